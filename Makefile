@@ -1,0 +1,41 @@
+# Two commands do everything: `make demo` and `make test`. Both need Python 3.11+ and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint format bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/rmcalib synthetic --output runs/synthetic
+
+test: lint
+	$(BIN)/pytest -n auto
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python scripts/bench_notions.py
+
+clean:
+	rm -rf $(VENV) runs
+
+# The stamps make a second run skip the installation until the requirements change.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "rmcalib needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	@echo "Installing rmcalib into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@echo "Installing what the tests need into $(VENV) ..."
+	@$(INSTALL) -e '.[dev]'
+	@touch $@
