@@ -1,0 +1,162 @@
+"""Array types, and the checks every public door uses: what was given, and what would be right."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "CHUNK_ELEMENTS",
+    "BoolArray",
+    "FloatArray",
+    "IntArray",
+    "as_floats",
+    "as_groups",
+    "as_integers",
+    "as_outcomes",
+    "as_probabilities",
+    "check_choice",
+    "check_integer",
+    "chunks",
+]
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+CHUNK_ELEMENTS = 4_000_000
+"""Work arrays hold at most about this many numbers (32 MB of float64); larger jobs go in chunks."""
+
+
+def _first_bad(bad: BoolArray) -> str:
+    index = np.argwhere(bad)[0]
+    return f"at index {tuple(int(i) for i in index)}" if len(index) > 1 else f"at index {int(index[0])}"
+
+
+def as_floats(values: ArrayLike, name: str, ndim: int, *, allow: str = "finite") -> FloatArray:
+    """Return ``values`` as a non-empty float64 array of ``ndim`` axes with no NaN (nor infinity).
+
+    ``allow="-inf"`` lets minus infinity through (the logarithm of zero).
+
+    >>> as_floats([[0, 1]], "scores", ndim=2)
+    array([[0., 1.]])
+    """
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: expected numbers, got {_brief(values)}") from error
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: expected an array of {ndim} axes, got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name}: is empty (shape {array.shape}); at least one entry is needed")
+    bad = ~np.isfinite(array)
+    if allow == "-inf":
+        bad &= ~np.isneginf(array)
+    if bad.any():
+        raise ValueError(f"{name}: {array[bad][0]} {_first_bad(bad)}; every entry must be a finite number")
+    return array
+
+
+def as_integers(values: ArrayLike, name: str, ndim: int) -> IntArray:
+    """Return ``values`` as a non-empty int64 array of ``ndim`` axes; 2.0 is taken as 2, 2.5 refused.
+
+    >>> as_integers([2.0, 1.0], "ranks", ndim=1)
+    array([2, 1])
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        floats = as_floats(values, name, ndim)
+        bad = floats != np.round(floats)
+        if bad.any():
+            raise ValueError(f"{name}: {floats[bad][0]} {_first_bad(bad)} is not a whole number")
+        array = floats
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: expected an array of {ndim} axes, got shape {array.shape}")
+    if array.size == 0:
+        raise ValueError(f"{name}: is empty (shape {array.shape}); at least one entry is needed")
+    return array.astype(np.int64)
+
+
+def as_probabilities(values: ArrayLike, name: str = "probabilities", ndim: int = 1) -> FloatArray:
+    """Return ``values`` as floats in [0, 1]; rounding beyond the ends by up to 1e-9 is clipped.
+
+    >>> as_probabilities([0.25, 1 + 1e-12])
+    array([0.25, 1.  ])
+    """
+    array = as_floats(values, name, ndim)
+    bad = (array < -1e-9) | (array > 1 + 1e-9)
+    if bad.any():
+        raise ValueError(f"{name}: {array[bad][0]} {_first_bad(bad)} is outside [0, 1]")
+    return np.clip(array, 0.0, 1.0)
+
+
+def as_outcomes(values: ArrayLike, name: str = "outcomes", ndim: int = 1) -> FloatArray:
+    """Return 0/1 (or bool) ``values`` as floats.
+
+    >>> as_outcomes([True, False])
+    array([1., 0.])
+    """
+    array = as_floats(values, name, ndim)
+    bad = (array != 0) & (array != 1)
+    if bad.any():
+        raise ValueError(f"{name}: {array[bad][0]} {_first_bad(bad)} is neither 0 nor 1")
+    return array
+
+
+def as_groups(groups: ArrayLike | None, n: int, name: str = "groups") -> IntArray:
+    """Return group numbers 0..G-1 for ``n`` rows; ``None`` makes every row its own group.
+
+    >>> as_groups(["b", "a", "b"], 3)
+    array([1, 0, 1])
+    """
+    if groups is None:
+        return np.arange(n, dtype=np.int64)
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ValueError(f"{name}: expected one label for each of the {n} rows, got shape {labels.shape}")
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> None:
+    """Raise a ValueError that lists the choices unless ``value`` is one of them.
+
+    >>> check_choice("mean", "norm", (1, 2, "max"))
+    Traceback (most recent call last):
+    ...
+    ValueError: norm: unknown 'mean' (have: 1, 2, 'max')
+    """
+    if not any(value is choice or value == choice for choice in choices):
+        raise ValueError(f"{name}: unknown {value!r} (have: {', '.join(map(repr, choices))})")
+
+
+def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
+    """Return ``value`` as an int within [low, high], or say what it should have been.
+
+    >>> check_integer(7, "k", 1, 4)
+    Traceback (most recent call last):
+    ...
+    ValueError: k: 7 is out of range, expected a whole number from 1 to 4
+    """
+    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name}: {value!r} is not a whole number {limits}")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name}: {value} is out of range, expected a whole number {limits}")
+    return int(value)
+
+
+def chunks(total: int, width: int, budget: int = CHUNK_ELEMENTS) -> Iterator[slice]:
+    """Cut ``total`` rows into slices, so that a slice times ``width`` numbers a row stays within ``budget``.
+
+    >>> list(chunks(5, width=10, budget=25))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, budget // max(1, width))
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+def _brief(values: object) -> str:
+    text = repr(values)
+    return text if len(text) <= 60 else text[:57] + "..."

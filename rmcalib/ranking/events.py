@@ -1,0 +1,206 @@
+"""Sub-k and top-k events: what they are, which there are, which are frequent, and when they happen.
+
+An event is an ordered tuple of k items. As a *sub*-k event it says "these items stand in this relative
+order"; as a *top*-k event it says "the ranking starts with exactly these, in this order" (equations 5 and 6
+of the paper). A set of events is an int array (E, k).
+"""
+
+import math
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib.arrays import CHUNK_ELEMENTS, BoolArray, IntArray, as_integers, check_choice, check_integer
+from rmcalib.ranking.encodings import arrangements, as_orders
+
+__all__ = [
+    "Family",
+    "all_events",
+    "as_events",
+    "check_k",
+    "count_events",
+    "most_frequent",
+    "observed",
+    "occurs",
+    "subsets",
+]
+
+Family = Literal["sub", "top"]
+
+_MAX_PROJECTIONS = 200_000_000
+
+
+def check_k(k: object, n_items: int, family: Family) -> int:
+    """Return ``k`` if the family has such events: 2..m for sub, 1..m for top.
+
+    >>> check_k(1, 4, "sub")
+    Traceback (most recent call last):
+    ...
+    ValueError: k: 1 is out of range, expected a whole number from 2 to 4
+    """
+    check_choice(family, "family", ("sub", "top"))
+    return check_integer(k, "k", 2 if family == "sub" else 1, n_items)
+
+
+def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArray:
+    """Return ``events`` as an int array (E, k) of distinct items below ``n_items`` in every row.
+
+    >>> as_events([[0, 0]], 3)
+    Traceback (most recent call last):
+    ...
+    ValueError: events: row 0 is [0, 0]; an event names distinct items from 0 to 2
+    """
+    array = as_integers(events, "events", ndim=2)
+    check_k(array.shape[1], n_items, family)
+    ordered = np.sort(array, axis=1)
+    bad = (ordered[:, 0] < 0) | (ordered[:, -1] >= n_items) | (np.diff(ordered, axis=1) == 0).any(axis=1)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"events: row {row} is {array[row].tolist()}; "
+            f"an event names distinct items from 0 to {n_items - 1}"
+        )
+    return array
+
+
+def count_events(n_items: int, k: int) -> int:
+    """Return how many k-events there are: m!/(m-k)!, the same for both families.
+
+    >>> count_events(15, 4)
+    32760
+    """
+    return math.perm(n_items, k)
+
+
+def all_events(n_items: int, k: int) -> IntArray:
+    """Return all m!/(m-k)! events (E, k), lexicographically.
+
+    >>> all_events(3, 1).tolist()
+    [[0], [1], [2]]
+    """
+    m = check_integer(n_items, "n_items", 1)
+    check_integer(k, "k", 1, m)
+    if count_events(m, k) * k > CHUNK_ELEMENTS * 10:
+        raise ValueError(
+            f"k: {count_events(m, k):,} events of {k} of {m} items are too many to list; "
+            "choose the frequent ones with coverage=0.95 or pass events="
+        )
+    return arrangements(m, k)
+
+
+def subsets(n_items: int, k: int) -> IntArray:
+    """Return all sets of ``k`` items as sorted rows (m choose k, k).
+
+    >>> subsets(3, 2).tolist()
+    [[0, 1], [0, 2], [1, 2]]
+    """
+    size = math.comb(n_items, k)
+    flat = (item for subset in combinations(range(n_items), k) for item in subset)
+    return np.fromiter(flat, dtype=np.int64, count=size * k).reshape(size, k)
+
+
+def observed(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
+    """Return the events that happen in ``orders`` (n, m) and how often: ((E, k), (E,)), sorted.
+
+    In the sub family every ranking shows (m choose k) events, one for each set of k items; in the top
+    family it shows one.
+
+    >>> events, counts = observed([[0, 1, 2], [0, 2, 1]], 1, "top")
+    >>> events.tolist(), counts.tolist()
+    ([[0]], [2])
+    """
+    array = as_orders(orders)
+    n, m = array.shape
+    check_k(k, m, family)
+    if family == "top":
+        return _count_rows(array[:, :k], m)
+    positions = subsets(m, k) if n * math.comb(m, k) <= _MAX_PROJECTIONS // k else None
+    if positions is None:
+        raise ValueError(
+            f"k: {n} rankings hold {n * math.comb(m, k):,} sub-{k} events, too many to count; "
+            "use a smaller k or pass events="
+        )
+    # Items at increasing positions of an order are that order's projection onto those items.
+    return _count_rows(array[:, positions].reshape(-1, k), m)
+
+
+def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95) -> IntArray:
+    """Return the fewest events that make up ``mass`` of all occurrences in ``orders``, most frequent first.
+
+    Ties in frequency are broken lexicographically, so that the choice does not depend on the rows' order.
+
+    >>> most_frequent([[0, 1], [0, 1], [0, 1], [1, 0]], 2, "sub", mass=0.75).tolist()
+    [[0, 1]]
+    """
+    if not 0 < mass <= 1:
+        raise ValueError(f"mass: {mass} is out of range, expected a share above 0 and at most 1")
+    events, counts = observed(orders, k, family)
+    ranking = np.argsort(-counts, kind="stable")
+    reached = np.cumsum(counts[ranking]) >= mass * counts.sum() * (1 - 1e-12)
+    return events[ranking[: int(np.argmax(reached)) + 1]]
+
+
+def occurs(orders: ArrayLike, events: ArrayLike, family: Family) -> BoolArray:
+    """Return which ``events`` (E, k) happen in which of the ``orders`` (n, m): bool (n, E).
+
+    >>> occurs([[2, 0, 1]], [[0, 1], [2, 0], [2, 1]], "sub").tolist()
+    [[True, True, True]]
+    >>> occurs([[2, 0, 1]], [[0, 1], [2, 0], [2, 1]], "top").tolist()
+    [[False, True, False]]
+    """
+    array = as_orders(orders)
+    return occurs_unchecked(array, as_events(events, array.shape[1], family), family)
+
+
+def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> BoolArray:
+    """Do the work of :func:`occurs` on arrays that are known to be good.
+
+    >>> occurs_unchecked(np.array([[1, 0]]), np.array([[1]]), "top").tolist()
+    [[True]]
+    """
+    ranks = np.argsort(orders, axis=1).astype(np.int16)
+    result = np.ones((len(orders), len(events)), dtype=bool)
+    if family == "top":
+        for place in range(events.shape[1]):
+            result &= ranks[:, events[:, place]] == place
+        return result
+    before = ranks[:, events[:, 0]]
+    for place in range(1, events.shape[1]):
+        after = ranks[:, events[:, place]]
+        result &= before < after
+        before = after
+    return result
+
+
+def row_codes(rows: IntArray, base: int) -> IntArray | None:
+    """Number rows of items below ``base`` so that sorting numbers sorts rows; None where int64 is too small.
+
+    >>> row_codes(np.array([[0, 2], [1, 0]]), 3)
+    array([2, 3])
+    """
+    k = rows.shape[1]
+    if base**k > np.iinfo(np.int64).max:
+        return None
+    return rows @ (base ** np.arange(k - 1, -1, -1, dtype=np.int64))
+
+
+def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
+    """Return the distinct rows, sorted, and where each row is among them; items are below ``base``.
+
+    >>> distinct, index = unique_rows(np.array([[1, 0], [0, 2], [1, 0]]), 3)
+    >>> distinct.tolist(), index.tolist()
+    ([[0, 2], [1, 0]], [1, 0, 1])
+    """
+    codes = row_codes(rows, base)
+    if codes is None:
+        unique, index = np.unique(rows, axis=0, return_inverse=True)
+        return unique, index.reshape(-1)
+    _, first, index = np.unique(codes, return_index=True, return_inverse=True)
+    return rows[first], index.reshape(-1)
+
+
+def _count_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
+    distinct, index = unique_rows(rows, base)
+    return distinct, np.bincount(index).astype(np.int64)
