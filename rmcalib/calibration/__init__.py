@@ -46,6 +46,7 @@ from rmcalib.calibration.recalibration import (
     top_1_probabilities,
 )
 from rmcalib.calibration.scores import brier_score, log_score
+from rmcalib.calibration.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 
 __all__ = [
     "Band",
@@ -60,11 +61,14 @@ __all__ = [
     "PlattMap",
     "Reliability",
     "Stagewise",
+    "Summary",
+    "SummaryRow",
     "TemperatureFit",
     "bootstrap_sums",
     "brier_score",
     "consistency_band",
     "cross_fit",
+    "cross_fitted_temperature",
     "ece",
     "ece_interval",
     "ece_null",
@@ -89,6 +93,7 @@ __all__ = [
     "smooth_ece",
     "stagewise",
     "sub_k",
+    "summarise",
     "top_1_probabilities",
     "top_k",
 ]

@@ -24,7 +24,7 @@ __all__ = ["Reliability", "as_forecast", "ece", "reliability", "smooth_ece"]
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram, one entry a bin (B,): edges, number of forecasts, their mean, how many came true.
+    """A reliability diagram, one entry a bin (B,): edges, number of forecasts, their mean, what came true.
 
     ``confidence`` and ``frequency`` of an empty bin (count 0) are NaN: there is nothing to tell.
     """

@@ -102,6 +102,15 @@ def scale_temperature(dist: RankingDistribution, temperature: ArrayLike) -> Rank
     raise ValueError(f"dist: {type(dist).__name__} has no temperature (have: {_HAVE_TEMPERATURE})")
 
 
+def has_temperature(dist: RankingDistribution) -> bool:
+    """Return whether there is a temperature to fit.
+
+    >>> has_temperature(PlackettLuce([[0.0, 0.0]]))
+    True
+    """
+    return isinstance(dist, PlackettLuce | Mallows | SparseRankings)
+
+
 def take_instances(dist: RankingDistribution, index: IntArray) -> RankingDistribution:
     """Return the forecast of some of the instances.
 

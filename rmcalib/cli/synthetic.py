@@ -1,0 +1,97 @@
+"""``rmcalib synthetic``: a calibration report of a forecast whose truth is known."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+
+if TYPE_CHECKING:
+    from rmcalib.calibration import Summary
+
+__all__ = ["synthetic"]
+
+
+class Model(StrEnum):
+    """The distributions truth and forecast can come from."""
+
+    PLACKETT_LUCE = "plackett-luce"
+    MALLOWS = "mallows"
+    MIXTURE = "mixture"
+
+
+def synthetic(
+    model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
+    instances: Annotated[int, typer.Option("--instances", "-n", min=10, help="Number of instances.")] = 2000,
+    items: Annotated[int, typer.Option("--items", "-m", min=2, max=20, help="Number of items to rank.")] = 4,
+    confidence: Annotated[
+        float,
+        typer.Option(
+            min=0.0, help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half."
+        ),
+    ] = 2.0,
+    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals and p-values.")] = 200,
+    output: Output = Path("runs/synthetic"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """Draw rankings from a known truth, forecast them too boldly or too timidly, and report the calibration.
+
+    Shows what every number of a report means where the right answer is known.
+    """
+    import numpy as np
+
+    from rmcalib.ranking import synthetic as generators
+    from rmcalib.report.forecast import forecast_report, report_content, write_forecast_report
+
+    rng = np.random.default_rng(seed)
+    if model is Model.PLACKETT_LUCE:
+        data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
+    elif model is Model.MALLOWS:
+        data = generators.synthetic_mallows(instances, items, confidence=confidence, rng=rng)
+    else:
+        data = generators.synthetic_mixture(instances, items, confidence=confidence, rng=rng)
+    report = forecast_report(
+        data.forecast,
+        data.orders,
+        title=f"Calibration of a synthetic {model.value} forecast",
+        subtitle=f"{instances:,} rankings of {items} items; confidence of the forecast: {confidence:g} × the truth's",
+        sub=[k for k in (2, 3) if k <= items],
+        top=[k for k in (1, 2) if k <= items],
+        resamples=resamples,
+        seed=seed,
+    )
+    page = write_forecast_report(report, output)
+    if json_:
+        typer.echo(json.dumps({**report_content(report), "page": str(page)}))
+    elif not quiet:
+        _print(report.summary, report.title, report.words, page)
+
+
+def _print(summary: "Summary", title: str, words: str, page: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    table.add_column("notion")
+    for name in ("error", "95% interval", "if calibrated", "p", "at T"):
+        table.add_column(name, justify="right")
+    for row in summary.rows:
+        table.add_row(
+            f"{row.family}-{row.k}",
+            f"{row.value:.3f}",
+            f"{row.low:.3f} - {row.high:.3f}",
+            f"{row.null_mean:.3f}",
+            f"{row.p_value:.3f}",
+            "" if row.recalibrated is None else f"{row.recalibrated:.3f}",
+        )
+    console.print(table)
+    console.print(words, soft_wrap=False)
+    console.print(f"Report: {page.resolve()}", soft_wrap=True, highlight=False)

@@ -1,0 +1,45 @@
+"""Self-contained HTML pages: templates that escape everything, figures inside, no network."""
+
+import base64
+from typing import Any
+
+__all__ = ["image_source", "render"]
+
+
+def render(template: str, **content: Any) -> str:
+    """Fill in one of the package's templates; text is escaped, whatever it holds.
+
+    >>> "&lt;script&gt;" in render("base.html", title="<script>", subtitle="")
+    True
+    """
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rmcalib.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = _number
+    environment.filters["p_value"] = _p_value
+    return environment.get_template(template).render(**content)
+
+
+def image_source(png: bytes) -> str:
+    """Return a PNG as a data address for an ``img`` element.
+
+    >>> image_source(b"png")
+    'data:image/png;base64,cG5n'
+    """
+    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.3f}" if value >= 0.001 else "<0.001"

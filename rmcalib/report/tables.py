@@ -1,0 +1,70 @@
+"""Tidy tables that figures and pages are drawn from."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib.calibration import Summary, consistency_band, reliability
+from rmcalib.calibration.intervals import Draw
+
+__all__ = ["Table", "reliability_table", "summary_table"]
+
+Table = Sequence[dict[str, Any]]
+
+
+def reliability_table(
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    panel: str,
+    groups: ArrayLike | None = None,
+    draw: Draw = "independent",
+    bins: int = 10,
+    rng: np.random.Generator | int = 0,
+) -> list[dict[str, Any]]:
+    """Return one row for each bin that is not empty: where it is, what is in it, and its consistency band.
+
+    >>> rows = reliability_table([0.5] * 4, [0, 1, 0, 1], panel="all")
+    >>> rows[0]["panel"], rows[0]["confidence"], rows[0]["frequency"], rows[0]["count"]
+    ('all', 0.5, 0.5, 4)
+    """
+    diagram = reliability(probabilities, outcomes, bins=bins)
+    band = consistency_band(probabilities, groups=groups, draw=draw, bins=bins, rng=rng)
+    return [
+        {
+            "panel": panel,
+            "low": float(diagram.low[b]),
+            "high": float(diagram.high[b]),
+            "count": int(diagram.count[b]),
+            "confidence": float(diagram.confidence[b]),
+            "frequency": float(diagram.frequency[b]),
+            "band_low": float(band.low[b]),
+            "band_high": float(band.high[b]),
+        }
+        for b in np.flatnonzero(diagram.count)
+    ]
+
+
+def summary_table(summary: Summary) -> list[dict[str, Any]]:
+    """Return the rows of a :class:`~rmcalib.calibration.Summary` as dictionaries.
+
+    >>> from rmcalib.calibration import SummaryRow
+    >>> row = SummaryRow("sub", 2, 0.1, 0.05, 0.15, 0.02, 0.03, 0.01, 0.02)
+    >>> summary_table(Summary((row,), None, 10, 3))[0]["notion"]
+    'sub-2'
+    """
+    return [
+        {
+            "notion": f"{row.family}-{row.k}",
+            "value": row.value,
+            "low": row.low,
+            "high": row.high,
+            "null_mean": row.null_mean,
+            "null_high": row.null_high,
+            "p_value": row.p_value,
+            "recalibrated": row.recalibrated,
+        }
+        for row in summary.rows
+    ]
