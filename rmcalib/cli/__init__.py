@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib.cli.prolr import prolr
 from rmcalib.cli.synthetic import synthetic
 
 __all__ = ["app", "main"]
@@ -18,6 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(synthetic)
+app.command()(prolr)
 
 
 def _show_version(wanted: bool) -> None:
