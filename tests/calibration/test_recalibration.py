@@ -157,8 +157,8 @@ def test_platt_and_beta_agree_with_a_generic_optimiser() -> None:
     n = y.sum()
     targets = np.where(y == 1, (n + 1) / (n + 2), 1 / (500 - n + 2))
 
-    def loss(weights: list[float], features: FloatArray) -> float:
-        x = features @ np.array(weights)
+    def loss(weights: FloatArray, features: FloatArray, /) -> float:
+        x = features @ weights
         return float((np.logaddexp(0, x) - targets * x).mean())
 
     logit, ones = np.log(p / (1 - p)), np.ones(500)
@@ -222,7 +222,10 @@ def test_symmetric_platt_keeps_pairs_consistent() -> None:
         (lambda: fit_top_1_temperature([1.0, 2.0], [1, 1], [0, 0]), "group number 0 has 2 outcomes of 1"),
         (lambda: fit_top_1_temperature([1.0, 2.0], [1], [0, 0]), "outcomes: 1 outcomes for 2 rewards"),
         (lambda: top_1_probabilities([1.0], [0], temperature=-1.0), "temperature: -1.0"),
-        (lambda: cross_fit(3, lambda t: t, lambda _, t: t, folds=4), "folds: 4 is out of range"),
+        (
+            lambda: cross_fit(3, lambda t: t, lambda _, t: t.astype(float), folds=4),
+            "folds: 4 is out of range",
+        ),
         (
             lambda: fit_temperature(SparseRankings([[0, 1]], [[0.0]], -np.inf), [[1, 0]]),
             "probability 0 at every",

@@ -35,6 +35,10 @@ def golden(name: str) -> tuple[dict[str, Any], dict[str, Any], Any, Any]:
     return arrays, values, arrays["orders"] - 1, orders_from_ranks(arrays["y_true_ranks"], base=1)
 
 
+def kernel_options(key: list[str]) -> dict[str, Any]:
+    return {"bandwidth": float(key[3].removeprefix("h=")), "norm": int(key[4].removeprefix("p="))}
+
+
 def close(ours: float, theirs: float, kind: str) -> bool:
     if kind in RELATIVE:
         return abs(ours - theirs) <= RELATIVE[kind] * max(abs(theirs), 1e-3)
@@ -63,32 +67,14 @@ def test_every_golden_value_of_the_list_models_is_reproduced(
         function, model, *rest = key.split("|")
         if isinstance(theirs, str) or function == "per_event" or "binning" in rest or model == "RPC":
             continue
-        k, weighting, kind = int(rest[0]), rest[1], rest[2]
+        k, kind = int(rest[0]), rest[2]
         family: Any = "sub" if "_sub_" in function else "top"
-        p = arrays[f"probs_{model}"]
+        call: tuple[Any, ...] = (listed, arrays[f"probs_{model}"], orders, k, family)
+        options: dict[str, Any] = {"weighting": rest[1]}
         if "full_rank" in function:
-            bandwidth, norm = float(rest[3].removeprefix("h=")), int(rest[4].removeprefix("p="))
-            ours = reference_full_rank(
-                listed,
-                p,
-                orders,
-                k,
-                family,
-                weighting=weighting,
-                bandwidth=bandwidth,
-                norm=norm,  # type: ignore[arg-type]
-            )
+            ours = reference_full_rank(*call, **{**options, **kernel_options(rest)})
         else:
-            ours = reference_rankwise(
-                listed,
-                p,
-                orders,
-                k,
-                family,
-                weighting=weighting,
-                discrepancy=kind,
-                spacing=rest[3],  # type: ignore[arg-type]
-            ).value
+            ours = reference_rankwise(*call, **options, discrepancy=kind, spacing=rest[3]).value
         assert close(ours, theirs, kind), (key, ours, theirs)
         checked[kind] += 1
     assert min(checked.values()) >= 100
@@ -116,9 +102,8 @@ def test_every_golden_value_of_the_pairwise_model_is_reproduced(name: str) -> No
                 family="sub",
                 k=2,
                 protocol="reference",
-                bandwidth=float(rest[3].removeprefix("h=")),
-                norm=int(rest[4].removeprefix("p=")),
-                **options,  # type: ignore[arg-type]
+                **kernel_options(rest),
+                **options,
             ).value
         elif rest[2] in kinds:
             spacing: Any = {"linear": "width", "log": "log"}[rest[3]]
