@@ -178,9 +178,7 @@ def memory() -> None:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             used = pool.submit(job).result()
         table = whole * 8 / 2**20
-        print(
-            f"  {name}: {used:.0f} MB; the table it never builds at once: {table:,.0f} MB, {table / used:.0f}x"
-        )
+        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / used:.0f}x")
 
 
 if __name__ == "__main__":
