@@ -101,7 +101,16 @@ class NotionResult:
         )
 
 
-class NotionOptions(TypedDict, total=False):
+class Selection(TypedDict, total=False):
+    """Which events a notion looks at; see :class:`NotionOptions`."""
+
+    events: ArrayLike | None
+    coverage: float | None
+    counted_on: ArrayLike | None
+    max_events: int
+
+
+class NotionOptions(Selection, total=False):
     """Options that rankwise, sub_k and top_k share.
 
     events (E, k): the events to look at; otherwise all of them where there are at most ``max_events``
@@ -115,10 +124,6 @@ class NotionOptions(TypedDict, total=False):
     marginals have to be estimated.
     """
 
-    events: ArrayLike | None
-    coverage: float | None
-    counted_on: ArrayLike | None
-    max_events: int
     weighting: Weighting
     protocol: Protocol
     support: ArrayLike | None
@@ -233,9 +238,9 @@ def marginals(
 
 
 class EventChunk(NamedTuple):
-    """A slice of the events: their forecasts (n, e), outcomes (n, e) and bins (n, e)."""
+    """Some of the events, by number (e,): their forecasts (n, e), outcomes (n, e) and bins (n, e)."""
 
-    columns: slice
+    columns: IntArray
     probabilities: FloatArray
     outcomes: FloatArray
     bin_of: IntArray
@@ -250,7 +255,7 @@ def event_chunks(
     error: ErrorOptions,
     rng: np.random.Generator,
 ) -> Iterator[EventChunk]:
-    """Go through the events in slices of bounded memory.
+    """Go through the events in chunks of bounded memory.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> data = event_chunks(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), np.array([[0, 1]]), "sub",
@@ -258,7 +263,13 @@ def event_chunks(
     >>> [chunk.bin_of.tolist() for chunk in data]
     [[[5]]]
     """
-    for columns in chunks(len(events), len(dist)):
+    slices = list(chunks(len(events), len(dist)))
+    order = np.arange(len(events))
+    if len(slices) > 1:
+        # Events of the same items share most of their marginals' work: keep them in one chunk.
+        order = np.lexsort(np.sort(events, axis=1).T[::-1])
+    for part in slices:
+        columns = order[part]
         probabilities, marginal_error = marginals(dist, events[columns], family, rng)
         happened = occurs_unchecked(orders, events[columns], family).astype(np.float64)
         index = bin_index(probabilities, bin_edges(probabilities, error))
@@ -332,10 +343,6 @@ def _notion(
     k: int,
     family: Family,
     *,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
     weighting: Weighting = "uniform",
     protocol: Protocol = "exact",
     support: ArrayLike | None = None,
@@ -345,6 +352,7 @@ def _notion(
     norm: Norm = 1,
     debias: bool = False,
     rng: np.random.Generator | int = 0,
+    **selection: Unpack[Selection],
 ) -> NotionResult:
     array = check_orders_for(dist, orders)
     k = check_k(k, dist.n_items, family)
@@ -354,16 +362,15 @@ def _notion(
     if protocol == "reference":
         from rmcalib.calibration.reference import reference_notion
 
-        if events is not None or counted_on is not None:
-            raise ValueError("events, counted_on: the reference protocol chooses its own events")
+        coverage = selection.pop("coverage", None)
+        if any(value is not None for value in selection.values()):
+            raise ValueError(f"{', '.join(selection)}: the reference protocol chooses its own events")
         return reference_notion(
             dist, array, k, family, coverage=coverage, weighting=weighting, support=support, error=error
         )
     if support is not None:
         raise ValueError("support: belongs to protocol='reference'; exact marginals need no list of rankings")
-    chosen, selection = select_events(
-        array, k, family, events=events, coverage=coverage, counted_on=counted_on, max_events=max_events
-    )
+    chosen, how = select_events(array, k, family, **selection)
     per_event, weights = np.empty(len(chosen)), np.empty(len(chosen))
     worst = 0.0
     for chunk in event_chunks(dist, array, chosen, family, error, np.random.default_rng(rng)):
@@ -375,7 +382,7 @@ def _notion(
         raise ValueError(f"weighting: {weighting!r} gives every one of the {len(chosen)} events weight 0")
     weights /= weights.sum()
     value = round_off(float(weights @ per_event))
-    return NotionResult(value, per_event, chosen, weights, family, k, len(array), "exact", selection, worst)
+    return NotionResult(value, per_event, chosen, weights, family, k, len(array), "exact", how, worst)
 
 
 def n_bins(error: ErrorOptions) -> int:
