@@ -25,7 +25,8 @@ def prolr(
         Path | None, typer.Option(metavar="FILE", help="Your own CSV file instead of a data set by name.")
     ] = None,
     labels: Annotated[
-        str, typer.Option(help="Columns of --data with the 1-based ranks: names with commas, or their prefix.")
+        str,
+        typer.Option(help="Columns of --data with the 1-based ranks: names with commas, or their prefix."),
     ] = "L",
     learner: Annotated[
         str, typer.Option(help="Learners, separated by commas: pl, mallows, rc, rpc, pl-rpc.")
@@ -49,7 +50,7 @@ def prolr(
     stagewise: Annotated[
         bool, typer.Option("--stagewise", help="Go through k in turn and stop where the error exceeds 0.1.")
     ] = False,
-    resamples: Annotated[int, typer.Option(min=0, help="Resamples behind intervals and p-values.")] = 200,
+    resamples: Annotated[int, typer.Option(min=0, help="Resamples behind intervals and p-values.")] = 100,
     processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
     output: Output = Path("runs/prolr"),
@@ -106,7 +107,9 @@ def prolr(
             == (one.name, plan.questions.notions[0], both[0], "abs")
         ]
         if shown:
-            figure = errors_by_k(shown, title=f"{one.name}: {plan.questions.notions[0]} error, {both[0]} protocol")
+            figure = errors_by_k(
+                shown, title=f"{one.name}: {plan.questions.notions[0]} error, {both[0]} protocol"
+            )
             figures.append(write_bytes(output / f"{one.name}.png", figure_png(figure)))
     verdicts = stagewise_verdicts(rows) if stagewise else []
     if json_:
@@ -155,7 +158,9 @@ def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[st
     return bar()
 
 
-def _print(chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[str], paths: list[Path]) -> None:
+def _print(
+    chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[str], paths: list[Path]
+) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -170,8 +175,8 @@ def _print(chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[
             table.add_column(name, justify="right")
         cells = {_measure(row): {} for row in own}  # type: dict[str, dict[str, str]]
         for row in own:
-            null = "" if row["null_mean"] is None else f" ({row['null_mean']:.3f})"
-            cells[_measure(row)][row["learner"]] = f"{row['mean']:.3f}{null}"
+            null = "" if row["null_mean"] is None else f" ({_short(row['null_mean'])})"
+            cells[_measure(row)][row["learner"]] = f"{_short(row['mean'])}{null}"
         for measure, found in cells.items():
             table.add_row(measure, *(found.get(name, "–") for name in learners))
         console.print(table)
@@ -185,4 +190,10 @@ def _measure(row: dict[str, Any]) -> str:
     if not row["family"]:
         return str(row["notion"]).replace("_", " ")
     reference = ", reference" if row["protocol"] == "reference" else ""
-    return f"{row['family']}-{row['k']} {row['notion']}{reference}"
+    notion = {"rankwise": "", "rankwise-95": " 95%"}.get(row["notion"], f" {row['notion']}")
+    return f"{row['family']}-{row['k']}{notion}{reference}"
+
+
+def _short(value: float) -> str:
+    """Three decimals without the leading zero, so that five learners fit on a line."""
+    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"

@@ -1,11 +1,12 @@
 """Figures of the label-ranking experiments: each takes a table and returns a Figure; nothing is computed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from rmcalib.report.tables import Table
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -35,7 +36,8 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
     figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
     grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
     for axes, family in zip(grid, families, strict=True):
-        for learner in _learners(means):
+        learners = _learners(means)
+        for place, learner in enumerate(learners):
             rows = sorted(
                 (row for row in means if (row["family"], row["learner"]) == (family, learner)),
                 key=lambda row: row["k"],
@@ -43,8 +45,10 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
             if not rows:
                 continue
             ks, colour = [row["k"] for row in rows], _colour(learner)
+            # Side by side, so that whiskers do not hide each other.
+            shift = 0.05 * (place - (len(learners) - 1) / 2)
             axes.errorbar(
-                ks,
+                [k + shift for k in ks],
                 [row["mean"] for row in rows],
                 yerr=[row["sd"] for row in rows],
                 color=colour,
@@ -107,7 +111,8 @@ def grouped_bars(
         _tidy(axes)
     for row_of_axes in grid:
         row_of_axes[0].set_ylabel("calibration error")
-    figure.legend(*_legend(grid.flat), frameon=False, fontsize=9, loc="outside right center")
+    handles, names = _legend(grid.flat)
+    figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
@@ -205,9 +210,9 @@ def _colour(learner: str) -> str:
     return _COLOURS.get(_base(learner), _GREY)
 
 
-def _legend(grid: Sequence["Axes"]) -> tuple[list[object], list[str]]:
+def _legend(grid: Iterable["Axes"]) -> tuple[list["Artist"], list[str]]:
     """Handles and names over all panels, each name once."""
-    found: dict[str, object] = {}
+    found: dict[str, Artist] = {}
     for axes in grid:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(name, handle)

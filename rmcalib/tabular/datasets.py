@@ -93,7 +93,7 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     for column, values in zip(data.numeric_names, data.numeric.T, strict=True):
         if (values == values[0]).all():
             raise ValueError(
-                f"{source}: column '{column}' is constant ({values[0]:g} in every row) and tells nothing; drop it"
+                f"{source}: column '{column}' is constant ({values[0]:g} in every row); leave it out"
             )
     return data
 
@@ -146,7 +146,9 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
         asked = f"no column '{missing[0]}'" if missing else ""
         chosen = [] if missing else chosen
     if not chosen:
-        raise ValueError(f"{where}: {asked} (have: {', '.join(columns[:20])}); say which are ranks with --labels")
+        raise ValueError(
+            f"{where}: {asked} (have: {', '.join(columns[:20])}); say which are ranks with --labels"
+        )
     if len(chosen) < 2:
         raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
     features = [column for column in columns if column not in chosen]
@@ -183,7 +185,9 @@ def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArra
     ranks = frame[list(labels)]
     text = [column for column in labels if ranks[column].dtype.kind not in "iuf"]
     if text:
-        raise ValueError(f"{where}: label column '{text[0]}' does not hold numbers; ranks are 1..{len(labels)}")
+        raise ValueError(
+            f"{where}: label column '{text[0]}' does not hold numbers; ranks are 1..{len(labels)}"
+        )
     values = ranks.to_numpy(np.float64)
     bad = (np.sort(values, axis=1) != np.arange(1, len(labels) + 1)).any(axis=1)
     if bad.any():

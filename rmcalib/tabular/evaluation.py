@@ -161,12 +161,10 @@ def _notion_rows(
                 yield _row(family, notion, k, protocol, discrepancy, result.value, n, result.n_events)
             continue
         counted = counted_on if coverage else None
-        result = ask(
-            dist, orders, k, coverage=coverage, counted_on=counted, discrepancy=discrepancy, rng=rng
-        )
+        result = ask(dist, orders, k, coverage=coverage, counted_on=counted, discrepancy=discrepancy, rng=rng)
         row = _row(family, notion, k, protocol, discrepancy, result.value, n, result.n_events)
         if discrepancy == "abs" and questions.resamples:
-            options = {"events": result.events, "resamples": questions.resamples, "rng": rng}
+            options: dict[str, Any] = {"events": result.events, "resamples": questions.resamples, "rng": rng}
             if questions.intervals:
                 interval = notion_interval(dist, orders, k, family, **options)
                 row |= {"low": interval.low, "high": interval.high}

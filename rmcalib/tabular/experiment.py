@@ -32,7 +32,19 @@ from rmcalib.tabular.reference import (
 __all__ = ["COLUMNS", "Plan", "run_experiment", "stagewise_verdicts"]
 
 COLUMNS = (
-    *("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy", "value", "low", "high"),
+    *(
+        "dataset",
+        "learner",
+        "fold",
+        "family",
+        "notion",
+        "k",
+        "protocol",
+        "discrepancy",
+        "value",
+        "low",
+        "high",
+    ),
     *("n", "n_events", "null_mean", "null_high", "p_value", "training", "truth"),
 )
 """Columns of the results. The first eleven tell a row and its value with its interval; then test rows,
@@ -110,8 +122,8 @@ def run_experiment(
     for data in datasets:
         if len(data) < 2 * plan.folds:
             raise ValueError(
-                f"{data.name}: {len(data)} rows are too few for {plan.folds} folds of at least two test rows; "
-                f"use fewer folds or more rows"
+                f"{data.name}: {len(data)} rows are too few for {plan.folds} folds of at least two rows; "
+                "use fewer folds or more rows"
             )
     _check_manifest(folder, datasets, plan, fresh=fresh)
     jobs = [
@@ -140,7 +152,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def stagewise_verdicts(rows: Sequence[Row], *, threshold: float = 0.1) -> list[str]:
-    """Say for each data set and learner from which k on it is uncalibrated, by sub-k errors averaged over folds.
+    """Say for each data set and learner from which k on its sub-k error, averaged over folds, is too large.
 
     >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
     >>> stagewise_verdicts([row | {"discrepancy": "abs", "k": 2, "value": 0.2}])
@@ -270,7 +282,9 @@ def _check_manifest(folder: Path, datasets: Sequence[Dataset], plan: Plan, *, fr
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
     flat_before, flat_now = _flat(before), _flat(now)
-    keys = [key for key in flat_now | flat_before if flat_before.get(key) != flat_now.get(key) and key != "hash"]
+    keys = [
+        key for key in flat_now | flat_before if flat_before.get(key) != flat_now.get(key) and key != "hash"
+    ]
     shown = [f"{key} was {flat_before.get(key)}, is {flat_now.get(key)}" for key in keys[:3]]
     return "; ".join(shown)
 

@@ -39,7 +39,9 @@ def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> 
     (True, True)
     """
     kept = [
-        number for number, name in enumerate(data.numeric_names) if identifiers or name not in data.identifiers
+        number
+        for number, name in enumerate(data.numeric_names)
+        if identifiers or name not in data.identifiers
     ]
     columns = np.array(kept, dtype=np.int64)
     numbers = data.numeric[np.ix_(rows, columns)]

@@ -86,7 +86,8 @@ class RankClassifier:
     unseen ranking ever occurs in training. modified: train with the paper's softmax, which counts the
     unseen rankings; otherwise plain cross-entropy over the classes (the public code).
 
-    >>> model = RankClassifier(Training(epochs=1)).fit([[0.0], [1.0], [2.0]], [[0, 1, 2], [0, 1, 2], [2, 1, 0]])
+    >>> orders = [[0, 1, 2], [0, 1, 2], [2, 1, 0]]
+    >>> model = RankClassifier(Training(epochs=1)).fit([[0.0], [1.0], [2.0]], orders)
     >>> len(model.predict([[0.5]]).orders), model.predict([[0.5]]).n_unseen
     (2, 4)
     """
@@ -110,7 +111,11 @@ class RankClassifier:
             row = int(np.argmax(index == len(classes)))
             raise ValueError(f"classes: ranking {ranked[row].tolist()} of row {row} is not among them")
         n_unseen = math.factorial(ranked.shape[1]) - len(classes)
-        c = _good_turing_logit(index, len(classes), n_unseen) if self.unseen_logit is None else self.unseen_logit
+        c = (
+            _good_turing_logit(index, len(classes), n_unseen)
+            if self.unseen_logit is None
+            else self.unseen_logit
+        )
         target = torch.tensor(index)
         others = torch.tensor(c + log_integer(n_unseen) if self.modified else -math.inf)
 

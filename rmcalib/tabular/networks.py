@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +87,7 @@ def _layers(widths: tuple[int, ...]) -> "torch.nn.Sequential":
     from torch import nn
 
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -100,7 +101,8 @@ def _descend(network: "torch.nn.Sequential", features: FloatArray, loss: Loss, o
     optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
     for _ in range(options.epochs):
         shuffled = torch.randperm(len(x), generator=generator)
-        for rows in shuffled.split(options.batch_size):
+        for start in range(0, len(x), options.batch_size):
+            rows = shuffled[start : start + options.batch_size]
             optimizer.zero_grad()
-            loss(network(x[rows]), rows).backward()
+            loss(network(x[rows]), rows).backward()  # type: ignore[no-untyped-call]
             optimizer.step()

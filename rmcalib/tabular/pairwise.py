@@ -1,4 +1,4 @@
-"""Ranking by pairwise comparison: a calibrated tree for every pair of labels, and Plackett-Luce from pairs."""
+"""Ranking by pairwise comparison: a calibrated tree for every pair, and Plackett-Luce from pairs."""
 
 from dataclasses import dataclass, field
 from typing import Any

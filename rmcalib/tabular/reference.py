@@ -116,7 +116,7 @@ def _early_temperature(logits: FloatArray, target: IntArray) -> float:
         optimizer.zero_grad()
         loss = torch.nn.functional.cross_entropy(z / temperature, y)
         loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss)
+        return float(loss.detach())
 
-    optimizer.step(closure)
+    optimizer.step(closure)  # type: ignore[no-untyped-call]
     return float(temperature.item())

@@ -159,6 +159,6 @@ def _check_hash(path: Path, name: str) -> None:
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != SHA256[name]:
         raise ValueError(
-            f"{path}: its SHA-256 is {found[:12]}..., expected {SHA256[name][:12]}...; this is not the public "
-            f"{name} file (to use your own data, pass it as a file with --data)"
+            f"{path}: its SHA-256 is {found[:12]}..., expected {SHA256[name][:12]}...; this is not "
+            f"the public {name} file (to use your own data, pass it as a file with --data)"
         )

@@ -30,7 +30,7 @@ def fold_means(rows: Sequence[Row]) -> list[Row]:
 def paired_points(means: Sequence[Row], x: Row, y: Row, keys: Sequence[str] = _KEYS) -> list[Row]:
     """Pair two measures of the same thing: rows with "x" and "y" for figures that set one against the other.
 
-    ``x`` and ``y`` say which rows are meant, such as {"discrepancy": "abs"}; rows are paired by all other keys.
+    ``x`` and ``y`` say which rows are meant, such as {"discrepancy": "abs"}; all other keys pair them.
 
     >>> means = [{"learner": "pl", "discrepancy": d, "mean": v} for d, v in (("abs", 0.1), ("kl", 0.2))]
     >>> paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
