@@ -165,7 +165,7 @@ def test_newman_survives_certainty() -> None:
     ("name", "share"), [("iris", 0.66), ("political", 1.0), ("authorship", 0.99), ("glass", 1.0)]
 )
 def test_plackett_luce_from_pairs_equals_the_public_code_on_its_own_pairs(name: str, share: float) -> None:
-    """It starts at random: where pairs are all but certain, 100 rounds do not forget that (iris, one row more)."""
+    # The public code starts at random; where pairs are all but certain, 100 rounds do not forget that.
     golden = np.load(GOLDEN / f"{name}.npz")
     utilities = newman_utilities(golden["rpc_pairwise"].astype(np.float64))
     found = np.exp(PlackettLuce(np.maximum(utilities, np.log(1e-6))).log_prob(golden["orders"] - 1))
