@@ -77,8 +77,8 @@ def main() -> None:
         more = f"{folder}/more"
         _, several = timed(lambda: run_experiment([data], plan, more, processes=options.processes))
     print(
-        f"all folds and learners: {one:.1f} s in one process (baseline), {several:.1f} s in {options.processes}: "
-        f"{one / several:.2f} times as fast"
+        f"all folds and learners: {one:.1f} s in one process (baseline), {several:.1f} s "
+        f"in {options.processes}: {one / several:.2f} times as fast"
     )
 
 
