@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +95,7 @@ def load_benchmark(
     if limit is not None and limit < 1:
         raise ValueError(f"limit: {limit} prompts make no benchmark (give 1 or more)")
     path = DEMO if name == "demo" else Path(name)
-    if name == "demo" or path.exists() or path.suffix in _READERS:
+    if name == "demo" or (name and path.exists()) or path.suffix in _READERS:
         if revision is not None:
             raise ValueError(f"revision: {name} is a file, which has none (only Hub data sets do)")
         benchmark = _from_file(path, "demo" if name == "demo" else path.stem)
@@ -171,6 +172,8 @@ def _from_hub(name: str, revision: str | None, split: str) -> Benchmark:
 
     try:
         with translated(name, repo_type="dataset", revision=revision):
+            if not sys.stderr.isatty():
+                datasets.disable_progress_bars()
             table = datasets.load_dataset(name, revision=commit, split=split)
     except HubError as error:
         cause = error.__cause__

@@ -52,7 +52,8 @@ class DistributionHead(nn.Module):
     """LDL's head: a gated mixture of label distributions over [0, 1], and its expectation.
 
     With k grades, `values` (n, hidden) -> (n, objectives · k) becomes a softmax over the k grades of each
-    objective, `gates` weighs the objectives, and the reward is the mixture's mean with grades spread on [0, 1].
+    objective, `gates` weighs the objectives, and the reward is the mixture's mean, the grades being spread
+    evenly on [0, 1].
     """
 
     def __init__(self, values: list[nn.Linear], gates: list[nn.Linear], *, grades: int = 10) -> None:
@@ -67,8 +68,8 @@ class DistributionHead(nn.Module):
         weight = next(self.parameters())
         x = hidden.to(device=weight.device, dtype=torch.float32)
         values, gates = self._run(self.values, x), self._run(self.gates, x)
-        distribution = values.unflatten(-1, (-1, self.grades)).softmax(-1)
-        mixture = (gates.unsqueeze(-1) * distribution).sum(-2)
+        distribution = values.reshape(len(x), -1, self.grades).softmax(-1)
+        mixture: torch.Tensor = (gates.unsqueeze(-1) * distribution).sum(-2)
         return mixture @ torch.linspace(0, 1, self.grades, device=weight.device)
 
     @staticmethod
@@ -79,7 +80,7 @@ class DistributionHead(nn.Module):
 
 
 class Output(nn.Module):
-    """The rewards (n,) in the output of a whole model: its `logits` (or another field), one column, the sign."""
+    """The rewards (n,) in a whole model's output: its `logits` (or another field), one column, the sign."""
 
     def __init__(self, field: str = "logits", *, column: int | None = None, sign: float = 1.0) -> None:
         """Remember where the rewards stand."""
@@ -87,7 +88,7 @@ class Output(nn.Module):
         self.field, self.column, self.sign = field, column, sign
 
     def forward(self, outputs: Any) -> torch.Tensor:
-        """Take the rewards out of `outputs`: a tensor, a tuple that starts with it, or an object with fields."""
+        """Take the rewards out of `outputs`: a tensor, a tuple with it first, or an object with fields."""
         found = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
         if found is None and isinstance(outputs, (tuple, list, Mapping)) and outputs:
             found = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
@@ -106,7 +107,7 @@ class Output(nn.Module):
 
 
 def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Linear]:
-    """Build the linear layers that tensors named `weight`, `bias` or `0.weight`, `0.bias`, `2.weight`, ... mean.
+    """Build the linear layers that tensors named `weight`, `bias` or `0.weight`, `0.bias`, `2.weight` mean.
 
     >>> tensors = {"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3), "2.weight": torch.ones(1, 3)}
     >>> linear_layers(tensors, "head")
@@ -118,7 +119,7 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
         if match is None:
             raise ValueError(f"{where}: tensor {name!r} is not part of linear layers")
         found.setdefault(int(match[1] or 0), {})[match[2]] = tensor
-    layers = []
+    layers: list[nn.Linear] = []
     for _, parts in sorted(found.items()):
         if "weight" not in parts or parts["weight"].ndim != 2:
             raise ValueError(f"{where}: a layer has no weight matrix")
@@ -185,6 +186,6 @@ def _read(path: Path, name: str) -> torch.Tensor:
 
 
 def _pickled(path: Path) -> dict[str, torch.Tensor]:
-    """Pickle weights, reached by `allow_pickle` only; torch's restricted unpickler reads tensors and no code."""
+    """Read pickle weights (reached by `allow_pickle` only) with torch's restricted unpickler."""
     tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     return tensors

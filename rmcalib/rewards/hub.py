@@ -75,9 +75,8 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     wanted = revision or "main"
     if _SHA.match(wanted):
         return wanted
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import HfApi, close_session, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
-    from huggingface_hub.utils import close_session
 
     ref = _ref_file(Path(constants.HF_HUB_CACHE), name, repo_type, wanted)
     try:
@@ -103,22 +102,25 @@ def fetch_model(
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     extra_files: tuple[str, ...] = (),
+    small_files_only: bool = False,
 ) -> Path:
     """Download what is needed of a model at `commit` and return the folder in the Hub cache.
 
-    Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache needs
-    no network. Code and pickle weights are not even downloaded unless they are allowed.
+    Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache
+    needs no network. Code and pickle weights are not even downloaded unless they are allowed.
     """
     from huggingface_hub import snapshot_download
 
-    patterns = [*_SMALL_FILES, *_SAFE_WEIGHTS, *extra_files, *(["*.py"] if trust_remote_code else [])]
+    patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
+    if not small_files_only:
+        patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
     with translated(name, revision=commit):
         folder = Path(
             snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
         )
-        if any(folder.glob("*.safetensors")):
+        if small_files_only or any(folder.glob("*.safetensors")):
             return folder
-        pickles = [*_PICKLE_WEIGHTS, *extra_files]
+        pickles = list(_PICKLE_WEIGHTS)
         if allow_pickle:
             snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
         else:
@@ -229,8 +231,12 @@ def _passing(error: BaseException) -> bool:
     """Tell whether asking again can help."""
     response = getattr(error, "response", None)
     if response is not None:
-        return response.status_code == 429 or response.status_code >= 500
+        return bool(response.status_code == 429 or response.status_code >= 500)
     return bool({cls.__name__ for cls in type(error).__mro__} & {"TransportError", "ConnectionError"})
+
+
+def _is_safe(file: str) -> bool:
+    return file.endswith(".safetensors")
 
 
 def _ref_file(cache: Path, name: str, repo_type: RepoType, revision: str) -> Path:
