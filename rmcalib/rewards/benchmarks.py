@@ -134,6 +134,8 @@ def _item(row: Mapping[str, Any], where: str) -> Item:
         raise ValueError(f"{where}: nothing for {', '.join(missing)} (a row needs {', '.join(COLUMNS)})")
     identifier = str(row["id"])
     where = f"{where} (id {identifier!r})"
+    if "\0" in identifier + str(row["subset"]):
+        raise ValueError(f"{where}: a NUL character in the id or the subset")
     chosen, rejected = (_responses(row[column], column, where) for column in ("chosen", "rejected"))
     if not chosen:
         raise ValueError(f"{where}: no correct response ('chosen' is empty); a prompt needs at least one")
