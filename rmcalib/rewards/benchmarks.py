@@ -182,7 +182,7 @@ def _from_hub(name: str, revision: str | None, split: str) -> Benchmark:
         if isinstance(cause, ValueError) and "split" in str(cause):
             raise HubError(f"{name}: {str(cause).splitlines()[0]}") from cause
         raise
-    _check_commit(table, name, commit)
+    table = _at_commit(table, name, commit)
     absent = [column for column in COLUMNS if column not in table.column_names]
     if absent:
         raise ValueError(f"{name}: no column {', '.join(absent)} (has {', '.join(table.column_names)})")
@@ -190,11 +190,17 @@ def _from_hub(name: str, revision: str | None, split: str) -> Benchmark:
     return Benchmark(name, commit, items_from_rows(rows, name))
 
 
-def _check_commit(table: Any, name: str, commit: str) -> None:
-    """Refuse another commit than asked for: without the Hub, `datasets` takes any version it has prepared."""
+def _at_commit(table: Any, name: str, commit: str) -> Any:
+    """Make sure of the commit: without the Hub, `datasets` takes the version that it prepared last."""
+    import datasets
+
     files = [Path(entry["filename"]) for entry in table.cache_files]
-    if files and not all(commit in file.parts for file in files):
+    if not files or all(commit in file.parts for file in files):
+        return table
+    prepared = [file.parent.with_name(commit) / file.name for file in files]  # one folder a commit
+    if not all(file.is_file() for file in prepared):
         raise HubError(f"{name}@{commit}: the Hub cannot be reached, and the cache has another revision only")
+    return datasets.concatenate_datasets([datasets.Dataset.from_file(str(file)) for file in prepared])
 
 
 def _from_file(path: Path, name: str) -> Benchmark:

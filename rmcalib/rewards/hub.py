@@ -19,8 +19,8 @@ RepoType = Literal["model", "dataset"]
 T = TypeVar("T")
 
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
-_REPO_ID = re.compile(rf"^{_PART}(?:/{_PART})?$")
-_SHA = re.compile(r"^[0-9a-f]{40}$")
+_REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
+_SHA = re.compile(r"[0-9a-f]{40}")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
 _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
@@ -41,7 +41,13 @@ def check_repo_id(name: str) -> str:
     Traceback (most recent call last):
     rmcalib.rewards.hub.HubError: '../../x' is neither a file or folder here nor a Hub id like 'org/name'
     """
-    if not _REPO_ID.match(name) or ".." in name or "--" in name or len(name) > 96 or name.endswith(".git"):
+    if (
+        not _REPO_ID.fullmatch(name)
+        or ".." in name
+        or "--" in name
+        or len(name) > 96
+        or name.endswith(".git")
+    ):
         raise HubError(f"{name!r} is neither a file or folder here nor a Hub id like 'org/name'")
     return name
 
@@ -73,7 +79,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     """
     check_repo_id(name)
     wanted = revision or "main"
-    if _SHA.match(wanted):
+    if _SHA.fullmatch(wanted):
         return wanted
     from huggingface_hub import HfApi, close_session, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -99,12 +105,13 @@ def fetch_model(
     name: str,
     commit: str,
     *,
+    revision: str | None = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     extra_files: tuple[str, ...] = (),
     small_files_only: bool = False,
 ) -> Path:
-    """Download what is needed of a model at `commit` and return the folder in the Hub cache.
+    """Download what is needed of a model at `commit` (asked for as `revision`) and return its cached folder.
 
     Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache
     needs no network. Code and pickle weights are not even downloaded unless they are allowed.
@@ -114,7 +121,7 @@ def fetch_model(
     patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
-    with translated(name, revision=commit):
+    with translated(name, revision=revision):
         folder = Path(
             snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
         )

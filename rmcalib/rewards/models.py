@@ -157,6 +157,7 @@ def locate(
     folder = fetch_model(
         name,
         commit,
+        revision=revision,
         trust_remote_code=trust_remote_code,
         allow_pickle=allow_pickle,
         extra_files=extra,

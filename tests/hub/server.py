@@ -52,6 +52,7 @@ class LoopbackHub:
         self.repos: dict[tuple[str, str], Repo] = {}
         self.faults: list[Fault] = []
         self.requests: list[str] = []
+        self.sent = 0  # bytes of bodies
         self._lock = threading.Lock()
         self._hub = _server(_HubHandler, self)
         self._cdn = _server(_CdnHandler, self)
@@ -100,9 +101,10 @@ class LoopbackHub:
         self.faults.append(Fault(pattern, **fault))
 
     def heal(self) -> None:
-        """Let everything work again, and forget the requests so far."""
+        """Let everything work again, and forget what happened so far."""
         self.faults.clear()
         self.requests.clear()
+        self.sent = 0
 
     def take_fault(self, request: str) -> Fault | None:
         with self._lock:
@@ -165,7 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body if self._cut is None else body[: self._cut])
+            part = body if self._cut is None else body[: self._cut]
+            self.server.hub.sent += len(part)
+            self.wfile.write(part)
             if self._cut is not None:
                 self.wfile.flush()
                 self.connection.close()
