@@ -1,0 +1,1 @@
+"""From a reward model's name to the scores of a benchmark's responses."""
