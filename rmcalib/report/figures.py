@@ -2,6 +2,9 @@
 
 import io
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmcalib.report.tables import Table
@@ -10,9 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["figure_png", "reliability_figure"]
+__all__ = ["dark_theme", "figure_png", "margin_figure", "reliability_figure"]
 
-_BLUE, _BAND, _GREY = "#2463a6", "#c9d9ea", "#8a8f98"
+# Seen on white and on the dark page alike; bands are let through by transparency.
+_BLUE, _RED, _GREY = "#3b7dc4", "#c0564f", "#8a8f98"
+_BAND_ALPHA = 0.28
+_DARK = {"figure": "#14181f", "ink": "#d5dae2"}
 
 
 def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
@@ -50,6 +56,62 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
     return figure
 
 
+def margin_figure(table: Table, *, columns: int = 3) -> "Figure":
+    """Draw histograms of reward margins, one panel for each value of "panel", from ``margin_table`` rows.
+
+    >>> from rmcalib.report.tables import margin_table
+    >>> figure = margin_figure(margin_table([-1.0, 1.0], ["all"], [[True, True]]))
+    >>> figure.axes[0].get_title(loc="left")
+    'all'
+    """
+    from matplotlib.figure import Figure
+
+    panels = list(dict.fromkeys(row["panel"] for row in table))
+    n_columns = min(columns, len(panels))
+    n_rows = math.ceil(len(panels) / n_columns)
+    figure = Figure(figsize=(3.6 * n_columns, 2.2 * n_rows + 0.3), layout="constrained", dpi=150)
+    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True)
+    for number, axes in enumerate(grid.flat):
+        if number >= len(panels):
+            axes.set_visible(False)
+            continue
+        rows = [row for row in table if row["panel"] == panels[number]]
+        axes.bar(
+            [row["low"] for row in rows],
+            [row["count"] for row in rows],
+            width=[row["high"] - row["low"] for row in rows],
+            align="edge",
+            color=[_BLUE if row["low"] + row["high"] > 0 else _RED for row in rows],
+        )
+        axes.axvline(0, color=_GREY, linewidth=1)
+        axes.set_title(_title(panels[number]), loc="left", fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelbottom=number + n_columns >= len(panels))
+        if number + n_columns >= len(panels):
+            axes.set_xlabel("reward margin of the correct response")
+        if number % n_columns == 0:
+            axes.set_ylabel("prompts")
+    return figure
+
+
+@contextmanager
+def dark_theme() -> Iterator[None]:
+    """Let figures made within have a dark ground and light ink.
+
+    >>> from matplotlib.figure import Figure
+    >>> with dark_theme():
+    ...     figure = Figure()
+    >>> figure.get_facecolor()[0] < 0.2
+    True
+    """
+    from matplotlib import rc_context
+
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
+    grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    with rc_context(dict.fromkeys(inks, _DARK["ink"]) | dict.fromkeys(grounds, _DARK["figure"])):
+        yield
+
+
 def figure_png(figure: "Figure") -> bytes:
     """Return a figure as the bytes of a PNG, the same ones for the same figure.
 
@@ -58,7 +120,10 @@ def figure_png(figure: "Figure") -> bytes:
     b'\\x89PNG'
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A category's name may be in letters that the font has not: the page has it in full.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -69,7 +134,8 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
         x,
         [row["band_low"] for row in rows],
         [row["band_high"] for row in rows],
-        color=_BAND,
+        color=_BLUE,
+        alpha=_BAND_ALPHA,
         linewidth=9,
         zorder=2,
         label="95% if calibrated",
@@ -77,7 +143,7 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
     axes.plot(
         x, [row["frequency"] for row in rows], "o-", color=_BLUE, markersize=4, zorder=3, label="observed"
     )
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(_title(title), loc="left", fontsize=11)
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xticklabels([])
@@ -91,9 +157,16 @@ def _draw_counts(axes: "Axes", rows: Table) -> None:
         [row["count"] for row in rows],
         width=[row["high"] - row["low"] for row in rows],
         align="edge",
-        color=_BAND,
-        edgecolor="white",
+        color=_BLUE,
+        alpha=0.55,
+        edgecolor=axes.get_facecolor(),
     )
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("predicted probability")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _title(text: str, longest: int = 40) -> str:
+    """Shorten a panel's name, and keep matplotlib from reading mathematics into it."""
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(sign if sign.isprintable() else "�" for sign in short).replace("$", r"\$")
