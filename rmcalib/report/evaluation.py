@@ -192,7 +192,7 @@ def _reliability(forecasts: Forecasts, settings: Settings) -> list[dict[str, Any
     tables = []
     for shown, members in _panels(forecasts):
         part = select_prompts(forecasts, members)
-        tables.append((shown, part.probability, part.is_correct, part.prompt))
+        tables.append((shown, part.probability, part.is_correct.astype(np.float64), part.prompt))
     several = ~top_1_prompts(forecasts)
     if several.any():
         part = select_prompts(forecasts, several)
@@ -252,6 +252,6 @@ def _notes(
         notes.append("Lengths are tokens of prompt and response.")
     if "dtype" in scores.manifest:
         notes.append(
-            f"Scored in {scores.manifest['dtype']}: probabilities can differ by some hundredths between dtypes."
+            f"Scored in {scores.manifest['dtype']}: probabilities move by some hundredths between dtypes."
         )
     return notes

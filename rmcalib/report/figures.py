@@ -3,8 +3,6 @@
 import io
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmcalib.report.tables import Table
@@ -13,12 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["dark_theme", "figure_png", "margin_figure", "reliability_figure"]
+__all__ = ["figure_png", "reliability_figure"]
 
-# Seen on white and on the dark page alike; bands are let through by transparency.
-_BLUE, _RED, _GREY = "#3b7dc4", "#c0564f", "#8a8f98"
-_BAND_ALPHA = 0.28
-_DARK = {"figure": "#14181f", "ink": "#d5dae2"}
+_BLUE, _GREY = "#2463a6", "#8a8f98"
+_BAND_ALPHA = 0.25
 
 
 def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
@@ -54,62 +50,6 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
         grid[place][column].set_visible(False)
         grid[place + 1][column].set_visible(False)
     return figure
-
-
-def margin_figure(table: Table, *, columns: int = 3) -> "Figure":
-    """Draw histograms of reward margins, one panel for each value of "panel", from ``margin_table`` rows.
-
-    >>> from rmcalib.report.tables import margin_table
-    >>> figure = margin_figure(margin_table([-1.0, 1.0], ["all"], [[True, True]]))
-    >>> figure.axes[0].get_title(loc="left")
-    'all'
-    """
-    from matplotlib.figure import Figure
-
-    panels = list(dict.fromkeys(row["panel"] for row in table))
-    n_columns = min(columns, len(panels))
-    n_rows = math.ceil(len(panels) / n_columns)
-    figure = Figure(figsize=(3.6 * n_columns, 2.2 * n_rows + 0.3), layout="constrained", dpi=150)
-    grid = figure.subplots(n_rows, n_columns, squeeze=False, sharex=True)
-    for number, axes in enumerate(grid.flat):
-        if number >= len(panels):
-            axes.set_visible(False)
-            continue
-        rows = [row for row in table if row["panel"] == panels[number]]
-        axes.bar(
-            [row["low"] for row in rows],
-            [row["count"] for row in rows],
-            width=[row["high"] - row["low"] for row in rows],
-            align="edge",
-            color=[_BLUE if row["low"] + row["high"] > 0 else _RED for row in rows],
-        )
-        axes.axvline(0, color=_GREY, linewidth=1)
-        axes.set_title(_title(panels[number]), loc="left", fontsize=11)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(labelbottom=number + n_columns >= len(panels))
-        if number + n_columns >= len(panels):
-            axes.set_xlabel("reward margin of the correct response")
-        if number % n_columns == 0:
-            axes.set_ylabel("prompts")
-    return figure
-
-
-@contextmanager
-def dark_theme() -> Iterator[None]:
-    """Let figures made within have a dark ground and light ink.
-
-    >>> from matplotlib.figure import Figure
-    >>> with dark_theme():
-    ...     figure = Figure()
-    >>> figure.get_facecolor()[0] < 0.2
-    True
-    """
-    from matplotlib import rc_context
-
-    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "axes.titlecolor", "xtick.color", "ytick.color")
-    grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    with rc_context(dict.fromkeys(inks, _DARK["ink"]) | dict.fromkeys(grounds, _DARK["figure"])):
-        yield
 
 
 def figure_png(figure: "Figure") -> bytes:

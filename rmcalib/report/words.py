@@ -62,9 +62,7 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
     >>> temperature_words(rows)
     'Dividing the rewards by T = 3.1 would bring the ECE from 0.120 to 0.020, measured on prompts not used for the fit.'
     """
-    found = {
-        name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")
-    }
+    found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
     before, fitted, after = found.values()
     if before is None or fitted is None or after is None or before["value"] is None:
         return ""

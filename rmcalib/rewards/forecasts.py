@@ -68,9 +68,7 @@ class Forecasts:
         return np.repeat(np.arange(len(self)), self.sizes)
 
 
-def forecast(
-    scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike | None = None
-) -> Forecasts:
+def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike | None = None) -> Forecasts:
     """Turn rewards into P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over the responses of each prompt.
 
     ``temperature``: one number, or one for each prompt (n,). ``lengths`` (N,): the responses' lengths; by

@@ -15,7 +15,13 @@ from rmcalib.calibration import (
     fit_top_1_temperature,
 )
 from rmcalib.calibration.intervals import EceOptions
-from rmcalib.rewards.forecasts import Forecasts, log_softmax, pairwise_forecasts, select_prompts, set_forecasts
+from rmcalib.rewards.forecasts import (
+    Forecasts,
+    log_softmax,
+    pairwise_forecasts,
+    select_prompts,
+    set_forecasts,
+)
 from rmcalib.rewards.resampling import (
     correlation_interval,
     mean_intervals,
@@ -281,9 +287,7 @@ def _temperature_limits(forecasts: Forecasts) -> tuple[float, float]:
     return spread / 100, spread * 100
 
 
-def _binned(
-    p: FloatArray, y: FloatArray, prompt: IntArray, settings: Settings, **options: object
-) -> Measure:
+def _binned(p: FloatArray, y: FloatArray, prompt: IntArray, settings: Settings, **options: object) -> Measure:
     chosen: EceOptions = {"bins": settings.bins, **options}  # type: ignore[typeddict-item]
     interval = ece_interval(
         p,

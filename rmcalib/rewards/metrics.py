@@ -176,9 +176,7 @@ def scale_note(recipe: Recipe) -> str:
     'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
     """
     if recipe.bradley_terry == "no":
-        return (
-            f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
-        )
+        return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
     if recipe.bradley_terry == "modified":
         return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
     return ""
@@ -244,7 +242,9 @@ def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
 def _rewardbench(own: Mapping[str, float | None], category: str | None, n: int) -> Measure:
     value = _finite(np.mean([np.nan if v is None else v for v in own.values()]))
     value = value if category is None else own[category]
-    note = "" if value is not None else f"{TIES} here has no ids ref:N and tied:N, as RewardBench's score needs"
+    note = (
+        "" if value is not None else f"{TIES} here has no ids ref:N and tied:N, as RewardBench's score needs"
+    )
     return Measure(value, None, None, n, note)
 
 
