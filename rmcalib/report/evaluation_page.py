@@ -78,7 +78,7 @@ def folded(text: str) -> dict[str, str]:
 
     >>> folded("short")
     {'preview': 'short', 'whole': ''}
-    >>> folded("long " * 100)["preview"][-6:]
+    >>> folded("long " * 200)["preview"][-6:]
     'long …'
     """
     text = text.strip() or "(empty)"
@@ -94,14 +94,10 @@ def _subtitle(evaluation: Evaluation) -> str:
     manifest = evaluation.manifest
     row = find_value(evaluation.metrics, "rewardbench_score") or {"n": 0}
     parts = [f"{row['n']:,} prompts of {evaluation.benchmark}"]
-    for key in ("dtype", "device", "source"):
-        if manifest.get(key):
-            parts.append(str(manifest[key]))
-    finished = (
-        manifest.get("timings", {}).get("finished") if isinstance(manifest.get("timings"), dict) else None
-    )
-    if finished:
-        parts.append(f"scored {finished}")
+    parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]
+    timings = manifest.get("timings")
+    if isinstance(timings, dict) and timings.get("finished"):
+        parts.append(f"scored {timings['finished']}")
     return " · ".join(parts)
 
 

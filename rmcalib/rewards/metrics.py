@@ -58,7 +58,7 @@ METRICS: dict[str, str] = {
     "brier_at_temperature": "Brier score after dividing by T, cross-fitted",
     "nll_at_temperature": "negative log-likelihood after dividing by T, cross-fitted",
     "reference_top_1": (
-        "what the paper's public code calls ECE: 1 − mean P(first chosen), an error rate, not a calibration error"
+        "what the paper's public code calls ECE: 1 − mean P(first chosen); an error rate, not calibration"
     ),
     "correct_first_probability": "mean P(a correct response is first), where several are correct",
     "correct_first_ece": "ECE of P(a correct response is first) and P(a wrong one is)",
@@ -90,7 +90,7 @@ def metric_rows(
     no_calibration: str | None = None,
     settings: Settings | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one row for each category and metric: model, benchmark, category, metric, value, low, high, n, note.
+    """Return rows of model, benchmark, category, metric, value, low, high, n, note: one a category and metric.
 
     Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; where
     a category has prompts with several, the calibration of P(a correct response is first) is measured on
@@ -242,9 +242,7 @@ def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
 def _rewardbench(own: Mapping[str, float | None], category: str | None, n: int) -> Measure:
     value = _finite(np.mean([np.nan if v is None else v for v in own.values()]))
     value = value if category is None else own[category]
-    note = (
-        "" if value is not None else f"{TIES} here has no ids ref:N and tied:N, as RewardBench's score needs"
-    )
+    note = "" if value is not None else f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
     return Measure(value, None, None, n, note)
 
 

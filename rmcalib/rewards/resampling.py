@@ -78,7 +78,7 @@ def correlation_interval(
     if len(a) < 3 or not a.any() or not b.any():
         return None
     terms = [np.ones_like(a), a, b, a * a, b * b, a * b]
-    sums = np.column_stack([np.bincount(groups, term) for term in terms])
+    sums = np.column_stack([np.bincount(groups, term) for term in terms]).astype(np.float64)
 
     def correlation(rows: FloatArray) -> FloatArray:
         n, sa, sb, saa, sbb, sab = rows.T
