@@ -22,6 +22,7 @@ from tests.hub.server import TOKEN, LoopbackHub
 
 MODEL, BENCH, RESULTS = "org/tiny-rm", "allenai/reward-bench-2", "allenai/reward-bench-2-results"
 ROOT = Path(__file__).parents[2]
+_FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = """
 import sys, time
 time.sleep = lambda seconds: None
@@ -94,9 +95,7 @@ def test_cold_cache_then_warm_then_offline_then_failing_then_down(hub: LoopbackH
     code = f"bench('reward-bench-2'); model('{MODEL}')"
     expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
     assert run(hub.url, tmp_path, f"{code}; {code}") == expected * 2
-    contents = [
-        request for request in hub.requests if request.startswith(("GET /org", "GET /datasets", "GET /a"))
-    ]
+    contents = [request for request in hub.requests if request.startswith(_FILES)]
     assert len(contents) == len(set(contents)) + 2  # two names were resolved twice, no file was sent twice
     assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=500)
@@ -113,7 +112,8 @@ def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, tmp_path: Pat
         f"""
 model('{MODEL}', revision='v1'); model('{MODEL}', revision='{old}'); model('{MODEL}', revision='{new}')
 model('{MODEL}', revision='v9'); model('{MODEL}', revision='{"0" * 40}')
-bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9'); bench('{BENCH}'); bench('{BENCH}', split='train')
+bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9')
+bench('{BENCH}'); bench('{BENCH}', split='train')
 """,
     )
     assert lines[:3] == [f"causal at {old}", f"causal at {old}", f"causal at {new}"]

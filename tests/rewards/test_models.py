@@ -118,9 +118,9 @@ def test_a_config_without_num_labels_is_settled_by_the_head(plain: Path, tmp_pat
 class CustomHead(nn.Module):
     """A transformer with a head under any name, saved the way such models are."""
 
-    def __init__(self, layers: list[nn.Linear]) -> None:
+    def __init__(self, layers: list[nn.Linear], backbone: Any = None) -> None:
         super().__init__()
-        self.backbone = tiny.tiny_classifier().base_model
+        self.backbone = backbone or tiny.tiny_classifier().base_model
         parts: list[nn.Module] = []
         for layer in layers:
             parts += [nn.ReLU(), layer] if parts else [layer]
