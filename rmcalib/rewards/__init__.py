@@ -6,7 +6,7 @@ from rmcalib.rewards.models import RewardModel, load_model
 from rmcalib.rewards.published import published_models, published_scores
 from rmcalib.rewards.registry import Recipe, recipe_for, registry
 from rmcalib.rewards.rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.rewards.runs import Run, RunError, run_folder, score_inputs
+from rmcalib.rewards.runs import Run, RunError, describe, run_folder, score_inputs
 from rmcalib.rewards.store import Scores, load_scores
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "RunError",
     "Scores",
     "category_scores",
+    "describe",
     "item_accuracy",
     "leaderboard_score",
     "load_benchmark",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -117,7 +118,10 @@ def fetch_model(
     needs no network. Code and pickle weights are not even downloaded unless they are allowed.
     """
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rmcalib.rewards.models import RewardModel
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
+# Fields of a recipe that speak about the model and do not change its scores.
+_TOLD = ("model", "status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
 _PACKAGES = (
     "torch",
     "transformers",
@@ -72,28 +74,34 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
     >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
     'runs/org__rm/allenai__reward-bench-2'
     """
-    return Path(output) / folder_name(model) / folder_name(benchmark)
+    return Path(output) / _model_folder(model) / folder_name(benchmark)
 
 
 def score_inputs(model: RewardModel, benchmark: Benchmark) -> dict[str, Any]:
     """List everything that changes a score; two runs with equal inputs can share their parts."""
-    ids = "\0".join(item.id for item in benchmark.items)
     recipe = dataclasses.asdict(model.recipe)
-    for told in ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note", "model"):
+    for told in _TOLD:
         recipe.pop(told)
+    items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
     return {
-        "model": model.name,
+        "model": _model_folder(model.name),
         "model_revision": model.revision,
         "model_sources": dict(model.sources),
         "benchmark": benchmark.name,
         "benchmark_revision": benchmark.revision,
         "n_items": len(benchmark),
-        "item_ids": hashlib.sha256(ids.encode()).hexdigest()[:16],
+        "items_sha256": hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest(),
         "recipe": recipe,
         "dtype": str(model.dtype).removeprefix("torch."),
         "max_length": model.max_length,
         "scoring_version": SCORING_VERSION,
     }
+
+
+def describe(model: RewardModel) -> dict[str, Any]:
+    """Say about a model what does not change its scores but belongs in the manifest."""
+    known = {name: getattr(model.recipe, name) for name in _TOLD if name != "model"}
+    return {"model": model.name, "device": str(model.device), "kind": model.kind, "about_model": known}
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
@@ -126,7 +134,7 @@ class Run:
     folder : where the run lives (`run_folder`).
     benchmark : what is scored; the final file has its order.
     inputs : everything that changes a score (`score_inputs`).
-    about : what else the manifest should say (device, seed, ...).
+    about : what else the manifest should say (`describe`, the seed, ...).
     fresh : throw away what an earlier run with other inputs left.
     rank : with several processes, this one's number. Rank 0 takes the lock and must open the run before the
         others do; every rank writes parts of its own, and rank 0 calls `finish` when all are done.
@@ -324,6 +332,11 @@ class Run:
             (self.folder / "lock.json").unlink(missing_ok=True)
             self._lock.release()
             self._lock = None
+
+
+def _model_folder(name: str) -> str:
+    """Name a local model by where it is, however the path was written."""
+    return folder_name(str(Path(name).resolve()) if name and Path(name).is_dir() else name)
 
 
 def _read_manifest(path: Path) -> dict[str, Any] | None:
