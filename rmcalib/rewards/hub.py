@@ -177,9 +177,9 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     status = next((c.response.status_code for c in chain if isinstance(c, errors.HfHubHTTPError)), None)
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
-    if "GatedRepoError" in names or ("DatasetNotFoundError" in names and "gated" in text):
+    if "GatedRepoError" in names or "is a gated dataset" in text:
         return f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login` or HF_TOKEN)"
-    if "RevisionNotFoundError" in names or ("DatasetNotFoundError" in names and "evision" in text):
+    if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
         return "no such revision (give a branch, a tag or a full commit)"
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
         return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login` or HF_TOKEN)"
@@ -189,7 +189,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "ConnectionError",
     }:
         return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
-    if status == 429 or "429" in text:
+    if status == 429 or re.search(r"\b429\b", text):
         return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
     if status in (401, 403):
         return f"the Hub refuses access ({status}): log in with a token that may read {page}"

@@ -67,6 +67,12 @@ def test_empty_responses_are_kept_and_counted(tmp_path: Path) -> None:
     assert bench.n_empty == 2
 
 
+def test_categories_may_count_their_own_prompts(tmp_path: Path) -> None:
+    rows = [good(), good(subset="Focus"), good(id="2"), good(id="ref:1", subset="Ties")]
+    bench = load_benchmark(str(written(tmp_path, rows)))
+    assert [item.id for item in bench.items] == ["Math/1", "Focus/1", "2", "ref:1"]
+
+
 def test_strange_texts_survive(tmp_path: Path) -> None:
     strange = ["\0", "🙂\u2028\u0085", "x" * 200_000, "\ud83d\ude00", "<script>", "\r\n"]
     bench = load_benchmark(str(written(tmp_path, [good(prompt="\0🙂", chosen=strange)])))

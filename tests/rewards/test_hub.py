@@ -209,7 +209,9 @@ def adapter(folder: Path, base: str) -> dict[str, bytes]:
 
 
 def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
-    from tests.rewards.test_models import adapter_of
+    from torch import nn
+
+    from tests.rewards.test_models import OWN_CODE, CustomHead, adapter_of
 
     whole = {path.name: path.read_bytes() for path in files["model"].iterdir()}
     hub.add("models", "org/pickled", pickled(tmp_path / "pickled", files["model"]))
@@ -219,6 +221,12 @@ def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tm
     tiny.tiny_classifier().save_pretrained(tmp_path / "sharded", max_shard_size="30KB")
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
     hub.add("models", "org/sharded", tmp_path / "sharded")
+    auto = {"AutoModelForSequenceClassification": "modeling_own.OwnRewardModel"}
+    own = CustomHead([nn.Linear(32, 1, bias=False)]).save(
+        tmp_path / "own", "gate", auto_map=auto, num_labels=1
+    )
+    (own / "modeling_own.py").write_text(OWN_CODE)
+    hub.add("models", "org/own-code", own)
     folder, _ = adapter_of(files["model"], tmp_path / "adapter")
     hub.add("models", "org/adapter", adapter(folder, MODEL))
     hub.add("models", "org/orphan", adapter(folder, "org/none"))
@@ -229,6 +237,7 @@ def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tm
 model('org/pickled'); model('org/pickled', allow_pickle=True); model('org/coded'); model('org/broken')
 model('org/sharded', recipe=Recipe('org/sharded', tokenizer='{MODEL}'))
 print(load_model('org/adapter', device='cpu').sources['base']); model('org/orphan')
+model('org/own-code'); model('org/own-code', trust_remote_code=True)
 """,
     )
     assert lines[0] == (
@@ -241,6 +250,9 @@ print(load_model('org/adapter', device='cpu').sources['base']); model('org/orpha
     assert lines[4] == f"causal at {commit(hub, 'models', 'org/sharded')}"
     assert lines[5] == f"{MODEL}@{commit(hub, 'models', MODEL)}"
     assert lines[6].startswith("HubError: org/orphan: its base model cannot be had: org/none: no such model")
+    assert "no score head" in lines[7]
+    assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
+    assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
     # Code that is not allowed to run, and weights that nobody reads, are not even fetched.
     assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)
 

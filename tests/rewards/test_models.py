@@ -438,7 +438,7 @@ def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: py
 
 def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path) -> None:
     from rmcalib.rewards import describe, load_benchmark, score_inputs
-    from rmcalib.rewards.runs import inputs_hash
+    from rmcalib.rewards.manifest import inputs_hash
 
     def written(text: str) -> str:
         path = tmp_path / "bench.jsonl"
