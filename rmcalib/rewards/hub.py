@@ -22,10 +22,12 @@ T = TypeVar("T")
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
 _SHA = re.compile(r"[0-9a-f]{40}")
+_REVISION = re.compile(r"\w[\w./-]*")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
 _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
+OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
 PICKLE_ONLY = "has pickle weights only, which can run code when loaded: pass --allow-pickle if you trust it"
 
 
@@ -82,6 +84,8 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     wanted = revision or "main"
     if _SHA.fullmatch(wanted):
         return wanted
+    if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
+        raise HubError(f"{name}: revision: {wanted!r} is no branch, tag or commit")
     from huggingface_hub import HfApi, close_session, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -195,6 +199,8 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         return f"the Hub refuses access ({status}): log in with a token that may read {page}"
     if status is not None and status >= 500:
         return f"the Hub failed ({status}): try again later; what is already downloaded is kept"
+    if "trust_remote_code" in text:
+        return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
     if names & {

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rmcalib.rewards.hub import HubError, check_repo_id, explain, folder_name
+from rmcalib.rewards.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 
@@ -328,6 +328,12 @@ published('org/scored'); published('org/judge'); published('org/scroed'); publis
 def test_what_is_no_repository(name: str) -> None:
     with pytest.raises(HubError, match="is neither a file or folder"):
         check_repo_id(name)
+
+
+@pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
+def test_what_is_no_revision(revision: str) -> None:
+    with pytest.raises(HubError, match="is no branch, tag or commit"):
+        resolve_commit("org/x", revision=revision)
 
 
 @pytest.mark.parametrize(

@@ -494,3 +494,11 @@ def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
     assert by_flag.kind == by_recipe.kind == "opaque"
     torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(rewards(by_recipe), -10 * custom(IDS), atol=1e-4, rtol=1e-5)
+
+
+def test_an_architecture_of_its_own_asks_for_the_flag_and_not_for_input(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoConfig": "configuration_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
+    folder = custom.save(tmp_path, "v_head", auto_map=auto, model_type="own_llm")
+    with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
+        load_model(str(folder), device="cpu")
