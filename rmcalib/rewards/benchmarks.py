@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,17 +115,35 @@ def items_from_rows(rows: Iterable[tuple[str, Mapping[str, Any]]], source: str) 
     Traceback (most recent call last):
     ValueError: x.jsonl, line 1 (id '7'): no wrong response ('rejected' is empty); a prompt needs at least one
     """
-    items: list[Item] = []
-    seen: dict[str, str] = {}
-    for where, row in rows:
-        item = _item(row, f"{source}, {where}")
-        if item.id in seen:
-            raise ValueError(f"{source}, {where}: id {item.id!r} is there twice (first in {seen[item.id]})")
-        seen[item.id] = where
-        items.append(item)
-    if not items:
+    pairs = [(where, _item(row, f"{source}, {where}")) for where, row in rows]
+    if not pairs:
         raise ValueError(f"{source}: no prompts in it")
-    return tuple(items)
+    ids = distinct_ids([item.id for _, item in pairs], [item.category for _, item in pairs])
+    seen: dict[str, str] = {}
+    for identifier, (where, item) in zip(ids, pairs, strict=True):
+        if identifier in seen:
+            raise ValueError(
+                f"{source}, {where}: id {item.id!r} is there twice (first in {seen[identifier]})"
+            )
+        seen[identifier] = where
+    return tuple(replace(item, id=identifier) for identifier, (_, item) in zip(ids, pairs, strict=True))
+
+
+def distinct_ids(ids: Sequence[str], categories: Sequence[str]) -> list[str]:
+    """Put the category in front of ids that several categories use, each counting its own prompts.
+
+    Ties is left alone, because its ids carry a meaning.
+
+    >>> distinct_ids(["1", "2", "1"], ["Math", "Math", "Focus"])
+    ['Math/1', '2', 'Focus/1']
+    """
+    used: dict[str, set[str]] = {}
+    for identifier, category in zip(ids, categories, strict=True):
+        used.setdefault(identifier, set()).add(category)
+    return [
+        identifier if len(used[identifier]) == 1 or category == "Ties" else f"{category}/{identifier}"
+        for identifier, category in zip(ids, categories, strict=True)
+    ]
 
 
 def _item(row: Mapping[str, Any], where: str) -> Item:

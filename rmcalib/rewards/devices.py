@@ -70,9 +70,7 @@ def total_memory(device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory())
-    import psutil  # type: ignore[import-untyped]
-
-    return int(psutil.virtual_memory().total)
+    return int(_main_memory().total)
 
 
 def free_memory(device: torch.device) -> int:
@@ -85,9 +83,7 @@ def free_memory(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0] + pooled)
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    import psutil  # type: ignore[import-untyped]
-
-    return int(psutil.virtual_memory().available)
+    return int(_main_memory().available)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -140,3 +136,9 @@ def token_budget(config: Any, device: torch.device, itemsize: int, longest: int)
         quadratic += heads * (2 * itemsize + 4)
     fits = _SHARE_OF_FREE_MEMORY * free_memory(device) / (linear + quadratic * min(longest, most))
     return max(1, min(most, 1 << max(0, int(fits).bit_length() - 1)))
+
+
+def _main_memory() -> Any:
+    import psutil
+
+    return psutil.virtual_memory()

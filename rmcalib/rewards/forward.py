@@ -8,64 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib.rewards.architectures import (
+    PACKABLE,
+    attends_by_branch,
+    forget_lengths,
+    last_window,
+    layer_windows,
+    rotary_kind,
+)
+from rmcalib.rewards.attention import Branches, by_branch
 from rmcalib.rewards.packing import Row, Text, pack, tree_mask
 
 if TYPE_CHECKING:
     import torch
 
     from rmcalib.rewards.models import RewardModel
-
-# Architectures whose attention takes a ready mask and positions, so that a row may hold several texts:
-# tested, and checked again on the first batch of every run. "one": all layers take the same mask, with the
-# window in it where the configuration has one; "by layer": a dictionary from the layers' types to masks.
-PACKABLE = {
-    "llama": "one",
-    "gpt_neox": "one",
-    "gemma": "one",
-    "olmo2": "one",
-    "mistral": "one",
-    "mixtral": "one",
-    "phi3": "one",
-    "qwen2": "by layer",
-    "qwen3": "by layer",
-    "gemma2": "by layer",
-}
-
-# These rotary embeddings change with the longest text of a batch: only texts of one length may go together.
-_ROTARY_BY_LENGTH = ("dynamic", "longrope")
-
-
-def can_share(model: RewardModel) -> bool:
-    """Tell whether the responses of a prompt may share its computation in this model."""
-    return (
-        model.kind == "causal"
-        and model.recipe.pooling != "mean"
-        and model.config.model_type in PACKABLE
-        and getattr(model.config, "_attn_implementation", None) in ("sdpa", "eager")
-        and hasattr(model.backbone, "layers")
-        and not needs_same_length(model)
-    )
-
-
-def needs_same_length(model: RewardModel) -> bool:
-    """Tell whether padding could change a reward, so that only texts of one length may go together.
-
-    That is so for models scored by their own code, which may look at the padding, and for rotary embeddings
-    that depend on the longest text of the batch.
-    """
-    rotary = (
-        getattr(model.config, "rope_parameters", None) or getattr(model.config, "rope_scaling", None) or {}
-    )
-    return model.kind == "opaque" or rotary.get("rope_type") in _ROTARY_BY_LENGTH
-
-
-def attention_crossover(model: RewardModel) -> float:
-    """Return the row length at which attention costs as much arithmetic as all products with weights."""
-    layer: Any = model.backbone.layers[-1]  # type: ignore[index]
-    weights = sum(parameter.numel() for parameter in layer.parameters())
-    config = model.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    return float(weights / (2 * config.num_attention_heads * head))
 
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
@@ -81,6 +38,8 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     # Any id will do for padding: the mask hides it, and the pooled positions are known.
     input_ids = torch.from_numpy(ids).to(model.device)
     attention_mask = torch.from_numpy(mask).to(model.device)
+    if rotary_kind(model.config) == "dynamic":
+        forget_lengths(model.backbone)
     with torch.inference_mode():
         if model.kind != "causal":
             rewards = model.score(input_ids, attention_mask)
@@ -93,7 +52,7 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
             else:
                 rows = torch.arange(len(texts), device=states.device)
                 pooled = states[rows, torch.tensor([text.pooled for text in texts], device=states.device)]
-            rewards = _head(model, pooled)
+            rewards = model.head(pooled.float())
     return [text.index for text in texts], rewards.float().cpu()
 
 
@@ -102,38 +61,25 @@ def shared_rewards(model: RewardModel, rows: Sequence[Row]) -> tuple[list[int], 
     import torch
 
     packed = pack(rows)
-    positions = torch.from_numpy(packed.positions).to(model.device)
-    trees = torch.from_numpy(packed.trees).to(model.device)
-    branches = torch.from_numpy(packed.branches).to(model.device)
-    window = getattr(model.config, "sliding_window", None)
+    arrays = (packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled, packed.valid)
+    ids, positions, trees, branches, pooled, valid = (torch.from_numpy(a).to(model.device) for a in arrays)
 
-    def mask(window: int | None) -> torch.Tensor:
-        return tree_mask(trees, branches, positions, dtype=model.dtype, window=window)
+    def mask(window: int | None, queries: torch.Tensor | None = None) -> torch.Tensor:
+        return tree_mask(trees, branches, positions, dtype=model.dtype, window=window, queries=queries)
 
-    masks: torch.Tensor | dict[str, torch.Tensor]
-    if PACKABLE[model.config.model_type] == "one":
-        masks = mask(window)
-    else:
-        kinds = {"full_attention", *model.config.layer_types}
-        masks = {kind: mask(window if kind == "sliding_attention" else None) for kind in kinds}
-    with torch.inference_mode(), _pooled_only(model.backbone, torch.from_numpy(packed.pooled)):
-        outputs = model.backbone(
-            input_ids=torch.from_numpy(packed.input_ids).to(model.device),
-            attention_mask=masks,
-            position_ids=positions,
-            use_cache=False,
-        )
-        states = outputs.last_hidden_state
-        rewards = _head(model, states[torch.from_numpy(packed.valid).to(states.device)])
+    inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
+    narrowed = pooled_only(model.backbone, pooled, mask(last_window(model.config), pooled))
+    with torch.inference_mode(), narrowed:
+        if attends_by_branch(model):
+            with by_branch(model.config):
+                states = model.backbone(**inputs, branches=Branches(rows)).last_hidden_state
+        else:
+            masks: Any = {kind: mask(window) for kind, window in layer_windows(model.config).items()}
+            if PACKABLE[model.config.model_type] == "one":
+                (masks,) = masks.values()
+            states = model.backbone(**inputs, attention_mask=masks).last_hidden_state
+        rewards = model.head(states[valid.to(states.device)].float())
     return packed.order.tolist(), rewards.float().cpu()
-
-
-def _head(model: RewardModel, states: torch.Tensor) -> torch.Tensor:
-    """Apply the head in float32, where it is."""
-    place = next(model.head.parameters(), None)
-    states = states.float()
-    rewards: torch.Tensor = model.head(states if place is None else states.to(place.device))
-    return rewards
 
 
 class _KeysKept(Exception):
@@ -157,33 +103,32 @@ class _KeptKeys:
 
 
 @contextmanager
-def _pooled_only(backbone: torch.nn.Module, pooled: torch.Tensor) -> Iterator[None]:
+def pooled_only(backbone: torch.nn.Module, pooled: torch.Tensor, mask: torch.Tensor) -> Iterator[None]:
     """Within this block the last layer of `backbone` works only on the tokens at `pooled` (rows, texts).
 
-    Nothing after the last layer's keys and values looks at the other tokens. So the stock layer runs twice:
-    on all tokens until it hands its keys and values to its cache, and on the pooled tokens, whose cache
-    returns those. The layer's own code does all the arithmetic, so this holds for any architecture whose
-    attention asks its cache for keys and values.
+    `mask` (rows, 1, texts, tokens) says what these tokens see. Nothing after the last layer's keys and values
+    looks at the other tokens. So the stock layer runs twice: on all tokens until it hands its keys and values
+    to its cache, and on the pooled tokens, whose cache returns those. The layer's own code does all the
+    arithmetic, so this holds for any architecture whose attention asks its cache for keys and values.
     """
     layer: Any = backbone.layers[-1]  # type: ignore[index]
 
-    def narrow(
-        _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def narrow(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         import torch
 
         states, *rest = args
-        cache = "layer_past" if "layer_past" in kwargs else "past_key_values"
-        kwargs[cache] = keys = _KeptKeys()
+        keys = _KeptKeys()
+        kwargs["layer_past" if "layer_past" in kwargs else "past_key_values"] = keys
         try:
             layer.forward(states, *rest, **kwargs)  # not layer(...): that would come back here
         except _KeysKept:
-            assert keys.kept is not None
+            pass
         else:
             raise TypeError(f"the layers of {type(backbone).__name__} do not ask a cache for keys and values")
         at = pooled.to(states.device)
         rows = torch.arange(len(at), device=states.device)[:, None]
-        kwargs["attention_mask"] = kwargs["attention_mask"][rows, 0, at][:, None]
+        kwargs.pop("branches", None)
+        kwargs["attention_mask"] = mask.to(states.device)
         kwargs["position_ids"] = kwargs["position_ids"][rows, at]
         kwargs["position_embeddings"] = tuple(part[rows, at] for part in kwargs["position_embeddings"])
         return (states[rows, at], *rest), kwargs

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,10 +22,12 @@ T = TypeVar("T")
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
 _SHA = re.compile(r"[0-9a-f]{40}")
+_REVISION = re.compile(r"\w[\w./-]*")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
 _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
+OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
 PICKLE_ONLY = "has pickle weights only, which can run code when loaded: pass --allow-pickle if you trust it"
 
 
@@ -81,6 +84,8 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     wanted = revision or "main"
     if _SHA.fullmatch(wanted):
         return wanted
+    if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
+        raise HubError(f"{name}: revision: {wanted!r} is no branch, tag or commit")
     from huggingface_hub import HfApi, close_session, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -117,7 +122,10 @@ def fetch_model(
     needs no network. Code and pickle weights are not even downloaded unless they are allowed.
     """
     from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
@@ -173,9 +181,9 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     status = next((c.response.status_code for c in chain if isinstance(c, errors.HfHubHTTPError)), None)
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
-    if "GatedRepoError" in names or ("DatasetNotFoundError" in names and "gated" in text):
+    if "GatedRepoError" in names or "is a gated dataset" in text:
         return f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login` or HF_TOKEN)"
-    if "RevisionNotFoundError" in names or ("DatasetNotFoundError" in names and "evision" in text):
+    if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
         return "no such revision (give a branch, a tag or a full commit)"
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
         return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login` or HF_TOKEN)"
@@ -185,12 +193,14 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "ConnectionError",
     }:
         return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
-    if status == 429 or "429" in text:
+    if status == 429 or re.search(r"\b429\b", text):
         return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
     if status in (401, 403):
         return f"the Hub refuses access ({status}): log in with a token that may read {page}"
     if status is not None and status >= 500:
         return f"the Hub failed ({status}): try again later; what is already downloaded is kept"
+    if "trust_remote_code" in text:
+        return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
     if names & {

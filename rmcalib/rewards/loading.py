@@ -233,16 +233,11 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
     """
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     where = folder if adapter is None else adapter
-    head = [
-        name
-        for name in tensor_names(where, None if adapter is None else _adapter_file(adapter))
-        if name.endswith(
-            tuple(f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight"))
-        )
-    ]
-    if head:
-        file = None if adapter is None else _adapter_file(adapter)
-        prefix, _, _ = head[0].rpartition(".")
+    file = None if adapter is None else _adapter_file(adapter)
+    expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
+    stored = [name for name in tensor_names(where, file) if _plain_name(name) in expected]
+    if stored:
+        prefix, _, _ = stored[0].rpartition(".")
         config.num_labels = read_tensors(where, prefix, file)["weight"].shape[0]
     elif "num_labels" not in said and "id2label" not in said:
         return  # nothing to go by: what is missing is said after loading
@@ -264,13 +259,14 @@ def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]
         raise HubError(f"{asked.name}: a PEFT adapter; install `peft` to load it") from error
 
     names = tensor_names(adapter, _adapter_file(adapter))
-    supplied = {
-        name.removeprefix("base_model.model.").replace(".modules_to_save", "")
-        for name in names
-        if "lora_" not in name
-    }
+    supplied = {_plain_name(name) for name in names if "lora_" not in name}
     wrapped = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     return wrapped.merge_and_unload(safe_merge=True), supplied
+
+
+def _plain_name(name: str) -> str:
+    """Return the name that a tensor of a PEFT adapter has in the model itself."""
+    return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
 
 
 def _adapter_file(adapter: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib.rewards.hub import (
+    OWN_CODE,
     PICKLE_ONLY,
     HubError,
     check_repo_id,
@@ -98,7 +99,7 @@ def load_model(
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
     if recipe.trust_remote_code and not trust_remote_code:
-        raise HubError(f"{name}: runs Python code of its own: pass --trust-remote-code if you trust it")
+        raise HubError(f"{name}: {OWN_CODE}")
     folder, commit = locate(
         name, revision, recipe=recipe, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle
     )

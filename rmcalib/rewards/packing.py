@@ -189,19 +189,23 @@ def tree_mask(
     positions: torch.Tensor,
     *,
     dtype: torch.dtype,
-    window: int | None,
+    window: int | None = None,
+    queries: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return the additive attention mask (rows, 1, tokens, tokens): 0 where a token sees another.
 
     A token sees those of its tree that all responses share or that are on its own branch, up to its own
-    position, and with a `window` only the last `window` positions, itself included.
+    position, and with a `window` only the last `window` positions, itself included. With `queries` (rows, n)
+    only the lines of these tokens are made: (rows, 1, n, tokens).
     """
     import torch
 
-    same_tree = trees[:, :, None] == trees[:, None, :]
-    same_branch = (branches[:, None, :] == 0) | (branches[:, :, None] == branches[:, None, :])
-    distance = positions[:, :, None] - positions[:, None, :]
-    sees = same_tree & same_branch & (distance >= 0)
+    def lines(of: torch.Tensor) -> torch.Tensor:
+        return (of if queries is None else of.gather(1, queries))[:, :, None]
+
+    distance = lines(positions) - positions[:, None, :]
+    sees = (lines(trees) == trees[:, None, :]) & (distance >= 0)
+    sees &= (branches[:, None, :] == 0) | (lines(branches) == branches[:, None, :])
     if window is not None:
         sees &= distance < window
     mask = torch.zeros(sees.shape, dtype=dtype, device=sees.device)

@@ -8,8 +8,6 @@ had finished is not scored again.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
 import os
 import platform
@@ -19,27 +17,12 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from rmcalib import __version__
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.hub import folder_name
+from rmcalib.rewards.manifest import inputs_hash, model_folder, package_versions
 from rmcalib.rewards.store import COLUMNS, Scores, write_json
-
-if TYPE_CHECKING:
-    from rmcalib.rewards.models import RewardModel
-
-SCORING_VERSION = 1  # raise it when the same inputs would get other scores
-_PACKAGES = (
-    "torch",
-    "transformers",
-    "tokenizers",
-    "datasets",
-    "huggingface_hub",
-    "accelerate",
-    "peft",
-    "numpy",
-)
 
 
 class ScoredItem(Protocol):
@@ -72,50 +55,7 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
     >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
     'runs/org__rm/allenai__reward-bench-2'
     """
-    return Path(output) / folder_name(model) / folder_name(benchmark)
-
-
-def score_inputs(model: RewardModel, benchmark: Benchmark) -> dict[str, Any]:
-    """List everything that changes a score; two runs with equal inputs can share their parts."""
-    ids = "\0".join(item.id for item in benchmark.items)
-    recipe = dataclasses.asdict(model.recipe)
-    for told in ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note", "model"):
-        recipe.pop(told)
-    return {
-        "model": model.name,
-        "model_revision": model.revision,
-        "model_sources": dict(model.sources),
-        "benchmark": benchmark.name,
-        "benchmark_revision": benchmark.revision,
-        "n_items": len(benchmark),
-        "item_ids": hashlib.sha256(ids.encode()).hexdigest()[:16],
-        "recipe": recipe,
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "max_length": model.max_length,
-        "scoring_version": SCORING_VERSION,
-    }
-
-
-def inputs_hash(inputs: Mapping[str, Any]) -> str:
-    """Return a SHA-256 of the inputs that does not depend on their order.
-
-    >>> inputs_hash({"a": 1, "b": 2}) == inputs_hash({"b": 2, "a": 1})
-    True
-    """
-    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def package_versions() -> dict[str, str]:
-    """Return the versions of what took part in scoring."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"rmcalib": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return Path(output) / model_folder(model) / folder_name(benchmark)
 
 
 class Run:
@@ -126,7 +66,7 @@ class Run:
     folder : where the run lives (`run_folder`).
     benchmark : what is scored; the final file has its order.
     inputs : everything that changes a score (`score_inputs`).
-    about : what else the manifest should say (device, seed, ...).
+    about : what else the manifest should say (`describe`, the seed, ...).
     fresh : throw away what an earlier run with other inputs left.
     rank : with several processes, this one's number. Rank 0 takes the lock and must open the run before the
         others do; every rank writes parts of its own, and rank 0 calls `finish` when all are done.

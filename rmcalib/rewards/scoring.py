@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib.rewards import devices, forward
+from rmcalib.rewards.architectures import attention_crossover, can_share, needs_same_length
 from rmcalib.rewards.packing import Row, Text, plain_batches, shared_batches
 from rmcalib.rewards.pooling import checkpoint_pad, pooled_position
 from rmcalib.rewards.templates import Encoded, encode
@@ -95,7 +96,7 @@ def score_items(
     if token_budget is None:
         token_budget = devices.token_budget(model.config, model.device, model.dtype.itemsize, limit)
     model.backbone.eval()
-    scorer = _Scorer(model, token_budget, share and forward.can_share(model), progress)
+    scorer = _Scorer(model, token_budget, share and can_share(model), progress)
     return _chunks(scorer, items, limit)
 
 
@@ -189,7 +190,7 @@ class _Scorer:
         self.unchecked = share
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
-        self.kappa = forward.attention_crossover(model) if share else 1.0
+        self.kappa = attention_crossover(model) if share else 1.0
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Score one chunk; a flat array, prompt after prompt."""
@@ -200,7 +201,7 @@ class _Scorer:
             for text in responses:
                 pooled = pooled_position(text.input_ids, pooling=pooling, pad=self.pad)
                 texts.append(Text(len(texts), prompt, text, pooled))
-        if self.unchecked and texts:
+        while self.unchecked and texts:
             self._check(texts)
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
@@ -213,7 +214,7 @@ class _Scorer:
         if self.share:
             batches = shared_batches(texts, budget=self.budget, kappa=self.kappa)
             return [([text for row in rows for tree in row for text in tree.texts], rows) for rows in batches]
-        same_length = forward.needs_same_length(self.model)
+        same_length = needs_same_length(self.model)
         return [(batch, []) for batch in plain_batches(texts, budget=self.budget, same_length=same_length)]
 
     def _work_off(self, pending: dict[int, Text], rewards: FloatArray) -> None:
@@ -230,43 +231,53 @@ class _Scorer:
                 if len(texts) == 1:
                     raise MemoryError(
                         f"a response of {len(texts[0])} tokens does not fit into the memory of "
-                        f"{self.model.device}: lower --max-length, or take a narrower --dtype or a larger device"
+                        f"{self.model.device}: lower --max-length, or take a narrower --dtype"
                     ) from error
-                self.budget = max(1, self.budget // 2)
                 break
             rewards[order] = values.numpy()
+            if rows and not np.isfinite(rewards[order]).all():
+                # One text's NaN spreads through its row. Alone, every text answers for itself.
+                for text in texts:
+                    rewards[text.index] = float(forward.plain_rewards(self.model, [text])[1])
             for index in order:
                 del pending[index]
             if self.progress is not None:
                 self.progress(len(texts), sum(len(text) for text in texts))
         else:
             return
-        # Outside the handler, so that the failed pass's tensors are no longer held by the error.
-        devices.release_memory(self.model.device)
+        self._halve()  # here, and not above, where the error still holds the failed pass's tensors
 
     def _check(self, texts: Sequence[Text]) -> None:
         """Score the first row both ways, and stop sharing if the rewards differ."""
-        self.unchecked = False
         rows = shared_batches(texts, budget=self.budget, kappa=self.kappa)[0][:1]
+        by_index = {text.index: text for text in texts}
         try:
             order, shared = forward.shared_rewards(self.model, rows)
-            by_index = {text.index: text for text in texts}
             plain = np.array([float(forward.plain_rewards(self.model, [by_index[i]])[1]) for i in order])
-        except (RuntimeError, TypeError, ValueError, AttributeError, KeyError, IndexError) as error:
-            if devices.is_out_of_memory(error):
-                self.unchecked = True
-                devices.release_memory(self.model.device)
-                self.budget = max(1, self.budget // 2)
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                self._stop_sharing(f"{type(error).__name__}: {error}")
                 return
-            self._stop_sharing(f"{type(error).__name__}: {error}")
+            # Try again with less, down to single texts; what does not fit even then is said when it is
+            # scored.
+            self.unchecked = self.budget > 1
+            short_of_memory = True
+        else:
+            short_of_memory = self.unchecked = False
+        if short_of_memory:
+            self._halve()
             return
         tolerance = _TOLERANCE.get(str(self.model.dtype).removeprefix("torch."), 5e-2)
         difference = np.abs(shared.numpy() - plain).max()
         if not difference <= tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
             self._stop_sharing(f"rewards differ by up to {difference:.2g}")
 
+    def _halve(self) -> None:
+        devices.release_memory(self.model.device)
+        self.budget = max(1, self.budget // 2)
+
     def _stop_sharing(self, reason: str) -> None:
-        self.share = False
+        self.share = self.unchecked = False
         warnings.warn(
             f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
             f"({reason}). Every response is scored with its own copy of the prompt: right, but slower",

@@ -13,6 +13,8 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib.rewards.benchmarks import distinct_ids
+
 COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _METADATA = b"rmcalib.manifest"
@@ -188,7 +190,9 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
         raise ValueError(f"{source}: {', '.join(needed)} must be lists of one length")
     rows = []
-    for identifier, subset, scores, n_correct in zip(*lists, strict=True):
+    categories = [str(subset) for subset in content["subset"]]
+    names = distinct_ids([str(identifier) for identifier in content["id"]], categories)
+    for i_item, (identifier, _, scores, n_correct) in enumerate(zip(*lists, strict=True)):
         where = f"{source}, id {identifier!r}"
         if not isinstance(scores, list):
             raise ValueError(f"{where}: no scores (a generative judge gives none)")
@@ -197,7 +201,7 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
                 score = score[0]
             if isinstance(score, bool) or not isinstance(score, (int, float)):
                 raise ValueError(f"{where}: score {i} is {json.dumps(score)}, not a number")
-            row = (str(identifier), str(subset), i, i < n_correct, float(score))
+            row = (names[i_item], categories[i_item], i, i < n_correct, float(score))
             rows.append(dict(zip(COLUMNS[:5], row, strict=True)))
     about = {key: content[key] for key in ("model", "model_type", "chat_template") if key in content}
     return Scores.from_rows(rows, {"source": source, **about}, source=source)

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from rmcalib.rewards.hub import HubError, check_repo_id, explain, folder_name
+from rmcalib.rewards.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 
 MODEL, BENCH, RESULTS = "org/tiny-rm", "allenai/reward-bench-2", "allenai/reward-bench-2-results"
 ROOT = Path(__file__).parents[2]
+_FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = """
 import sys, time
 time.sleep = lambda seconds: None
@@ -94,9 +95,7 @@ def test_cold_cache_then_warm_then_offline_then_failing_then_down(hub: LoopbackH
     code = f"bench('reward-bench-2'); model('{MODEL}')"
     expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
     assert run(hub.url, tmp_path, f"{code}; {code}") == expected * 2
-    contents = [
-        request for request in hub.requests if request.startswith(("GET /org", "GET /datasets", "GET /a"))
-    ]
+    contents = [request for request in hub.requests if request.startswith(_FILES)]
     assert len(contents) == len(set(contents)) + 2  # two names were resolved twice, no file was sent twice
     assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=500)
@@ -113,7 +112,8 @@ def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, tmp_path: Pat
         f"""
 model('{MODEL}', revision='v1'); model('{MODEL}', revision='{old}'); model('{MODEL}', revision='{new}')
 model('{MODEL}', revision='v9'); model('{MODEL}', revision='{"0" * 40}')
-bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9'); bench('{BENCH}'); bench('{BENCH}', split='train')
+bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9')
+bench('{BENCH}'); bench('{BENCH}', split='train')
 """,
     )
     assert lines[:3] == [f"causal at {old}", f"causal at {old}", f"causal at {new}"]
@@ -209,7 +209,9 @@ def adapter(folder: Path, base: str) -> dict[str, bytes]:
 
 
 def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
-    from tests.rewards.test_models import adapter_of
+    from torch import nn
+
+    from tests.rewards.test_models import OWN_CODE, CustomHead, adapter_of
 
     whole = {path.name: path.read_bytes() for path in files["model"].iterdir()}
     hub.add("models", "org/pickled", pickled(tmp_path / "pickled", files["model"]))
@@ -219,6 +221,12 @@ def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tm
     tiny.tiny_classifier().save_pretrained(tmp_path / "sharded", max_shard_size="30KB")
     assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
     hub.add("models", "org/sharded", tmp_path / "sharded")
+    auto = {"AutoModelForSequenceClassification": "modeling_own.OwnRewardModel"}
+    own = CustomHead([nn.Linear(32, 1, bias=False)]).save(
+        tmp_path / "own", "gate", auto_map=auto, num_labels=1
+    )
+    (own / "modeling_own.py").write_text(OWN_CODE)
+    hub.add("models", "org/own-code", own)
     folder, _ = adapter_of(files["model"], tmp_path / "adapter")
     hub.add("models", "org/adapter", adapter(folder, MODEL))
     hub.add("models", "org/orphan", adapter(folder, "org/none"))
@@ -229,6 +237,7 @@ def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tm
 model('org/pickled'); model('org/pickled', allow_pickle=True); model('org/coded'); model('org/broken')
 model('org/sharded', recipe=Recipe('org/sharded', tokenizer='{MODEL}'))
 print(load_model('org/adapter', device='cpu').sources['base']); model('org/orphan')
+model('org/own-code'); model('org/own-code', trust_remote_code=True)
 """,
     )
     assert lines[0] == (
@@ -241,6 +250,9 @@ print(load_model('org/adapter', device='cpu').sources['base']); model('org/orpha
     assert lines[4] == f"causal at {commit(hub, 'models', 'org/sharded')}"
     assert lines[5] == f"{MODEL}@{commit(hub, 'models', MODEL)}"
     assert lines[6].startswith("HubError: org/orphan: its base model cannot be had: org/none: no such model")
+    assert "no score head" in lines[7]
+    assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
+    assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
     # Code that is not allowed to run, and weights that nobody reads, are not even fetched.
     assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)
 
@@ -316,6 +328,12 @@ published('org/scored'); published('org/judge'); published('org/scroed'); publis
 def test_what_is_no_repository(name: str) -> None:
     with pytest.raises(HubError, match="is neither a file or folder"):
         check_repo_id(name)
+
+
+@pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
+def test_what_is_no_revision(revision: str) -> None:
+    with pytest.raises(HubError, match="is no branch, tag or commit"):
+        resolve_commit("org/x", revision=revision)
 
 
 @pytest.mark.parametrize(

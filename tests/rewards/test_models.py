@@ -118,9 +118,9 @@ def test_a_config_without_num_labels_is_settled_by_the_head(plain: Path, tmp_pat
 class CustomHead(nn.Module):
     """A transformer with a head under any name, saved the way such models are."""
 
-    def __init__(self, layers: list[nn.Linear]) -> None:
+    def __init__(self, layers: list[nn.Linear], backbone: Any = None) -> None:
         super().__init__()
-        self.backbone = tiny.tiny_classifier().base_model
+        self.backbone = backbone or tiny.tiny_classifier().base_model
         parts: list[nn.Module] = []
         for layer in layers:
             parts += [nn.ReLU(), layer] if parts else [layer]
@@ -421,6 +421,47 @@ def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
         load_model("org/x", recipe=recipe)
 
 
+def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rmcalib.rewards import loading
+
+    asked = loading.Asked("x", Recipe("x"), "auto", "auto", False, False)
+    config = tiny.tiny_config()
+    size = (plain / "model.safetensors").stat().st_size
+    cuda = torch.device("cuda", 0)
+    for free, expected in ((size, "auto"), (2 * size, None)):
+        monkeypatch.setattr(loading, "free_memory", lambda _, free=free: free)
+        assert loading._device_map(asked, plain, config, cuda, torch.float32) == expected
+    monkeypatch.setattr(loading, "free_memory", lambda _: size)
+    monkeypatch.setenv("WORLD_SIZE", "2")  # each process has its own device
+    assert loading._device_map(asked, plain, config, cuda, torch.float32) is None
+
+
+def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path) -> None:
+    from rmcalib.rewards import describe, load_benchmark, score_inputs
+    from rmcalib.rewards.manifest import inputs_hash
+
+    def written(text: str) -> str:
+        path = tmp_path / "bench.jsonl"
+        path.write_text(json.dumps(tiny.benchmark_rows(1)[0] | {"prompt": text}))
+        return str(path)
+
+    name = str(plain)
+    model, bench = load_model(name, device="cpu"), load_benchmark(written("a"))
+    first = inputs_hash(score_inputs(model, bench))
+    assert inputs_hash(score_inputs(load_model(name, device="cpu"), load_benchmark(written("a")))) == first
+    told = load_model(name, device="cpu", recipe=Recipe(name, loss="known", note="x"))
+    assert inputs_hash(score_inputs(told, bench)) == first
+    assert describe(told)["about_model"]["loss"] == "known"
+    others = [
+        (load_model(name, device="cpu", max_length=64), bench),
+        (load_model(name, device="cpu", dtype="bfloat16"), bench),
+        (load_model(name, device="cpu", recipe=Recipe(name, sign=-1.0)), bench),
+        (model, load_benchmark(written("b"))),
+    ]
+    hashes = {inputs_hash(score_inputs(*pair)) for pair in others}
+    assert len(hashes | {first}) == 5
+
+
 OWN_CODE = """
 import torch
 from transformers import LlamaModel, LlamaPreTrainedModel
@@ -453,3 +494,11 @@ def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
     assert by_flag.kind == by_recipe.kind == "opaque"
     torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(rewards(by_recipe), -10 * custom(IDS), atol=1e-4, rtol=1e-5)
+
+
+def test_an_architecture_of_its_own_asks_for_the_flag_and_not_for_input(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoConfig": "configuration_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
+    folder = custom.save(tmp_path, "v_head", auto_map=auto, model_type="own_llm")
+    with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
+        load_model(str(folder), device="cpu")

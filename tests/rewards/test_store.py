@@ -328,6 +328,28 @@ def test_rewards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         assert run.done == set()
 
 
+def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with Run(tmp_path, BENCH, INPUTS) as run:
+        run.add(scored(0))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(ValueError, match=r"part-00001\.parquet: cannot be written: No space left"):
+                run.add(scored(1))
+        assert [p.name for p in run.parts.iterdir()] == ["part-00000.parquet"]
+    with Run(tmp_path, BENCH, INPUTS) as run:
+        assert run.done == {"0"}
+
+
+def test_a_local_model_is_named_by_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run7" / "step-10").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "run7")
+    here, there = run_folder("out", "step-10", "demo"), run_folder("out", f"{tmp_path}/run7/step-10/", "demo")
+    assert here == there == Path("out/run7__step-10/demo")
+
+
 def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"), Run(tmp_path / "file" / "x", BENCH, INPUTS):
