@@ -61,7 +61,7 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
     >>> rows = [{"metric": name, "category": "overall", "value": value, "note": ""} for name, value in
     ...         [("ece", 0.12), ("temperature", 3.1), ("ece_at_temperature", 0.02)]]
     >>> temperature_words(rows)
-    'Dividing the rewards by T = 3.1 would bring the ECE from 0.120 to 0.020, on prompts not used for the fit.'
+    'Dividing the rewards by T = 3.1 brings the ECE from 0.120 to 0.020, on prompts not used for the fit.'
     """
     found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
     before, fitted, after = found.values()
@@ -76,7 +76,7 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
             f"before, {after['value']:.3f} after)."
         )
     return (
-        f"Dividing the rewards by T = {fitted['value']:.2g} would bring the ECE from {before['value']:.3f} "
+        f"Dividing the rewards by T = {fitted['value']:.2g} brings the ECE from {before['value']:.3f} "
         f"to {after['value']:.3f}, on prompts not used for the fit."
     )
 

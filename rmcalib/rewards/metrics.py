@@ -90,7 +90,7 @@ def metric_rows(
     no_calibration: str | None = None,
     settings: Settings | None = None,
 ) -> list[dict[str, Any]]:
-    """Return rows of model, benchmark, category, metric, value, low, high, n, note: one a category and metric.
+    """Return rows of model, benchmark, category, metric, value, low, high, n, note: one a category-metric.
 
     Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; where
     a category has prompts with several, the calibration of P(a correct response is first) is measured on
