@@ -145,6 +145,10 @@ def cut_weights(folder: Path) -> None:
     weights.write_bytes(weights.read_bytes()[:2000])
 
 
+def no_json(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
 def emptied(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
@@ -197,9 +201,7 @@ CASES = {
     "corrupt weights": Case("broken", model_folder(cut_weights)),
     "two outputs": Case("broken", model_folder(two_outputs)),
     "no chat template": Case("no chat template", model_folder(without_template)),
-    "configuration that is no JSON": Case(
-        "broken", model_folder(lambda folder: (folder / "config.json").write_text("{") and None)
-    ),
+    "configuration that is no JSON": Case("broken", model_folder(no_json)),
     "unknown architecture": Case("broken", model_folder(edit_config(model_type="nonesuch"))),
     "rewards that are NaN": Case("the model's reward is nan", model_folder(with_nan)),
     "pickle without leave": Case("--allow-pickle", model_folder(only_pickle)),
@@ -265,10 +267,14 @@ def test_verbose_shows_where_it_happened(monkeypatch: pytest.MonkeyPatch, tmp_pa
         main()
 
 
+def _broken(*_: object) -> None:
+    raise KeyError("x")
+
+
 def test_a_mistake_of_ours_is_called_one(
     monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Outcome]
 ) -> None:
-    monkeypatch.setattr(sys.modules["rmcalib.rewards.registry"], "registry", lambda *_: {}["x"])
+    monkeypatch.setattr(sys.modules["rmcalib.rewards.registry"], "registry", _broken)
     ended = invoke("models")
     assert ended.code == 1
     assert ended.err == "rmcalib: error: KeyError: 'x' (this should not happen; --verbose shows where)\n"

@@ -120,7 +120,8 @@ def sets(prompts: Sequence[Prompt]) -> list[tuple[float, bool]]:
     for prompt in prompts:
         p = probabilities(prompt.rewards)
         rows += [
-            (sum(x for x, c in zip(p, prompt.correct, strict=True) if c is kind), kind) for kind in (True, False)
+            (sum(x for x, c in zip(p, prompt.correct, strict=True) if c is kind), kind)
+            for kind in (True, False)
         ]
     return rows
 
