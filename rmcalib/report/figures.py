@@ -45,6 +45,9 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
         if column == 0:
             grid[place][0].set_ylabel("how often it happened")
             grid[place + 1][0].set_ylabel("forecasts")
+    # One legend for all panels, where it covers no point.
+    marks, names = grid[0][0].get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     for number in range(len(panels), n_rows * n_columns):
         place, column = 2 * (number // n_columns), number % n_columns
         grid[place][column].set_visible(False)
@@ -87,7 +90,6 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xticklabels([])
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
 
 
