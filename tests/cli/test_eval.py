@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from rmcalib.rewards.store import Scores
-from tests.cli.conftest import Outcome, command, environment, run_process, write_rows
+from tests.cli.conftest import ROOT, Outcome, command, environment, run_process, write_rows
 from tests.hub import tiny
 from tests.rewards.worlds import calibrated_scores
 
@@ -240,6 +240,29 @@ def test_a_config_file_gives_defaults_and_the_command_line_wins(
     (result,) = json.loads(told.out)["evaluations"]
     assert (result["seed"], result["resamples"]) == (4, 25)
     assert result["manifest"]["n_items"] == 10
+
+
+def test_the_example_configuration_fits(tmp_path: Path, invoke: Invoke) -> None:
+    calibrated_scores(60).to_parquet(tmp_path / "s.parquet")
+    told = invoke(
+        "eval",
+        "--config",
+        ROOT / "configs" / "eval.yaml",
+        "--scores",
+        "s.parquet",
+        "--resamples",
+        "20",
+        "--benchmark",
+        "s.jsonl",
+    )
+    assert told.code == 2
+    assert "s.jsonl" in told.err
+    (tmp_path / "c.yaml").write_text(
+        (ROOT / "configs" / "eval.yaml").read_text().replace("benchmark: reward-bench-2\n", "")
+    )
+    told = invoke("eval", "--config", "c.yaml", "--scores", "s.parquet", "--resamples", "20")
+    assert told.code == 0, told.err
+    assert "Skywork/Skywork-Reward-V2-Llama-3.1-8B" in told.out
 
 
 def test_strange_texts_are_scored(tiny_model: Path, tmp_path: Path, invoke: Invoke) -> None:
