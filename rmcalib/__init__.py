@@ -1,3 +1,50 @@
-"""Calibration of RLHF reward models, and of the distributions over rankings underneath them."""
+"""Calibration of RLHF reward models, and of the distributions over rankings underneath them.
+
+>>> import rmcalib
+>>> bench = rmcalib.load_benchmark("demo", limit=40)
+>>> scores = rmcalib.score(model="demo", benchmark=bench)
+>>> report = rmcalib.evaluate(scores, benchmark=bench, resamples=100)
+>>> list(report.table.columns)
+['model', 'benchmark', 'category', 'metric', 'value', 'low', 'high', 'n', 'note']
+
+``report.to_html("report.html")`` writes the page. :mod:`rmcalib.ranking` and :mod:`rmcalib.calibration` hold
+the distributions and the calibration notions.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmcalib.report.evaluation import Evaluation as Evaluation
+    from rmcalib.report.evaluation import evaluate as evaluate
+    from rmcalib.rewards.benchmarks import Benchmark as Benchmark
+    from rmcalib.rewards.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.rewards.jobs import score as score
+    from rmcalib.rewards.store import Scores as Scores
+    from rmcalib.rewards.store import load_scores as load_scores
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Benchmark": "rmcalib.rewards.benchmarks",
+    "Evaluation": "rmcalib.report.evaluation",
+    "Scores": "rmcalib.rewards.store",
+    "evaluate": "rmcalib.report.evaluation",
+    "load_benchmark": "rmcalib.rewards.benchmarks",
+    "load_scores": "rmcalib.rewards.store",
+    "score": "rmcalib.rewards.jobs",
+}
+
+__all__ = ["__version__", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, so that ``import rmcalib`` stays light."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rmcalib' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return list(__all__)

@@ -6,7 +6,11 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib.cli.doctor import examine
+from rmcalib.cli.eval import evaluate_models
+from rmcalib.cli.models import list_models
 from rmcalib.cli.prolr import prolr
+from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
 
 __all__ = ["app", "main"]
@@ -18,6 +22,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("eval")(evaluate_models)
+app.command("score")(score_models)
+app.command("models")(list_models)
+app.command("doctor")(examine)
 app.command()(synthetic)
 app.command()(prolr)
 
@@ -41,12 +49,26 @@ def _common(
 def main() -> None:
     """Run the command line; bad input ends in one line on standard error and exit code 2."""
     try:
-        app()
-    except KeyboardInterrupt:
+        code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("rmcalib: interrupted\n")
         sys.exit(130)
-    except (ValueError, OSError) as error:
+    except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
-        sys.stderr.write(f"rmcalib: error: {' '.join(str(error).split())}\n")
-        sys.exit(2)
+        sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
+        sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+_BAD_INPUT = (ValueError, OSError, MemoryError)
+
+
+def _told(error: Exception) -> str:
+    """Say in one line what is wrong; a mistake of ours is called one."""
+    # Errors of the option parser carry their message in a method.
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    line = " ".join(text.split()) or type(error).__name__
+    if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message"):
+        return line
+    return f"{type(error).__name__}: {line} (this should not happen; --verbose shows where)"

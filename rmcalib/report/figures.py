@@ -2,6 +2,7 @@
 
 import io
 import math
+import warnings
 from typing import TYPE_CHECKING
 
 from rmcalib.report.tables import Table
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["figure_png", "reliability_figure"]
 
-_BLUE, _BAND, _GREY = "#2463a6", "#c9d9ea", "#8a8f98"
+_BLUE, _GREY = "#2463a6", "#8a8f98"
+_BAND_ALPHA = 0.25
 
 
 def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
@@ -43,6 +45,9 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
         if column == 0:
             grid[place][0].set_ylabel("how often it happened")
             grid[place + 1][0].set_ylabel("forecasts")
+    # One legend for all panels, where it covers no point.
+    marks, names = grid[0][0].get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
     for number in range(len(panels), n_rows * n_columns):
         place, column = 2 * (number // n_columns), number % n_columns
         grid[place][column].set_visible(False)
@@ -58,7 +63,10 @@ def figure_png(figure: "Figure") -> bytes:
     b'\\x89PNG'
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        # A category's name may be in letters that the font has not: the page has it in full.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -69,7 +77,8 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
         x,
         [row["band_low"] for row in rows],
         [row["band_high"] for row in rows],
-        color=_BAND,
+        color=_BLUE,
+        alpha=_BAND_ALPHA,
         linewidth=9,
         zorder=2,
         label="95% if calibrated",
@@ -77,11 +86,10 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
     axes.plot(
         x, [row["frequency"] for row in rows], "o-", color=_BLUE, markersize=4, zorder=3, label="observed"
     )
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set_title(_title(title), loc="left", fontsize=11)
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xticklabels([])
-    axes.legend(frameon=False, fontsize=8, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -91,9 +99,16 @@ def _draw_counts(axes: "Axes", rows: Table) -> None:
         [row["count"] for row in rows],
         width=[row["high"] - row["low"] for row in rows],
         align="edge",
-        color=_BAND,
-        edgecolor="white",
+        color=_BLUE,
+        alpha=0.55,
+        edgecolor=axes.get_facecolor(),
     )
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("predicted probability")
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _title(text: str, longest: int = 40) -> str:
+    """Shorten a panel's name, and keep matplotlib from reading mathematics into it."""
+    short = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(sign if sign.isprintable() else "�" for sign in short).replace("$", r"\$")

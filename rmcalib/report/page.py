@@ -23,6 +23,7 @@ def render(template: str, **content: Any) -> str:
     )
     environment.filters["number"] = _number
     environment.filters["p_value"] = _p_value
+    environment.filters["small"] = _small
     return environment.get_template(template).render(**content)
 
 
@@ -43,3 +44,7 @@ def _p_value(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.3f}" if value >= 0.001 else "<0.001"
+
+
+def _small(value: float) -> str:
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

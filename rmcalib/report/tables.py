@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from rmcalib.calibration import Summary, consistency_band, reliability
 from rmcalib.calibration.intervals import Draw
 
-__all__ = ["Table", "reliability_table", "summary_table"]
+__all__ = ["Table", "margin_table", "reliability_table", "summary_table"]
 
 Table = Sequence[dict[str, Any]]
 
@@ -45,6 +45,32 @@ def reliability_table(
         }
         for b in np.flatnonzero(diagram.count)
     ]
+
+
+def margin_table(
+    margins: ArrayLike, panels: Sequence[str], members: Sequence[ArrayLike], *, bins: int = 30
+) -> list[dict[str, Any]]:
+    """Return the histogram of margins (n,) of each panel, whose prompts are marked in ``members`` (n,).
+
+    All panels share their edges, which lie symmetrically about 0 and hold the middle 98% of the margins;
+    the few beyond count in the outermost bins.
+
+    >>> rows = margin_table([-1.0, 1.0, 3.0], ["all"], [[True, True, True]], bins=2)
+    >>> [(row["low"] < 0, row["count"]) for row in rows]
+    [(True, 1), (False, 2)]
+    """
+    values = np.asarray(margins, dtype=np.float64)
+    reach = float(np.abs(np.quantile(values, [0.01, 0.99])).max()) or 1.0
+    edges = np.linspace(-reach, reach, bins + 1)
+    rows = []
+    for panel, mask in zip(panels, members, strict=True):
+        inside = np.clip(values[np.asarray(mask, dtype=bool)], edges[0], edges[-1])
+        counts = np.histogram(inside, edges)[0]
+        rows += [
+            {"panel": panel, "low": float(edges[b]), "high": float(edges[b + 1]), "count": int(counts[b])}
+            for b in range(bins)
+        ]
+    return rows
 
 
 def summary_table(summary: Summary) -> list[dict[str, Any]]:

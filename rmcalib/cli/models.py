@@ -1,0 +1,80 @@
+"""``rmcalib models``: what can be scored, how, and why some cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmcalib.cli import scoring_options as options
+from rmcalib.cli.options import Config, Json, Verbose
+
+if TYPE_CHECKING:
+    from rmcalib.rewards.registry import Recipe
+
+__all__ = ["list_models"]
+
+
+def list_models(
+    include: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Only models like this, such as 'Skywork/*'.")
+    ] = None,
+    recipes: options.Recipes = None,
+    json_: Json = False,
+    verbose: Verbose = False,  # noqa: ARG001 (read by main)
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """List the known models: what each needs, and whether its rewards are on a Bradley-Terry scale.
+
+    Any other one-label sequence classifier works by its name, too.
+    """
+    from rmcalib.rewards.registry import registry
+
+    found = [
+        recipe
+        for name, recipe in registry(recipes or ()).items()
+        if include is None or fnmatch.fnmatch(name.lower(), include.lower())
+    ]
+    if not found:
+        raise ValueError(f"--include {include!r}: no known model is like that")
+    if json_:
+        typer.echo(json.dumps([dataclasses.asdict(recipe) for recipe in found]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=48)
+    table.add_column("size", justify="right")
+    table.add_column("how")
+    table.add_column("BT scale")
+    if console.width > 100:
+        table.add_column("needs and notes")
+    for recipe in found:
+        size = "" if recipe.parameters is None else f"{recipe.parameters:g}B"
+        cells = [recipe.model, size, recipe.status, recipe.bradley_terry]
+        if console.width > 100:
+            cells.append(_needs(recipe))
+        table.add_row(*map(Text, cells))
+    console.print(table)
+    counts = ", ".join(
+        f"{sum(recipe.status == status for recipe in found)} {status}"
+        for status in dict.fromkeys(recipe.status for recipe in found)
+    )
+    console.print(Text(f"\n{len(found)} models: {counts}. Any other one-label classifier works by name."))
+    console.print(Text("BT scale: are the rewards log-utilities of a Bradley-Terry (Plackett-Luce) model?"))
+
+
+def _needs(recipe: Recipe) -> str:
+    """What a user has to know before running it."""
+    from rmcalib.rewards.metrics import why_no_calibration
+
+    told = ["--trust-remote-code"] if recipe.trust_remote_code else []
+    told += [text for text in (recipe.reason, recipe.note) if text]
+    reason = why_no_calibration(recipe)
+    return "; ".join([*told, *([f"no calibration: {reason}"] if reason else [])])

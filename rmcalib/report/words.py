@@ -1,0 +1,112 @@
+"""What the numbers mean, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rmcalib.rewards.metrics import OVERALL, find_value
+
+__all__ = ["plain_words", "temperature_words"]
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def plain_words(model: str, rows: Rows) -> str:
+    """Say what the metrics of one model come to.
+
+    >>> plain_words("org/rm", [{"metric": "accuracy", "category": "overall", "value": 0.5, "note": ""}])
+    'org/rm picks the correct response for 50% of the prompts.'
+    """
+
+    def value(metric: str, category: str = OVERALL) -> float | None:
+        row = find_value(rows, metric, category)
+        return None if row is None else row["value"]
+
+    accuracy, ece = value("accuracy"), value("ece")
+    if ece is None:
+        return _without_calibration(model, rows, accuracy)
+    confidence, over, p_value = value("mean_confidence"), value("overconfidence"), value("ece_p_value")
+    # They are measured wherever the ECE is.
+    accuracy, confidence, over, p_value = (x or 0.0 for x in (accuracy, confidence, over, p_value))
+    row = find_value(rows, "ece", OVERALL) or {}
+    sentences = [
+        f"{model} picks the correct response for {accuracy:.0%} of the prompts, with a mean confidence of "
+        f"{confidence:.0%}."
+    ]
+    if p_value >= 0.05:
+        sentences.append(
+            f"No sign of miscalibration: its ECE of {ece:.3f} is what a calibrated model shows with this "
+            f"much data (about {value('ece_null_mean'):.3f}; p = {p_value:.2f})."
+        )
+    else:
+        direction = "over-confident" if over > 0 else "under-confident"
+        low, high = row["low"], row["high"]
+        sentences.append(
+            f"It is {direction}: the ECE is {ece:.3f} (95% interval {low:.3f} to {high:.3f}), where a "
+            f"calibrated model would show about {value('ece_null_mean'):.3f}."
+        )
+        told = temperature_words(rows)
+        if told:
+            sentences.append(told)
+    worst = _worst_category(rows)
+    if worst is not None:
+        sentences.append(f"Worst calibrated: {worst['category']} (ECE {worst['value']:.3f}).")
+    return " ".join(sentences)
+
+
+def temperature_words(rows: Rows, category: str = OVERALL) -> str:
+    """Say what the best temperature would bring, or why there is none; empty if nothing is known.
+
+    >>> rows = [{"metric": name, "category": "overall", "value": value, "note": ""} for name, value in
+    ...         [("ece", 0.12), ("temperature", 3.1), ("ece_at_temperature", 0.02)]]
+    >>> temperature_words(rows)
+    'Dividing the rewards by T = 3.1 brings the ECE from 0.120 to 0.020, on prompts not used for the fit.'
+    """
+    found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
+    before, fitted, after = found.values()
+    if before is None or fitted is None or after is None or before["value"] is None:
+        return ""
+    if fitted["value"] is None or after["value"] is None:
+        note = str(fitted["note"])
+        return f"Temperature: {note}." if note else ""
+    if after["value"] > before["value"] - 0.001:
+        return (
+            f"Temperature scaling would not help (T = {fitted['value']:.2g}: ECE {before['value']:.3f} "
+            f"before, {after['value']:.3f} after)."
+        )
+    return (
+        f"Dividing the rewards by T = {fitted['value']:.2g} brings the ECE from {before['value']:.3f} "
+        f"to {after['value']:.3f}, on prompts not used for the fit."
+    )
+
+
+def _without_calibration(model: str, rows: Rows, accuracy: float | None) -> str:
+    sentences = [f"{model} has no prompt with exactly one correct response here."]
+    if accuracy is not None:
+        sentences = [f"{model} picks the correct response for {accuracy:.0%} of the prompts."]
+    row = find_value(rows, "ece", OVERALL)
+    if row is not None and row["note"] and accuracy is not None:
+        sentences.append(f"Its calibration is not measured: {row['note']}.")
+    first = find_value(rows, "correct_first_ece", OVERALL)
+    if first is not None and first["value"] is not None:
+        sentences.append(
+            f"Where several are correct, the ECE of “a correct one is first” is {first['value']:.3f}."
+        )
+    return " ".join(sentences)
+
+
+def _worst_category(rows: Rows) -> Mapping[str, Any] | None:
+    """The category of the largest ECE among those that are not calibrated, if there are several."""
+    measured = [
+        row
+        for row in rows
+        if row["metric"] == "ece" and row["category"] != OVERALL and row["value"] is not None
+    ]
+    off = [row for row in measured if (_p_value(rows, row["category"]) or 0.0) < 0.05]
+    return max(off, key=lambda row: row["value"]) if len(measured) > 1 and off else None
+
+
+def _p_value(rows: Rows, category: str) -> float | None:
+    row = find_value(rows, "ece_p_value", category)
+    return None if row is None else row["value"]

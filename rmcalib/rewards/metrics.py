@@ -1,0 +1,254 @@
+"""The metrics of a reward model's scores, overall and by category, as one tidy table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rmcalib.arrays import BoolArray, FloatArray
+from rmcalib.calibration import Interval
+from rmcalib.calibration.reference import reference_top_1
+from rmcalib.rewards.benchmarks import Benchmark
+from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, top_1_prompts
+from rmcalib.rewards.measures import (
+    Measure,
+    Measures,
+    Settings,
+    length_measures,
+    reward_measures,
+    set_measures,
+    temperature_measures,
+    top_1_measures,
+)
+from rmcalib.rewards.registry import Recipe
+from rmcalib.rewards.resampling import mean_intervals
+from rmcalib.rewards.rewardbench import TIES
+from rmcalib.rewards.rewardbench_intervals import rewardbench_intervals
+from rmcalib.rewards.store import Scores
+
+__all__ = [
+    "METRICS",
+    "OVERALL",
+    "category_names",
+    "metric_rows",
+    "response_lengths",
+    "scale_note",
+    "why_no_calibration",
+]
+
+OVERALL = "overall"
+
+METRICS: dict[str, str] = {
+    "ece": "top-1 ECE: all responses pooled, 10 equal-width bins",
+    "ece_null_mean": "mean ECE of a calibrated forecast with as much data",
+    "ece_null_95": "95% point of the ECE of a calibrated forecast",
+    "ece_p_value": "chance that a calibrated forecast shows an ECE at least as large",
+    "accuracy": "how often the correct response has the largest reward (1/t if t share it)",
+    "mean_confidence": "mean probability of the most probable response",
+    "overconfidence": "mean confidence less accuracy: positive is over-confident",
+    "confidence_ece": "ECE of the most probable response alone",
+    "debiased_ece": "root of the binned squared error less its sampling variance",
+    "equal_mass_ece": "ECE with bins of equal numbers",
+    "smooth_ece": "smooth ECE: no bins",
+    "pairwise_ece": "sub-2 ECE over correct-versus-wrong pairs, both orientations",
+    "brier": "Brier score: squared error summed over a prompt's responses",
+    "nll": "negative log-likelihood of the correct response",
+    "temperature": "best temperature T: dividing the rewards by it maximises the likelihood",
+    "ece_at_temperature": "ECE after dividing by T, cross-fitted",
+    "brier_at_temperature": "Brier score after dividing by T, cross-fitted",
+    "nll_at_temperature": "negative log-likelihood after dividing by T, cross-fitted",
+    "reference_top_1": (
+        "what the paper's public code calls ECE: 1 − mean P(first chosen); an error rate, not calibration"
+    ),
+    "correct_first_probability": "mean P(a correct response is first), where several are correct",
+    "correct_first_ece": "ECE of P(a correct response is first) and P(a wrong one is)",
+    "correct_first_ece_null_mean": "mean of that ECE for a calibrated forecast",
+    "correct_first_ece_null_95": "95% point of that ECE for a calibrated forecast",
+    "correct_first_ece_p_value": "chance that a calibrated forecast shows that ECE at least as large",
+    "rewardbench_score": "RewardBench 2's own score: accuracy, the Ties score, their plain mean overall",
+    "margin_mean": "mean of the correct reward less the best wrong one",
+    "margin_median": "median of the correct reward less the best wrong one",
+    "reward_length_correlation": "Spearman correlation of reward and length within prompts",
+    "confidence_length_correlation": "Spearman correlation of confidence and the picked response's length",
+    "shortest_baseline": "accuracy of picking the shortest response",
+    "longest_baseline": "accuracy of picking the longest response",
+}
+"""Every metric with what it means. All but accuracy, scores, margins and lengths need probabilities."""
+
+_TOP_1 = tuple(METRICS)[:4] + tuple(METRICS)[5:18]
+_REWARDS = ("accuracy", "margin_mean", "margin_median")
+_LENGTHS = tuple(METRICS)[-4:]
+_SETS = tuple(name for name in METRICS if name.startswith("correct_first"))
+
+
+def metric_rows(
+    scores: Scores,
+    *,
+    model: str,
+    benchmark: str,
+    lengths: FloatArray | None = None,
+    no_calibration: str | None = None,
+    settings: Settings | None = None,
+) -> list[dict[str, Any]]:
+    """Return rows of model, benchmark, category, metric, value, low, high, n, note: one a category-metric.
+
+    Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; where
+    a category has prompts with several, the calibration of P(a correct response is first) is measured on
+    those. ``no_calibration`` leaves all that needs probabilities empty and says why. ``n`` counts prompts.
+
+    >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
+    ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
+    >>> rows = metric_rows(Scores.from_columns(columns), model="m", benchmark="b")
+    >>> [(row["category"], row["value"]) for row in rows if row["metric"] == "accuracy"]
+    [('overall', 0.5), ('x', 0.5)]
+    """
+    settings = settings or Settings()
+    everything = forecast(scores, lengths=lengths)
+    one_answer = top_1_prompts(everything)
+    own_scores = rewardbench_intervals(
+        scores, resamples=settings.resamples, level=settings.level, seed=settings.seed
+    )
+    rows: list[dict[str, Any]] = []
+    for shown, name in category_names(everything).items():
+        members = np.ones(len(everything), dtype=bool) if name is None else everything.category == name
+        measures = _measures(everything, members, one_answer, settings, no_calibration)
+        measures["rewardbench_score"] = _rewardbench(own_scores[name], int(members.sum()))
+        for metric in METRICS:
+            if metric in measures:
+                measure = measures[metric]
+                rows.append(
+                    {
+                        "model": model,
+                        "benchmark": benchmark,
+                        "category": shown,
+                        "metric": metric,
+                        "value": measure.value,
+                        "low": measure.low,
+                        "high": measure.high,
+                        "n": measure.n,
+                        "note": measure.note,
+                    }
+                )
+    return rows
+
+
+def category_names(forecasts: Forecasts) -> dict[str, str | None]:
+    """Return the names shown in tables: overall first (None), then each category as the data calls it.
+
+    >>> columns = {"item_id": ["a", "a"], "category": ["overall"] * 2, "response": [0, 1],
+    ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
+    >>> category_names(forecast(Scores.from_columns(columns)))
+    {'overall': None, 'overall (category)': 'overall'}
+    """
+    found = dict.fromkeys(forecasts.category.tolist())
+    names: dict[str, str | None] = {OVERALL: None}
+    return names | {f"{name} (category)" if name == OVERALL else name: name for name in found}
+
+
+def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
+    """Return the number of characters of each scored response (N,), or None if some text is not at hand."""
+    if benchmark is None:
+        return None
+    texts = {item.id: [float(len(response)) for response in item.responses] for item in benchmark.items}
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    lengths: list[float] = []
+    for name, size in zip(scores.item_id[starts].tolist(), sizes.tolist(), strict=True):
+        found = texts.get(name)
+        if found is None or len(found) != size:
+            return None
+        lengths += found
+    return np.array(lengths)
+
+
+def why_no_calibration(recipe: Recipe) -> str | None:
+    """Return why a model's rewards are no Plackett-Luce utilities at all, or None if they can be read so.
+
+    >>> why_no_calibration(Recipe("org/rm")) is None
+    True
+    """
+    if recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
+        return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
+    return None
+
+
+def scale_note(recipe: Recipe) -> str:
+    """Return what a reader should know about the scale of a model's rewards; empty for Bradley-Terry ones.
+
+    >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
+    'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
+    """
+    if recipe.bradley_terry == "no":
+        return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
+    if recipe.bradley_terry == "modified":
+        return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
+    return ""
+
+
+def find_value(
+    rows: Iterable[Mapping[str, Any]], metric: str, category: str = OVERALL
+) -> Mapping[str, Any] | None:
+    """Return the row of a metric and category, or None.
+
+    >>> find_value([{"metric": "ece", "category": "overall", "value": 0.1}], "ece")["value"]
+    0.1
+    """
+    return next((row for row in rows if row["metric"] == metric and row["category"] == category), None)
+
+
+def _measures(
+    everything: Forecasts,
+    members: BoolArray,
+    one_answer: BoolArray,
+    settings: Settings,
+    no_calibration: str | None,
+) -> Measures:
+    calibration = no_calibration is None
+    measures: Measures = {}
+    if (members & one_answer).any():
+        top_1 = select_prompts(everything, members & one_answer)
+        measures |= reward_measures(top_1, settings)
+        measures |= length_measures(top_1, settings, calibration=calibration)
+        if calibration:
+            measures |= top_1_measures(top_1, settings) | temperature_measures(top_1, settings)
+        else:
+            measures |= _empty(("confidence_length_correlation", *_TOP_1), len(top_1), no_calibration)
+    else:
+        only_ties = set(everything.category[members]) == {TIES}
+        note = f"{TIES} has no single right answer" if only_ties else "no prompt with one correct response"
+        measures |= _empty((*_TOP_1, *_REWARDS, *_LENGTHS), 0, note)
+    several = members & ~one_answer
+    chosen = select_prompts(everything, members)
+    if several.any():
+        if calibration:
+            measures |= set_measures(select_prompts(everything, several), settings)
+        else:
+            measures |= _empty(_SETS, int(several.sum()), no_calibration)
+    measures["reference_top_1"] = (
+        _reference(chosen, settings)
+        if calibration
+        else Measure(None, None, None, len(chosen), str(no_calibration))
+    )
+    return measures
+
+
+def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
+    """The public code's number: the first correct response of every prompt, Ties included."""
+    correct = np.flatnonzero(forecasts.is_correct)
+    p = forecasts.probability[correct[np.searchsorted(correct, forecasts.starts)]]
+    interval = mean_intervals(
+        1 - p[:, None], resamples=settings.resamples, level=settings.level, seed=settings.seed
+    )[0]
+    return Measure(reference_top_1(p), interval.low, interval.high, len(forecasts))
+
+
+def _rewardbench(interval: Interval | None, n: int) -> Measure:
+    if interval is None:
+        note = f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
+        return Measure(None, None, None, n, note)
+    return Measure(interval.value, interval.low, interval.high, n)
+
+
+def _empty(names: Iterable[str], n: int, note: str | None) -> Measures:
+    return {name: Measure(None, None, None, n, note or "") for name in names}

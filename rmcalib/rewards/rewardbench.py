@@ -1,0 +1,85 @@
+"""RewardBench 2's own numbers: accuracy, the Ties score, and the leaderboard score."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib.rewards.store import Scores
+
+FloatArray = npt.NDArray[np.float64]
+TIES = "Ties"
+
+
+def item_accuracy(scores: Scores) -> FloatArray:
+    """Return the accuracy of each prompt: (n_items,), in the order of the scores.
+
+    1/t if the first correct response has the largest reward and t responses share it, else 0.
+
+    >>> rows = [("a", 0, True, 2.0), ("a", 1, False, 1.0), ("b", 0, True, 3.0), ("b", 1, False, 3.0)]
+    >>> keys = ("item_id", "response", "is_correct", "reward")
+    >>> item_accuracy(Scores.from_rows([dict(zip(keys, row), category="Math") for row in rows])).tolist()
+    [1.0, 0.5]
+    """
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    largest = np.maximum.reduceat(scores.reward, starts)
+    sharing = np.add.reduceat(scores.reward == np.repeat(largest, sizes), starts, dtype=np.int64)
+    correct = np.flatnonzero(scores.is_correct)
+    chosen = correct[np.searchsorted(correct, starts)]
+    accuracy: FloatArray = np.where(scores.reward[chosen] == largest, 1.0 / sharing, 0.0)
+    return accuracy
+
+
+def ties_score(scores: Scores) -> float:
+    """Return RewardBench 2's score of the Ties category, between -0.01 and 1.01; NaN if it cannot be had.
+
+    A prompt's id is `ref:N` (one correct answer) or `tied:N` (several). Per prompt, a = [worst correct > best
+    wrong], g = worst correct − best wrong, w = best correct − worst correct. With means of a over all prompts
+    of a kind, and the others over the N that have both:
+    0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
+    + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), where w is the tied prompt's and 0/0 counts as 0.
+    """
+    selected = scores.category == TIES
+    if not selected.any():
+        return float("nan")
+    ids, reward, correct = scores.item_id[selected], scores.reward[selected], scores.is_correct[selected]
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    worst_correct = np.minimum.reduceat(np.where(correct, reward, np.inf), starts)
+    best_correct = np.maximum.reduceat(np.where(correct, reward, -np.inf), starts)
+    best_wrong = np.maximum.reduceat(np.where(correct, -np.inf, reward), starts)
+    gap, width = worst_correct - best_wrong, best_correct - worst_correct
+    kind, _, number = np.array([name.partition(":") for name in ids[starts].tolist()]).T
+    ref, tied = np.flatnonzero(kind == "ref"), np.flatnonzero(kind == "tied")
+    _, in_ref, in_tied = np.intersect1d(number[ref], number[tied], return_indices=True)
+    if not len(in_ref):
+        return float("nan")
+    w, g_tied = width[tied][in_tied], gap[tied][in_tied]
+    g_least = np.minimum(gap[ref][in_ref], g_tied)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        margin = np.nan_to_num(np.tanh(g_least / w - 1), nan=0.0)
+    return float(
+        0.30 * np.mean(gap[tied] > 0)
+        + 0.30 * np.mean(gap[ref] > 0)
+        + 0.20 * np.mean(g_tied > w)
+        + 0.20 * np.mean(g_least > w)
+        + 0.01 * np.mean(margin)
+    )
+
+
+def category_scores(scores: Scores) -> dict[str, float]:
+    """Return each category's score in [0, 1], in the order of appearance: mean accuracy, or the Ties score.
+
+    A category called Ties whose ids are not RewardBench's (`ref:N`, `tied:N`) has the score NaN.
+    """
+    accuracy = item_accuracy(scores)
+    category = scores.category[scores.offsets[:-1]]
+    names = dict.fromkeys(category.tolist())
+    return {
+        name: ties_score(scores) if name == TIES else float(accuracy[category == name].mean())
+        for name in names
+    }
+
+
+def leaderboard_score(scores: Scores) -> float:
+    """Return the plain mean of the categories' scores; times 100 it is the number on the leaderboard."""
+    return float(np.mean(list(category_scores(scores).values())))

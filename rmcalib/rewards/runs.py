@@ -1,0 +1,290 @@
+"""The folder of one scoring run: parts as they are finished, a lock, resuming, the final files.
+
+`<output>/<org>__<name>/<benchmark>/` holds `run.json` (the manifest) from the start,
+`parts/part-00007.parquet` while scoring, and `scores.parquet` at the end. Every file is written under a
+temporary name, flushed and renamed, so that a process killed at any moment leaves whole files only; what it
+had finished is not scored again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from rmcalib.rewards.benchmarks import Benchmark
+from rmcalib.rewards.hub import folder_name
+from rmcalib.rewards.manifest import inputs_hash, model_folder, package_versions
+from rmcalib.rewards.store import COLUMNS, Scores, write_json
+
+
+class ScoredItem(Protocol):
+    """What scoring gives for one prompt."""
+
+    @property
+    def id(self) -> str:
+        """The prompt's id."""
+
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """One reward a response."""
+
+    @property
+    def n_tokens(self) -> tuple[int, ...]:
+        """The length of each text."""
+
+    @property
+    def truncated(self) -> tuple[bool, ...]:
+        """Whether a text was cut."""
+
+
+class RunError(ValueError):
+    """A run folder cannot be used; the message is one line with the remedy."""
+
+
+def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
+    """Return `<output>/<org>__<name>/<benchmark>`, which never leaves `output`.
+
+    >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
+    'runs/org__rm/allenai__reward-bench-2'
+    """
+    return Path(output) / model_folder(model) / folder_name(benchmark)
+
+
+class Run:
+    """An open run folder; use it as a context manager, so that its lock is given back.
+
+    Parameters
+    ----------
+    folder : where the run lives (`run_folder`).
+    benchmark : what is scored; the final file has its order.
+    inputs : everything that changes a score (`score_inputs`).
+    about : what else the manifest should say (`describe`, the seed, ...).
+    fresh : throw away what an earlier run with other inputs left.
+    rank : with several processes, this one's number. Rank 0 takes the lock and must open the run before the
+        others do; every rank writes parts of its own, and rank 0 calls `finish` when all are done.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from types import SimpleNamespace
+    >>> from rmcalib.rewards.benchmarks import Benchmark, Item
+    >>> bench = Benchmark("b", "1", (Item("a", "Math", "2+2?", ("4", "5"), 1),))
+    >>> with TemporaryDirectory() as folder:
+    ...     with Run(Path(folder), bench, {"model": "m"}) as run:
+    ...         cut = (False, False)
+    ...         run.add([SimpleNamespace(id="a", rewards=(1.0, -1.0), n_tokens=(5, 5), truncated=cut)])
+    ...         scores = run.finish()
+    >>> scores.reward.tolist(), scores.manifest["counts"]["responses"]
+    ([1.0, -1.0], 2)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        benchmark: Benchmark,
+        inputs: Mapping[str, Any],
+        *,
+        about: Mapping[str, Any] | None = None,
+        fresh: bool = False,
+        rank: int = 0,
+    ) -> None:
+        """Remember the run; nothing is touched before it is entered."""
+        self.folder, self.benchmark, self.rank, self.fresh = folder, benchmark, rank, fresh
+        # Through JSON and back, so that what is compared later is what is stored.
+        self.inputs: dict[str, Any] = json.loads(json.dumps(dict(inputs)))
+        self.hash = inputs_hash(self.inputs)
+        self.about = dict(about or {})
+        self.done: set[str] = set()
+        self._items = {item.id: item for item in benchmark.items}
+        self._next_part = 0
+        self._started = time.time()
+        self._lock: Any = None
+
+    @property
+    def parts(self) -> Path:
+        """The folder of the finished parts."""
+        return self.folder / "parts"
+
+    @property
+    def remaining(self) -> list[Any]:
+        """The benchmark's items that are not scored yet, in its order."""
+        return [item for item in self.benchmark.items if item.id not in self.done]
+
+    def __enter__(self) -> Run:
+        """Take the lock, check that what is there belongs to the same inputs, and see what is done."""
+        if self.rank == 0:
+            self._acquire()
+        try:
+            self._open()
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the lock back."""
+        self._release()
+
+    def add(self, scored: Iterable[ScoredItem]) -> None:
+        """Write finished prompts as one more part; after this call they survive anything."""
+        scored = [item for item in scored if item.id not in self.done]
+        if not scored:
+            return
+        rows = [row for item in scored for row in self._rows(item)]
+        part = Scores.from_rows(rows, source="scoring")
+        mark = "" if self.rank == 0 else f"r{self.rank}-"
+        part.to_parquet(self.parts / f"part-{mark}{self._next_part:05d}.parquet")
+        self._next_part += 1
+        self.done.update(item.id for item in scored)
+
+    def finish(self, **about: Any) -> Scores:
+        """Join the parts of all ranks into `scores.parquet` in the benchmark's order; end the manifest."""
+        rows = self._read_parts()
+        missing = [item.id for item in self.benchmark.items if item.id not in rows]
+        if missing:
+            raise RunError(
+                f"{self.folder}: {len(missing)} prompts are not scored yet (the first: {missing[0]!r})"
+            )
+        ordered = [row for item in self.benchmark.items for row in rows[item.id]]
+        counts = {
+            "items": len(self.benchmark),
+            "responses": len(ordered),
+            "truncated": sum(bool(row["truncated"]) for row in ordered),
+            "empty": self.benchmark.n_empty,
+            "tokens": sum(int(row["n_tokens"]) for row in ordered),
+        }
+        timings = {"started": _utc(self._started), "finished": _utc(time.time())}
+        self.about |= about
+        manifest = self._manifest(status="finished", counts=counts, timings=timings)
+        scores = Scores.from_rows(ordered, manifest, source=str(self.folder))
+        scores.to_parquet(self.folder / "scores.parquet")
+        write_json(self.folder / "run.json", manifest)
+        shutil.rmtree(self.parts, ignore_errors=True)  # only now: everything is in scores.parquet
+        return scores
+
+    def _manifest(self, **more: Any) -> dict[str, Any]:
+        recipe = {"hash": self.hash, "inputs": self.inputs}
+        return {**self.inputs, **self.about, "versions": package_versions(), **more, **recipe}
+
+    def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
+        item = self._items[scored.id]
+        if not len(item.responses) == len(scored.rewards) == len(scored.n_tokens) == len(scored.truncated):
+            raise ValueError(
+                f"item {item.id!r}: {len(scored.rewards)} rewards for {len(item.responses)} responses"
+            )
+        for i, reward in enumerate(scored.rewards):
+            yield {
+                "item_id": item.id,
+                "category": item.category,
+                "response": i,
+                "is_correct": i < item.n_correct,
+                "reward": reward,
+                "n_tokens": scored.n_tokens[i],
+                "truncated": scored.truncated[i],
+            }
+
+    def _open(self) -> None:
+        if self.rank == 0:
+            manifest = _read_manifest(self.folder / "run.json")
+            used = manifest is not None or (self.folder / "scores.parquet").exists() or self.parts.exists()
+            same = manifest is not None and manifest.get("hash") == self.hash
+            if used and not same and not self.fresh:
+                raise RunError(self._difference((manifest or {}).get("inputs", {})))
+            if self.fresh or not same:
+                (self.folder / "scores.parquet").unlink(missing_ok=True)
+                shutil.rmtree(self.parts, ignore_errors=True)
+                write_json(self.folder / "run.json", self._manifest(status="scoring"))
+            for left in self.folder.rglob(".*.tmp"):
+                left.unlink(missing_ok=True)
+        self.done = set(self._read_parts())
+
+    def _difference(self, before: Mapping[str, Any]) -> str:
+        now, then = _flat(self.inputs), _flat(before)
+        changed = [
+            f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
+            for key in sorted({*now, *then})
+            if now.get(key) != then.get(key)
+        ]
+        told = "; ".join(changed) if before else "without a readable manifest, run.json"
+        return f"{self.folder} holds another run ({told}): choose another --output, or --fresh to replace it"
+
+    def _read_parts(self) -> dict[str, list[dict[str, Any]]]:
+        """Read everything finished so far: rows by item."""
+        files = sorted(self.parts.glob("part-*.parquet"))
+        mark = "part-" if self.rank == 0 else f"part-r{self.rank}-"
+        numbers = [file.stem.removeprefix(mark) for file in files if file.stem.startswith(mark)]
+        self._next_part = 1 + max((int(number) for number in numbers if number.isdigit()), default=-1)
+        if (self.folder / "scores.parquet").is_file():
+            files.append(self.folder / "scores.parquet")
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for file in files:
+            try:
+                part = Scores.from_parquet(file)
+            except ValueError as error:
+                warnings.warn(f"{error}; its prompts are scored again", stacklevel=3)
+                file.unlink(missing_ok=True)
+                continue
+            columns = {name: getattr(part, name).tolist() for name in COLUMNS}
+            for i, identifier in enumerate(columns["item_id"]):
+                if identifier in self._items and columns["response"][i] == 0:
+                    rows[identifier] = []
+                if identifier in self._items:
+                    rows[identifier].append({name: values[i] for name, values in columns.items()})
+        return rows
+
+    def _acquire(self) -> None:
+        """Take the lock. The system gives it back when its owner dies, so that no lock is ever stale."""
+        from filelock import FileLock, Timeout
+
+        owner = self.folder / "lock.json"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(self.folder / ".lock", timeout=0)
+            self._lock.acquire()
+        except Timeout:
+            self._lock = None
+            who = _read_manifest(owner) or {}
+            told = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
+            raise RunError(
+                f"{self.folder} is in use by {told}: wait for it, or choose another --output"
+            ) from None
+        except OSError as error:
+            raise RunError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
+        started = {"pid": os.getpid(), "host": platform.node(), "started": _utc(self._started)}
+        write_json(owner, {**started, "command": " ".join(sys.argv[:1])})
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            (self.folder / "lock.json").unlink(missing_ok=True)
+            self._lock.release()
+            self._lock = None
+
+
+def _read_manifest(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,285 @@
+"""Scores: every response of every prompt through a reward model, fast, and the same however it is batched.
+
+Prompts are taken in chunks of a fixed size. A chunk is tokenised while the one before it is on the device,
+packed (see `rmcalib.rewards.packing`), scored, and yielded. A response's reward does not depend on what it
+was packed with, up to rounding: about 1e-6 in float32. As the chunks are fixed runs of the items, a job that
+resumes at a chunk's beginning repeats the same rewards to the last bit.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib.rewards import devices, forward
+from rmcalib.rewards.architectures import attention_crossover, can_share, needs_same_length
+from rmcalib.rewards.packing import Row, Text, plain_batches, shared_batches
+from rmcalib.rewards.pooling import checkpoint_pad, pooled_position
+from rmcalib.rewards.templates import Encoded, encode
+
+if TYPE_CHECKING:
+    from rmcalib.rewards.benchmarks import Item
+    from rmcalib.rewards.models import RewardModel
+
+T = TypeVar("T")
+FloatArray = npt.NDArray[np.float64]
+
+CHUNK = 32  # prompts in a chunk: enough for full rows, few enough that little is lost when a job is killed
+
+# How far a reward may move, relative to the largest of its batch (or to 1), before sharing counts as wrong.
+_TOLERANCE = {"float32": 1e-4, "float64": 1e-6, "float16": 2e-2, "bfloat16": 1e-1}
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class ScoredItem:
+    """The rewards of one prompt's responses, in the benchmark's order.
+
+    `n_tokens` counts prompt and response after truncation; `truncated` and `empty` flag single responses.
+    """
+
+    id: str
+    category: str
+    rewards: tuple[float, ...]
+    n_tokens: tuple[int, ...]
+    truncated: tuple[bool, ...]
+    empty: tuple[bool, ...]
+
+
+def score_items(
+    model: RewardModel,
+    items: Sequence[Item],
+    *,
+    max_length: int | None = None,
+    token_budget: int | None = None,
+    share: bool = True,
+    progress: Progress | None = None,
+) -> Iterator[list[ScoredItem]]:
+    """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order.
+
+    Parameters
+    ----------
+    model : a loaded model (`rmcalib.rewards.models.load_model`).
+    items : prompts with their responses.
+    max_length : longest text in tokens; longer ones lose their end and are flagged. Default: the model's.
+    token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
+        memory allows. Running out of memory halves it, and the job goes on.
+    share : compute a prompt once for all its responses, where the architecture allows it. The first batch is
+        checked against the plain way; if they disagree there is a warning, and nothing is shared.
+    progress : called after each forward pass with the numbers of responses and of tokens it has scored.
+
+    Raises
+    ------
+    ValueError : if a reward is not a finite number (the message names the item and the response).
+    MemoryError : if a single response does not fit.
+
+    Examples
+    --------
+    >>> from rmcalib.rewards.benchmarks import load_benchmark
+    >>> from rmcalib.rewards.models import load_model
+    >>> chunks = score_items(load_model("demo", device="cpu"), load_benchmark("demo").items[:3])
+    >>> [len(item.rewards) for chunk in chunks for item in chunk]
+    [4, 4, 4]
+    """
+    limit = max_length if max_length is not None else model.max_length
+    if limit < 1:
+        raise ValueError(f"max_length: must be at least 1, got {limit}")
+    if token_budget is not None and token_budget < 1:
+        raise ValueError(f"token_budget: must be at least 1, got {token_budget}")
+    if token_budget is None:
+        token_budget = devices.token_budget(model.config, model.device, model.dtype.itemsize, limit)
+    model.backbone.eval()
+    scorer = _Scorer(model, token_budget, share and can_share(model), progress)
+    return _chunks(scorer, items, limit)
+
+
+def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
+    """Return the items that process `rank` of `world` scores: every item belongs to exactly one process.
+
+    >>> shard("abcde", 0, 2), shard("abcde", 1, 2)
+    (['a', 'c', 'e'], ['b', 'd'])
+    """
+    if not 0 <= rank < world:
+        raise ValueError(f"rank: must be from 0 to {world - 1}, got {rank}")
+    return list(items[rank::world])
+
+
+def process_rank() -> tuple[int, int]:
+    """Return this process's rank and the number of processes, as torchrun and accelerate set them."""
+    import os
+
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _chunks(scorer: _Scorer, items: Sequence[Item], limit: int) -> Iterator[list[ScoredItem]]:
+    model = scorer.model
+    chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+
+    def tokenise(chunk: Sequence[Item]) -> list[tuple[Encoded, ...]]:
+        recipe = model.recipe
+        return encode(
+            chunk, model.tokenizer, max_length=limit, template=recipe.template, append=recipe.append_token_id
+        )
+
+    tell_apart = False
+    n_compared = 0
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        waiting = ahead.submit(tokenise, chunks[0]) if chunks else None
+        for number, chunk in enumerate(chunks):
+            assert waiting is not None
+            encoded = waiting.result()
+            if number + 1 < len(chunks):
+                waiting = ahead.submit(tokenise, chunks[number + 1])
+            scored = _finish(chunk, encoded, scorer.rewards(encoded))
+            for item, texts in zip(scored, encoded, strict=True):
+                if len({text.input_ids for text in texts}) > 1:
+                    n_compared += 1
+                    spread = max(item.rewards) - min(item.rewards)
+                    tell_apart |= spread > 1e-6 * max(1.0, abs(item.rewards[0]))
+            yield scored
+    if n_compared and not tell_apart:
+        warnings.warn(
+            f"{model.name}: all responses of a prompt have the same reward, for every prompt. The reward is "
+            "probably read before the response begins: try `pooling: last_token` in the model's recipe",
+            stacklevel=2,
+        )
+
+
+def _finish(
+    items: Sequence[Item],
+    encoded: Sequence[tuple[Encoded, ...]],
+    rewards: FloatArray,
+) -> list[ScoredItem]:
+    scored, start = [], 0
+    for item, texts in zip(items, encoded, strict=True):
+        own = rewards[start : start + len(texts)]
+        start += len(texts)
+        for number, reward in enumerate(own):
+            if not np.isfinite(reward):
+                raise ValueError(
+                    f"item {item.id!r}, response {number}: the model's reward is {reward}. Its weights may "
+                    "be damaged, or its dtype too narrow: try --dtype float32 or bfloat16"
+                )
+        scored.append(
+            ScoredItem(
+                id=item.id,
+                category=item.category,
+                rewards=tuple(float(reward) for reward in own),
+                n_tokens=tuple(len(text) for text in texts),
+                truncated=tuple(text.truncated for text in texts),
+                empty=tuple(text.empty for text in texts),
+            )
+        )
+    return scored
+
+
+class _Scorer:
+    """What a job learns on the way: how many tokens fit, and whether sharing is right."""
+
+    def __init__(self, model: RewardModel, budget: int, share: bool, progress: Progress | None) -> None:
+        self.model = model
+        self.budget = budget
+        self.share = share
+        self.unchecked = share
+        self.progress = progress
+        self.pad = checkpoint_pad(model.config)
+        self.kappa = attention_crossover(model) if share else 1.0
+
+    def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
+        """Score one chunk; a flat array, prompt after prompt."""
+        recipe = self.model.recipe
+        pooling = "last_token" if recipe.pooling == "mean" else recipe.pooling
+        texts: list[Text] = []
+        for prompt, responses in enumerate(encoded):
+            for text in responses:
+                pooled = pooled_position(text.input_ids, pooling=pooling, pad=self.pad)
+                texts.append(Text(len(texts), prompt, text, pooled))
+        while self.unchecked and texts:
+            self._check(texts)
+        rewards = np.full(len(texts), np.nan)
+        pending = {text.index: text for text in texts}
+        while pending:
+            self._work_off(pending, rewards)
+        return rewards
+
+    def _plan(self, texts: Sequence[Text]) -> list[tuple[list[Text], list[Row]]]:
+        """Return the batches: their texts, and their rows when prompts are shared."""
+        if self.share:
+            batches = shared_batches(texts, budget=self.budget, kappa=self.kappa)
+            return [([text for row in rows for tree in row for text in tree.texts], rows) for rows in batches]
+        same_length = needs_same_length(self.model)
+        return [(batch, []) for batch in plain_batches(texts, budget=self.budget, same_length=same_length)]
+
+    def _work_off(self, pending: dict[int, Text], rewards: FloatArray) -> None:
+        """Score what is `pending` until it is done, or until memory runs out and the plan must change."""
+        for texts, rows in self._plan(list(pending.values())):
+            try:
+                if rows:
+                    order, values = forward.shared_rewards(self.model, rows)
+                else:
+                    order, values = forward.plain_rewards(self.model, texts)
+            except Exception as error:
+                if not devices.is_out_of_memory(error):
+                    raise
+                if len(texts) == 1:
+                    raise MemoryError(
+                        f"a response of {len(texts[0])} tokens does not fit into the memory of "
+                        f"{self.model.device}: lower --max-length, or take a narrower --dtype"
+                    ) from error
+                break
+            rewards[order] = values.numpy()
+            if rows and not np.isfinite(rewards[order]).all():
+                # One text's NaN spreads through its row. Alone, every text answers for itself.
+                for text in texts:
+                    rewards[text.index] = float(forward.plain_rewards(self.model, [text])[1])
+            for index in order:
+                del pending[index]
+            if self.progress is not None:
+                self.progress(len(texts), sum(len(text) for text in texts))
+        else:
+            return
+        self._halve()  # here, and not above, where the error still holds the failed pass's tensors
+
+    def _check(self, texts: Sequence[Text]) -> None:
+        """Score the first row both ways, and stop sharing if the rewards differ."""
+        rows = shared_batches(texts, budget=self.budget, kappa=self.kappa)[0][:1]
+        by_index = {text.index: text for text in texts}
+        try:
+            order, shared = forward.shared_rewards(self.model, rows)
+            plain = np.array([float(forward.plain_rewards(self.model, [by_index[i]])[1]) for i in order])
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                self._stop_sharing(f"{type(error).__name__}: {error}")
+                return
+            # Try again with less, down to single texts; what does not fit even then is said when it is
+            # scored.
+            self.unchecked = self.budget > 1
+            short_of_memory = True
+        else:
+            short_of_memory = self.unchecked = False
+        if short_of_memory:
+            self._halve()
+            return
+        tolerance = _TOLERANCE.get(str(self.model.dtype).removeprefix("torch."), 1e-1)
+        difference = np.abs(shared.numpy() - plain).max()
+        if not difference <= tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
+            self._stop_sharing(f"rewards differ by up to {difference:.2g}")
+
+    def _halve(self) -> None:
+        devices.release_memory(self.model.device)
+        self.budget = max(1, self.budget // 2)
+
+    def _stop_sharing(self, reason: str) -> None:
+        self.share = self.unchecked = False
+        warnings.warn(
+            f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
+            f"({reason}). Every response is scored with its own copy of the prompt: right, but slower",
+            stacklevel=2,
+        )

@@ -1,0 +1,312 @@
+"""Scores: one row a response, in memory and in files (Parquet, JSONL, RewardBench's JSON)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib.rewards.benchmarks import distinct_ids
+
+COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
+UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
+_METADATA = b"rmcalib.manifest"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The rewards of a benchmark's responses, with a manifest of how they were made.
+
+    All arrays have one entry a response. A prompt's responses stand together, in the order of their index
+    `response` (0, 1, ...); `offsets` says where each prompt starts. Every prompt has at least one correct and
+    one wrong response, and every reward is finite: `Scores` refuses anything else.
+
+    >>> scores = Scores.from_rows([
+    ...     {"item_id": "a", "category": "Math", "response": 0, "is_correct": True, "reward": 2.5},
+    ...     {"item_id": "a", "category": "Math", "response": 1, "is_correct": False, "reward": -1.0},
+    ... ])
+    >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
+    (2, 1, [2.5, -1.0], [0, 2])
+    """
+
+    item_id: npt.NDArray[np.str_]
+    category: npt.NDArray[np.str_]
+    response: npt.NDArray[np.int64]
+    is_correct: npt.NDArray[np.bool_]
+    reward: npt.NDArray[np.float64]
+    n_tokens: npt.NDArray[np.int64]
+    truncated: npt.NDArray[np.bool_]
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse scores that no metric could be computed from."""
+        _check(self)
+
+    def __len__(self) -> int:
+        """Count the responses."""
+        return len(self.reward)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Where each prompt's responses start, and the end: int (n_items + 1,)."""
+        starts = np.flatnonzero(np.r_[True, self.item_id[1:] != self.item_id[:-1]])
+        return np.append(starts, len(self)).astype(np.int64)
+
+    @property
+    def n_items(self) -> int:
+        """Count the prompts."""
+        return len(self.offsets) - 1
+
+    @classmethod
+    def from_columns(
+        cls, columns: Mapping[str, Any], manifest: Mapping[str, Any] | None = None, *, source: str = "scores"
+    ) -> Scores:
+        """Build scores from columns; prompts keep the order of their first row, `n_tokens` may be missing."""
+        absent = [name for name in COLUMNS[:5] if name not in columns]
+        if absent:
+            raise ValueError(f"{source}: no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
+        n = len(columns["reward"])
+        given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
+        if n == 0:
+            raise ValueError(f"{source}: no scores in it")
+        try:
+            arrays = {name: np.asarray(given[name]).astype(kind) for name, kind in _KINDS.items()}
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{source}: a column holds values of the wrong type: {error}") from error
+        _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
+        order = np.lexsort((arrays["response"], first[inverse]))
+        try:
+            return cls(
+                **{name: array[order] for name, array in arrays.items()}, manifest=dict(manifest or {})
+            )
+        except ValueError as error:
+            raise ValueError(f"{source}: {error}") from error
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        manifest: Mapping[str, Any] | None = None,
+        *,
+        source: str = "scores",
+    ) -> Scores:
+        """Build scores from rows (mappings with the columns' names)."""
+        rows = list(rows)
+        names = [name for name in COLUMNS if name in COLUMNS[:5] or all(name in row for row in rows)]
+        for i, row in enumerate(rows):
+            absent = [name for name in names if row.get(name) is None]
+            if absent:
+                raise ValueError(f"{source}, row {i}: nothing for {', '.join(absent)}")
+        return cls.from_columns(
+            {name: [row[name] for row in rows] for name in names}, manifest, source=source
+        )
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> Scores:
+        """Read our Parquet file (or anybody's with the same columns)."""
+        import pyarrow
+        import pyarrow.parquet
+
+        try:
+            table = pyarrow.parquet.read_table(Path(path))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise ValueError(f"{path}: {_why(error)}") from error
+        stored = (table.schema.metadata or {}).get(_METADATA, b"{}")
+        columns = {name: table.column(name).to_numpy() for name in COLUMNS if name in table.column_names}
+        return cls.from_columns(columns, json.loads(stored), source=str(path))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file that carries the manifest."""
+        write_atomically(Path(path), lambda file: _write_table(self, file))
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path) -> Scores:
+        """Read JSONL: one object a response, with our columns (`n_tokens` and `truncated` may be missing)."""
+        rows = []
+        for number, line in enumerate(_read(Path(path)).split(b"\n"), start=1):
+            if not line.strip():
+                continue
+            row = _parse(line, f"{path}, line {number}")
+            if not isinstance(row, dict) or any(row.get(name) is None for name in COLUMNS[:5]):
+                raise ValueError(f"{path}, line {number}: an object needs {', '.join(COLUMNS[:5])}")
+            rows.append(row)
+        return cls.from_rows(rows, source=str(path))
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write JSONL, one object a response."""
+        columns = [getattr(self, name).tolist() for name in COLUMNS]
+        lines = (json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*columns, strict=True))
+        text = "".join(f"{line}\n" for line in lines)
+        write_atomically(Path(path), lambda file: file.write(text.encode()))
+
+    @classmethod
+    def from_rewardbench_json(cls, path: str | Path) -> Scores:
+        """Read a file of RewardBench's `eval-set-scores`: scores flat or nested, correct responses first."""
+        return from_rewardbench(_parse(_read(Path(path)), str(path)), source=str(path))
+
+    def to_rewardbench_json(self, path: str | Path) -> None:
+        """Write RewardBench's `eval-set-scores` form (without the texts, which are not kept here)."""
+        content = json.dumps(to_rewardbench(self), indent=1)
+        write_atomically(Path(path), lambda file: file.write(content.encode()))
+
+
+_KINDS: dict[str, Any] = {
+    "item_id": np.str_,
+    "category": np.str_,
+    "response": np.int64,
+    "is_correct": np.bool_,
+    "reward": np.float64,
+    "n_tokens": np.int64,
+    "truncated": np.bool_,
+}
+
+
+def load_scores(path: str | Path) -> Scores:
+    """Read scores from a `.parquet`, `.jsonl` or `.json` (RewardBench's) file."""
+    readers = {
+        ".parquet": Scores.from_parquet,
+        ".jsonl": Scores.from_jsonl,
+        ".json": Scores.from_rewardbench_json,
+    }
+    reader = readers.get(Path(path).suffix)
+    if reader is None:
+        raise ValueError(f"{path}: a file of scores ends in {', '.join(readers)}")
+    return reader(path)
+
+
+def from_rewardbench(content: Any, *, source: str) -> Scores:
+    """Turn the content of an `eval-set-scores` file (columns as lists) into scores."""
+    needed = ("id", "subset", "scores", "num_correct")
+    if not isinstance(content, Mapping) or any(name not in content for name in needed):
+        raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(needed)})")
+    lists = [content[name] for name in needed]
+    if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
+        raise ValueError(f"{source}: {', '.join(needed)} must be lists of one length")
+    rows = []
+    categories = [str(subset) for subset in content["subset"]]
+    names = distinct_ids([str(identifier) for identifier in content["id"]], categories)
+    for i_item, (identifier, _, scores, n_correct) in enumerate(zip(*lists, strict=True)):
+        where = f"{source}, id {identifier!r}"
+        if not isinstance(scores, list):
+            raise ValueError(f"{where}: no scores (a generative judge gives none)")
+        for i, score in enumerate(scores):
+            while isinstance(score, list) and len(score) == 1:
+                score = score[0]
+            if isinstance(score, bool) or not isinstance(score, (int, float)):
+                raise ValueError(f"{where}: score {i} is {json.dumps(score)}, not a number")
+            row = (names[i_item], categories[i_item], i, i < n_correct, float(score))
+            rows.append(dict(zip(COLUMNS[:5], row, strict=True)))
+    about = {key: content[key] for key in ("model", "model_type", "chat_template") if key in content}
+    return Scores.from_rows(rows, {"source": source, **about}, source=source)
+
+
+def to_rewardbench(scores: Scores) -> dict[str, Any]:
+    """Return scores in the form of RewardBench's `eval-set-scores` files, correct responses first."""
+    result: dict[str, Any] = {name: [] for name in ("id", "subset", "scores", "num_correct", "results")}
+    for start, end in zip(scores.offsets[:-1], scores.offsets[1:], strict=True):
+        order = start + np.argsort(~scores.is_correct[start:end], kind="stable")
+        rewards = scores.reward[order].tolist()
+        best = max(rewards)
+        result["id"].append(str(scores.item_id[start]))
+        result["subset"].append(str(scores.category[start]))
+        result["scores"].append(rewards)
+        result["num_correct"].append(int(scores.is_correct[start:end].sum()))
+        result["results"].append(1.0 / rewards.count(best) if rewards[0] == best else 0.0)
+    about = {"model": "unknown", "model_type": "Seq. Classifier", "chat_template": "tokenizer"}
+    return result | {key: scores.manifest.get(key, value) for key, value in about.items()}
+
+
+def write_atomically(path: Path, write: Any) -> None:
+    """Let `write(file)` fill a temporary file, flush it and rename it: `path` is whole, or as it was."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be written: {_why(error)}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON atomically, readable by people."""
+    content = json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
+    write_atomically(path, lambda file: file.write(content))
+
+
+def _write_table(scores: Scores, file: IO[bytes]) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({name: pyarrow.array(getattr(scores, name).tolist()) for name in COLUMNS})
+    table = table.replace_schema_metadata({_METADATA: json.dumps(scores.manifest).encode()})
+    pyarrow.parquet.write_table(table, file)
+
+
+def _check(scores: Scores) -> None:
+    def first(wrong: npt.NDArray[np.bool_]) -> int:
+        return int(np.flatnonzero(wrong)[0])
+
+    def name(row: int) -> str:
+        return f"item {str(scores.item_id[row])!r}, response {scores.response[row]}"
+
+    if len({len(getattr(scores, column)) for column in COLUMNS}) != 1:
+        raise ValueError("the columns have different lengths")
+    bad = ~np.isfinite(scores.reward)
+    if bad.any():
+        row = first(bad)
+        raise ValueError(
+            f"{name(row)}: the reward is {scores.reward[row]} ({bad.sum()} of them are not finite)"
+        )
+    starts = np.flatnonzero(np.r_[True, scores.item_id[1:] != scores.item_id[:-1]])
+    sizes = np.diff(np.r_[starts, len(scores)])
+    if len(np.unique(scores.item_id[starts])) != len(starts):
+        raise ValueError("the responses of an item do not stand together")
+    expected = np.arange(len(scores)) - np.repeat(starts, sizes)
+    bad = scores.response != expected
+    if bad.any():
+        row = first(bad)
+        told = (
+            "is there twice"
+            if row and scores.response[row] == scores.response[row - 1]
+            else "comes too early"
+        )
+        raise ValueError(f"{name(row)} {told}: an item's responses are numbered 0, 1, 2, ...")
+    bad = scores.category != np.repeat(scores.category[starts], sizes)
+    if bad.any():
+        raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
+    correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
+    for kind, bad in (("correct", correct == 0), ("wrong", correct == sizes)):
+        if bad.any():
+            raise ValueError(f"item {str(scores.item_id[starts[first(bad)]])!r}: no {kind} response")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {_why(error)}") from error
+
+
+def _parse(text: bytes, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{where}: not JSON: {error}") from error
+
+
+def _why(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    return text.splitlines()[0] if text else type(error).__name__

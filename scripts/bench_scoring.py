@@ -1,0 +1,235 @@
+"""How fast scoring is, against the usual loop and against the arithmetic it cannot do without.
+
+    python scripts/bench_scoring.py [--prompts 48] [--threads 1]
+
+A random llama of about 30 million parameters scores prompts with four responses each; CPU time, one thread.
+
+- Baselines: the usual loop, as in RewardBench's `run_v2.py`: texts in data order, batches of 1, 8, 16 and 64
+  padded to the longest, the stock classifier. (64 is that program's default.)
+- Bound: the arithmetic for every different token once (matrix products of all layers, and attention over what
+  a token may see), at the best speed that a matrix product reaches on this machine in the same run. The last
+  layer is counted in full although only its pooled tokens are needed; the stricter bound, which leaves the
+  rest of it out, is printed too.
+
+Lengths are drawn, log-normal, and decide what there is to gain: sharing lives on long prompts, and the usual
+loop pads more the more lengths differ. `--lengths chat` has the heavy tail of what people type into chats
+(prompts with median 60 and sigma 1.5), and responses of different models (median 320, sigma 0.7 between
+prompts and 0.5 within); `--lengths even` is tamer (prompts 80 and 1.0, responses 220, 0.7 and 0.4). Both are
+cut at 1,000 tokens. As chat templates put a system text before every prompt, so does this one (30 tokens).
+Everything, tokenisation included, is measured, and the rewards of all ways are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
+
+from rmcalib.rewards.benchmarks import Item
+from rmcalib.rewards.heads import Head
+from rmcalib.rewards.models import Recipe, RewardModel
+from rmcalib.rewards.scoring import score_items
+from rmcalib.rewards.templates import encode, render
+
+VOCABULARY = 8_192
+HEADER = "w9 " * 30
+# prompts: median, sigma; responses: median, sigma between prompts, sigma within
+LENGTHS = {"chat": (60, 1.5, 320, 0.7, 0.5), "even": (80, 1.0, 220, 0.7, 0.4)}
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--prompts", type=int, default=48)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 16, 64])
+    parser.add_argument("--lengths", choices=LENGTHS, default="chat")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    model, stock = make_model(args.seed)
+    items = make_items(args.prompts, args.seed, args.lengths)
+
+    our_loop(model, items[:2])  # warm up
+    peak = matmul_peak()
+    seconds, rewards = cpu_time(our_loop, model, items)
+    loops = {batch: cpu_time(usual_loop, stock, model.tokenizer, items, batch) for batch in args.batches}
+    peak = max(peak, matmul_peak())
+
+    work = arithmetic(model, items)
+    figures: dict[str, Any] = {
+        "lengths": args.lengths,
+        "parameters": sum(p.numel() for p in stock.parameters()),
+        "texts": sum(len(item.responses) for item in items),
+        "tokens": work["tokens"],
+        "different_tokens": work["different"],
+        "peak_gflops": peak / 1e9,
+        "seconds": seconds,
+        "share_of_bound": work["flops"] / peak / seconds,
+        "share_of_strict_bound": work["strict_flops"] / peak / seconds,
+    }
+    for batch, (loop_seconds, loop_rewards) in loops.items():
+        figures[f"batch_{batch}"] = {
+            "seconds": loop_seconds,
+            "speedup": loop_seconds / seconds,
+            "largest_difference": float(np.abs(np.array(loop_rewards) - rewards).max()),
+        }
+    print(json.dumps(figures) if args.json else as_text(figures))
+
+
+def our_loop(model: RewardModel, items: list[Item]) -> list[float]:
+    return [reward for chunk in score_items(model, items) for item in chunk for reward in item.rewards]
+
+
+def usual_loop(stock: Any, tokenizer: Any, items: list[Item], batch: int) -> list[float]:
+    """Score in data order, `batch` texts at a time padded to the longest, by the stock classifier."""
+    texts = [render(item.prompt, response, tokenizer) for item in items for response in item.responses]
+    rewards: list[float] = []
+    for start in range(0, len(texts), batch):
+        inputs = tokenizer(
+            texts[start : start + batch], padding=True, truncation=True, max_length=2_048, return_tensors="pt"
+        )
+        with torch.inference_mode():
+            logits = stock(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
+        rewards += logits[:, 0].tolist()
+    return rewards
+
+
+def arithmetic(model: RewardModel, items: list[Item]) -> dict[str, float]:
+    """Count tokens, and the floating-point operations that the different ones among them need."""
+    config = model.config
+    layer: Any = model.backbone.layers[0]  # type: ignore[index]
+    layer_weights = sum(p.numel() for p in layer.parameters() if p.ndim == 2)
+    key_weights = 2 * config.hidden_size * config.num_key_value_heads * config.head_dim
+    tokens = different = seen = pooled_seen = texts = 0
+    for encoded in encode(items, model.tokenizer, max_length=model.max_length):
+        shared = encoded[0].prefix_len
+        different += shared
+        seen += shared * (shared + 1) // 2
+        for text in encoded:
+            n = len(text)
+            tokens += n
+            texts += 1
+            different += n - shared
+            seen += n * (n + 1) // 2 - shared * (shared + 1) // 2
+            pooled_seen += n
+    attention = 4 * config.num_attention_heads * config.head_dim
+    layers = config.num_hidden_layers
+    per_layer = 2 * layer_weights * different + attention * seen
+    last = 2 * key_weights * different + 2 * (layer_weights - key_weights) * texts + attention * pooled_seen
+    return {
+        "tokens": tokens,
+        "different": different,
+        "flops": float(layers * per_layer),
+        "strict_flops": float((layers - 1) * per_layer + last),
+    }
+
+
+def matmul_peak(seconds: float = 2.0) -> float:
+    """Return the best speed of a float32 matrix product, in operations a second of CPU time."""
+    best = 0.0
+    for shape in ((1024, 512, 1408), (1024, 1024, 1024), (2048, 2048, 2048)):
+        n, k, m = shape
+        a, b = torch.randn(n, k), torch.randn(k, m)
+        end = time.process_time() + seconds / 3
+        while time.process_time() < end:
+            start = time.process_time()
+            torch.mm(a, b)
+            torch.mm(a, b)
+            best = max(best, 4 * n * k * m / max(time.process_time() - start, 1e-9))
+    return best
+
+
+def cpu_time(work: Callable[..., list[float]], *args: Any) -> tuple[float, list[float]]:
+    start = time.process_time()
+    result = work(*args)
+    return time.process_time() - start, result
+
+
+def make_items(n: int, seed: int, lengths: str = "chat") -> list[Item]:
+    prompt_median, prompt_sigma, median, between, within = LENGTHS[lengths]
+    rng = np.random.default_rng(seed)
+
+    def words(length: float) -> str:
+        return " ".join(f"w{i}" for i in rng.integers(10, VOCABULARY - 10, max(1, int(length))))
+
+    items = []
+    for number in range(n):
+        prompt = min(rng.lognormal(np.log(prompt_median), prompt_sigma), 1_000)
+        usual = rng.normal(np.log(median), between)
+        own = np.minimum(rng.lognormal(usual, within, size=4), 1_000)
+        responses = tuple(words(length) for length in own)
+        items.append(Item(str(number), "bench", words(prompt), responses, 1))
+    return items
+
+
+def make_model(seed: int) -> tuple[RewardModel, Any]:
+    torch.manual_seed(seed)
+    configure: Any = LlamaConfig
+    config = configure(
+        vocab_size=VOCABULARY,
+        hidden_size=512,
+        intermediate_size=1_408,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=4_096,
+        num_labels=1,
+        pad_token_id=0,
+    )
+    classifier: Any = LlamaForSequenceClassification
+    stock = classifier(config).eval()
+    vocabulary = {"<pad>": 0, "<user>": 1, "<assistant>": 2, "<unk>": 3}
+    vocabulary |= {f"w{i}": i for i in range(4, VOCABULARY)}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    make: Any = PreTrainedTokenizerFast
+    tokenizer = make(tokenizer_object=words, pad_token="<pad>", unk_token="<unk>")
+    tokenizer.chat_template = (
+        HEADER + "{% for m in messages %}<{{ m['role'] }}> {{ m['content'] }} {% endfor %}"
+    )
+    model = RewardModel(
+        name="bench",
+        revision="",
+        recipe=Recipe(model="bench"),
+        tokenizer=tokenizer,
+        backbone=stock.model,
+        head=Head([stock.score]),
+        kind="causal",
+        config=stock.config,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+        max_length=2_048,
+    )
+    return model, stock
+
+
+def as_text(figures: dict[str, Any]) -> str:
+    lines = [
+        f"random llama, {figures['parameters'] / 1e6:.1f}M parameters, float32; {figures['texts']} texts,"
+        f" {figures['tokens']:,} tokens, {figures['different_tokens']:,} of them different",
+        f"matrix-product peak {figures['peak_gflops']:.0f} GFLOP/s; scoring took {figures['seconds']:.1f} s"
+        f" of CPU time, {figures['tokens'] / figures['seconds']:,.0f} tokens/s",
+        f"share of the arithmetic bound {figures['share_of_bound']:.0%}"
+        f" (without the last layer's unneeded part {figures['share_of_strict_bound']:.0%})",
+        "",
+        f"{'usual loop':<12}{'CPU s':>8}{'we are faster by':>18}{'largest difference':>20}",
+    ]
+    for name, row in figures.items():
+        if name.startswith("batch_"):
+            size = name.removeprefix("batch_")
+            speedup, difference = f"{row['speedup']:.2f}x", f"{row['largest_difference']:.0e}"
+            lines.append(f"batch {size:<6}{row['seconds']:>8.1f}{speedup:>18}{difference:>20}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""A Hugging Face Hub on 127.0.0.1: repositories with revisions, and failures on request.
+
+What the libraries ask is answered as the Hub answers it: commits and file lists on the API, small files
+directly, large ones by a redirect to another origin (a second port), errors with their `X-Error-Code`. So
+`from_pretrained`, `load_dataset`, `snapshot_download` and `HfApi` run unchanged against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import parse_qs, unquote, urlsplit
+
+Kind = Literal["models", "datasets"]
+LARGE = (".safetensors", ".bin", ".pt", ".parquet")
+TOKEN = "hf_loopback"  # the token that opens gated repositories
+
+
+@dataclass
+class Fault:
+    """What goes wrong, on which requests (`METHOD /path` matched by a regular expression), how often."""
+
+    pattern: str
+    status: int | None = None  # answer with this status
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: int | None = None  # close the connection after so many bytes of the body
+    delay: float = 0.0
+    times: int = 10**9
+
+
+@dataclass
+class Repo:
+    """One repository: its commits, and the branches and tags that point at them."""
+
+    commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    refs: dict[str, str] = field(default_factory=dict)
+    gated: bool = False
+
+
+class LoopbackHub:
+    """The Hub and its content-delivery origin, each on a port of its own; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self.repos: dict[tuple[str, str], Repo] = {}
+        self.faults: list[Fault] = []
+        self.requests: list[str] = []
+        self.sent = 0  # bytes of bodies
+        self._lock = threading.Lock()
+        self._hub = _server(_HubHandler, self)
+        self._cdn = _server(_CdnHandler, self)
+
+    def __enter__(self) -> LoopbackHub:
+        for server in (self._hub, self._cdn):
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in (self._hub, self._cdn):
+            server.shutdown()
+            server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._hub.server_port}"
+
+    @property
+    def cdn_url(self) -> str:
+        return f"http://127.0.0.1:{self._cdn.server_port}"
+
+    def add(
+        self,
+        kind: Kind,
+        name: str,
+        files: Path | Mapping[str, bytes],
+        *,
+        ref: str = "main",
+        gated: bool = False,
+    ) -> str:
+        """Commit a folder's files (or a mapping of them) to `name`, move `ref` there, return the commit."""
+        if isinstance(files, Path):
+            files = {
+                str(p.relative_to(files)): p.read_bytes() for p in sorted(files.rglob("*")) if p.is_file()
+            }
+        commit = hashlib.sha1(b"".join(k.encode() + v for k, v in sorted(files.items()))).hexdigest()
+        repo = self.repos.setdefault((kind, name), Repo())
+        repo.commits[commit] = dict(files)
+        repo.refs[ref] = commit
+        repo.gated = gated
+        return commit
+
+    def fail(self, pattern: str, **fault: Any) -> None:
+        """Let requests that match `pattern` fail from now on."""
+        self.faults.append(Fault(pattern, **fault))
+
+    def heal(self) -> None:
+        """Let everything work again, and forget what happened so far."""
+        self.faults.clear()
+        self.requests.clear()
+        self.sent = 0
+
+    def take_fault(self, request: str) -> Fault | None:
+        with self._lock:
+            self.requests.append(request)
+            for fault in self.faults:
+                if fault.times > 0 and re.search(fault.pattern, request):
+                    fault.times -= 1
+                    return fault
+        return None
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    hub: LoopbackHub
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away in the middle is part of the game."""
+
+
+def _server(handler: type[BaseHTTPRequestHandler], hub: LoopbackHub) -> _Server:
+    server = _Server(("127.0.0.1", 0), handler)
+    server.hub = hub
+    return server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_POST(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.server.hub.take_fault(f"{self.command} {self.path}")
+        self._cut = None
+        if fault is not None:
+            time.sleep(fault.delay)
+            if fault.status is not None:
+                return self.reply(fault.status, b"injected", dict(fault.headers))
+            self._cut = fault.cut
+        return self.answer(unquote(urlsplit(self.path).path), parse_qs(urlsplit(self.path).query), body)
+
+    def answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
+        raise NotImplementedError
+
+    def reply(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in (headers or {}).items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            part = body if self._cut is None else body[: self._cut]
+            self.server.hub.sent += len(part)
+            self.wfile.write(part)
+            if self._cut is not None:
+                self.wfile.flush()
+                self.connection.close()
+                self.close_connection = True
+
+    def reply_json(self, value: Any) -> None:
+        self.reply(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
+
+    def reply_error(self, status: int, code: str) -> None:
+        self.reply(status, code.encode(), {"X-Error-Code": code, "X-Error-Message": code})
+
+    def reply_file(self, content: bytes, headers: Mapping[str, str]) -> None:
+        """Send a file, or the range of it that is asked for."""
+        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if asked is None:
+            return self.reply(200, content, {**headers, "Accept-Ranges": "bytes"})
+        start, end = int(asked[1]), int(asked[2] or len(content) - 1)
+        if start >= len(content):
+            return self.reply(416, b"", {"Content-Range": f"bytes */{len(content)}"})
+        span = f"bytes {start}-{min(end, len(content) - 1)}/{len(content)}"
+        return self.reply(206, content[start : end + 1], {**headers, "Content-Range": span})
+
+
+class _CdnHandler(_Handler):
+    def answer(self, path: str, *_: object) -> None:
+        digest = path.removeprefix("/")
+        for repo in self.server.hub.repos.values():
+            for files in repo.commits.values():
+                for content in files.values():
+                    if hashlib.sha256(content).hexdigest() == digest:
+                        return self.reply_file(content, {"ETag": f'"{digest}"'})
+        return self.reply(404)
+
+
+class _HubHandler(_Handler):
+    def answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
+        api = re.fullmatch(
+            r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.*))?)?", path
+        )
+        if api:
+            kind, name, verb, revision, rest = api.groups()
+            found = self._find(kind, name, revision or "main")
+            if found is None:
+                return None
+            commit, files, _ = found
+            if verb == "tree":
+                return self._tree(
+                    files, rest or "", query.get("recursive", ["false"])[0].lower() in ("true", "1")
+                )
+            if verb == "paths-info":
+                asked = {v for k, vs in parse_qs(body.decode()).items() if k == "paths" for v in vs}
+                asked |= set(json.loads(body).get("paths", [])) if body.startswith(b"{") else set()
+                return self.reply_json([_entry(p, files[p]) for p in files if p in asked])
+            siblings = [{"rfilename": p} for p in files]
+            return self.reply_json(
+                {"id": name, "sha": commit, "siblings": siblings, "private": False, "tags": []}
+            )
+        file = re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        if file:
+            found = self._find("datasets" if file[1] else "models", file[2], file[3])
+            return None if found is None else self._resolve(*found, file[4])
+        return self.reply(404)
+
+    def _find(self, kind: str, name: str, revision: str) -> tuple[str, dict[str, bytes], Repo] | None:
+        repo = self.server.hub.repos.get((kind, name))
+        if repo is None:
+            self.reply_error(401, "RepoNotFound")
+            return None
+        commit = repo.refs.get(revision, revision)
+        if commit not in repo.commits:
+            self.reply_error(404, "RevisionNotFound")
+            return None
+        return commit, repo.commits[commit], repo
+
+    def _resolve(self, commit: str, files: dict[str, bytes], repo: Repo, path: str) -> None:
+        if repo.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self.reply_error(403, "GatedRepo")
+        if path not in files:
+            return self.reply(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
+        content = files[path]
+        if path.endswith(LARGE):
+            digest = hashlib.sha256(content).hexdigest()
+            return self.reply(
+                302,
+                b"",
+                {
+                    "Location": f"{self.server.hub.cdn_url}/{digest}",
+                    "X-Repo-Commit": commit,
+                    "X-Linked-Etag": f'"{digest}"',
+                    "X-Linked-Size": str(len(content)),
+                },
+            )
+        return self.reply_file(content, {"ETag": f'"{_oid(content)}"', "X-Repo-Commit": commit})
+
+    def _tree(self, files: dict[str, bytes], under: str, recursive: bool) -> None:
+        start = f"{under}/" if under else ""
+        inside = {path: content for path, content in files.items() if path.startswith(start)}
+        if under and not inside:
+            return self.reply_error(404, "EntryNotFound")
+        folders: dict[str, None] = {}
+        entries = []
+        for path, content in inside.items():
+            first, slash, _ = path.removeprefix(start).partition("/")
+            if slash:
+                folders[start + first] = None
+            if recursive or not slash:
+                entries.append(_entry(path, content))
+        listed = [{"type": "directory", "path": folder, "oid": "0" * 40, "size": 0} for folder in folders]
+        return self.reply_json([*listed, *entries])
+
+
+def _oid(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _entry(path: str, content: bytes) -> dict[str, Any]:
+    entry: dict[str, Any] = {"type": "file", "path": path, "size": len(content), "oid": _oid(content)}
+    if path.endswith(LARGE):
+        digest = hashlib.sha256(content).hexdigest()
+        entry["lfs"] = {"oid": digest, "size": len(content), "pointerSize": 134}
+    return entry
