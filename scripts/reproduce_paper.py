@@ -35,7 +35,7 @@ _ALL_K = Questions(
 )
 _FEW_K = replace(_ALL_K, sub=(2, 3), top=(1, 2, 3), notions=_WEAK)
 _EXACT = Questions(notions=(*_WEAK, "full-rank"), resamples=100)
-_RECALIBRATION = Questions(notions=("rankwise",), discrepancies=_ABS, resamples=100, intervals=False)
+_RECALIBRATION = Questions(notions=("rankwise",), discrepancies=_ABS, resamples=50, intervals=False)
 _CONTROL = Questions(notions=_WEAK, protocols=_BOTH, discrepancies=_ABS, intervals=False)
 
 
@@ -55,10 +55,7 @@ def experiments() -> dict[str, list[Step]]:
             (("segment",), replace(exact, questions=replace(_EXACT, notions=_WEAK))),
             (LARGEST, replace(exact, questions=replace(_EXACT, sub=(2,), top=(1, 2), notions=_WEAK))),
         ],
-        "recalibration": [
-            ((*SMALL, *LARGE), replace(recalibrated, questions=_RECALIBRATION)),
-            (LARGEST, replace(recalibrated, questions=replace(_RECALIBRATION, sub=(2,), top=(1, 2)))),
-        ],
+        "recalibration": [((*SMALL, *LARGE), replace(recalibrated, questions=_RECALIBRATION))],
         "control": [((*SMALL, *LARGE), replace(control, questions=_CONTROL))],
     }
 

@@ -199,11 +199,7 @@ def rejection_table(rows: Sequence[Row]) -> str:
     """Share of folds in which calibration is rejected at 5% although it holds: it should be about 5%."""
     lines = []
     for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
-        p = [
-            row["p_value"]
-            for row in rows
-            if (row["family"], row["k"]) == (family, k) and row["p_value"] is not None
-        ]
+        p = [row["p_value"] for row in rows if is_measure(row, family, k, "rankwise", "exact")]
         rejected = sum(value < 0.05 for value in p)
         lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
     return markdown(["events", "tests", "p < 0.05", "share"], lines)
@@ -281,7 +277,7 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
         points,
         x_label="rankwise error, |f − c|",
         y_label="rankwise error, Jeffreys mapped to [0, 1)",
-        title="Absolute difference against Jeffreys divergence (all data sets, k, folds averaged)",
+        title="Absolute difference against Jeffreys divergence",
     )
     save(folder / "abs_jeffreys.png", figure)
     tau = {(row["dataset"], row["learner"]): row["mean"] for row in exact if row["notion"] == "kendall_tau"}

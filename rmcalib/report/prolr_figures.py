@@ -46,7 +46,7 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
                 continue
             ks, colour = [row["k"] for row in rows], _colour(learner)
             # Side by side, so that whiskers do not hide each other.
-            shift = 0.05 * (place - (len(learners) - 1) / 2)
+            shift = 0.03 * (place - (len(learners) - 1) / 2)
             axes.errorbar(
                 [k + shift for k in ks],
                 [row["mean"] for row in rows],
@@ -166,18 +166,17 @@ def paired_bars(points: Table, *, x_name: str, y_name: str, title: str = "", col
     for axes, learner in zip(grid.flat, learners, strict=False):
         rows = [row for row in points if row["learner"] == learner]
         places = range(len(rows))
-        axes.bar([i - 0.2 for i in places], [row["x"] for row in rows], 0.4, color="#b9bec6", label=x_name)
-        axes.bar(
-            [i + 0.2 for i in places], [row["y"] for row in rows], 0.4, color=_colour(learner), label=y_name
-        )
+        left = axes.bar([i - 0.2 for i in places], [row["x"] for row in rows], 0.4, color="#b9bec6")
+        right = axes.bar([i + 0.2 for i in places], [row["y"] for row in rows], 0.4, color=_colour(learner))
         for i, row in enumerate(rows):
             if row["null"] is not None:
-                axes.hlines(row["null"], i - 0.42, i + 0.42, color="black", linewidth=1.2, label=None)
-        axes.plot([], [], color="black", linewidth=1.2, label="if calibrated")
+                axes.hlines(row["null"], i - 0.42, i + 0.42, color="black", linewidth=1.2)
+        line = axes.plot([], [], color="black", linewidth=1.2)[0]
         axes.set_title(_name(learner), loc="left", fontsize=11)
         axes.set_xticks(list(places), [row["dataset"] for row in rows], rotation=45, ha="right", fontsize=9)
-        axes.legend(frameon=False, fontsize=8)
         _tidy(axes)
+    names = [x_name, f"{y_name} (in colour)", "if calibrated"]
+    figure.legend([left, right, line], names, frameon=False, fontsize=9, ncols=3, loc="outside lower center")
     for axes in list(grid.flat)[len(learners) :]:
         axes.set_visible(False)
     for row_of_axes in grid:
