@@ -64,7 +64,8 @@ class Plan:
     training: "exact" as the paper says, or "reference" as its public code does (always 5 folds, seed 42).
     truth: judge forecasts by the "data", or by rankings drawn from the "model" itself, the control in which
     every forecast is calibrated. recalibrate: fit on 80% of each training fold, a temperature on the other
-    20%, drawn at random, and report the same fit with it ("pl+t") and without ("pl").
+    20%, drawn at random, and report the same fit with it ("pl+t") and without ("pl"). Where all held-out
+    rows are forecast right, which asks for a temperature of zero, none is applied.
     """
 
     learners: tuple[str, ...] = ("pl", "mallows", "rc", "rpc", "pl-rpc")
@@ -250,7 +251,9 @@ def _forecasts(
     forecasts = {learner: dist}
     if plan.recalibrate and not isinstance(dist, PairwiseProbabilities):
         fit = fit_temperature(model.predict(encoder.transform(data, held_out)), data.orders[held_out])
-        forecasts[f"{learner}+t"] = scale_temperature(dist, fit.temperature)
+        # Held-out rows that are all forecast right ask for certainty; a handful of rows cannot justify that.
+        temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
+        forecasts[f"{learner}+t"] = scale_temperature(dist, temperature)
     return train, test, forecasts
 
 

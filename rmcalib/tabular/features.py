@@ -50,12 +50,12 @@ def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> 
     for column in np.flatnonzero(known.any(axis=0)):
         medians[column] = np.median(numbers[known[:, column], column])
     filled = np.where(known, numbers, medians)
-    scales = filled.std(axis=0)
+    # By the range, not by the standard deviation, which rounding leaves at 1e-17 in a constant column.
+    varies = filled.max(axis=0) > filled.min(axis=0)
     return FeatureEncoder(
         columns,
         medians,
         filled.mean(axis=0),
-        # A column that happens to be constant in the training rows stays at zero there.
-        np.where(scales > 0, scales, 1.0),
+        np.where(varies, filled.std(axis=0), 1.0),
         tuple(np.unique(data.texts[rows, column]) for column in range(data.texts.shape[1])),
     )

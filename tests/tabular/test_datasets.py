@@ -114,6 +114,16 @@ def test_encoding_is_learned_from_training_rows_alone() -> None:
     np.testing.assert_array_equal(fit_encoder(data, train).transform(data, train), before)
 
 
+def test_a_column_that_is_constant_in_the_training_rows_does_not_explode() -> None:
+    data, _ = synthetic_dataset(40, 3)
+    train = np.arange(30)
+    data.numeric[:, 0] = -0.06214
+    data.numeric[35, 0] = 3.0
+    features = fit_encoder(data, train).transform(data, np.arange(40))
+    np.testing.assert_allclose(features[train, 0], 0, atol=1e-12)
+    assert abs(features[35, 0]) < 10
+
+
 GOOD = "A1,A2,L1,L2,L3\n0.1,x,1,2,3\n0.2,y,3,1,2\n0.3,x,2,1,3\n"
 
 

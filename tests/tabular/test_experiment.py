@@ -134,6 +134,15 @@ def test_recalibration_repairs_an_overfitted_model(tmp_path: Path) -> None:
     assert "rpc+t" not in {row["learner"] for row in means}
 
 
+def test_no_temperature_where_every_held_out_row_is_forecast_right(tmp_path: Path) -> None:
+    certain = replace(small(60), orders=np.tile([2, 0, 1], (60, 1)))
+    plan = Plan(learners=("pl", "mallows"), folds=2, recalibrate=True, questions=Questions(resamples=0))
+    means = fold_means(run_experiment([certain], plan, tmp_path))
+    loss = {row["learner"]: row["mean"] for row in means if row["notion"] == "log_loss"}
+    assert loss["pl+t"] == loss["pl"] > 0
+    assert loss["mallows+t"] == loss["mallows"]
+
+
 def test_stagewise_stops_where_the_error_is_large() -> None:
     bad = PlackettLuce([[9.0, 0.0, -9.0, 0.0]] * 40)
     orders = synthetic_plackett_luce(40, 4, spread=0.0, rng=np.random.default_rng(0)).orders
