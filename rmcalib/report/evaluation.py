@@ -247,9 +247,7 @@ def _notes(
             "prompt (coarse dtypes do that); such a tie counts as 1/t right."
         )
     if benchmark is not None and not characters:
-        notes.append(
-            f"{benchmark.name} has not all of the scored prompts: some texts are missing."
-        )
+        notes.append(f"{benchmark.name} has not all of the scored prompts: some texts are missing.")
     if characters:
         notes.append("Lengths are characters of the response.")
     elif (scores.n_tokens >= 0).all():
