@@ -233,9 +233,9 @@ def marginals(
 
 
 class EventChunk(NamedTuple):
-    """A slice of the events: their forecasts (n, e), outcomes (n, e) and bins (n, e)."""
+    """Some of the events, by number (e,): their forecasts (n, e), outcomes (n, e) and bins (n, e)."""
 
-    columns: slice
+    columns: IntArray
     probabilities: FloatArray
     outcomes: FloatArray
     bin_of: IntArray
@@ -250,7 +250,7 @@ def event_chunks(
     error: ErrorOptions,
     rng: np.random.Generator,
 ) -> Iterator[EventChunk]:
-    """Go through the events in slices of bounded memory.
+    """Go through the events in chunks of bounded memory.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> data = event_chunks(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), np.array([[0, 1]]), "sub",
@@ -258,7 +258,13 @@ def event_chunks(
     >>> [chunk.bin_of.tolist() for chunk in data]
     [[[5]]]
     """
-    for columns in chunks(len(events), len(dist)):
+    slices = list(chunks(len(events), len(dist)))
+    order = np.arange(len(events))
+    if len(slices) > 1:
+        # Events of the same items share most of their marginals' work: keep them in one chunk.
+        order = np.lexsort(np.sort(events, axis=1).T[::-1])
+    for part in slices:
+        columns = order[part]
         probabilities, marginal_error = marginals(dist, events[columns], family, rng)
         happened = occurs_unchecked(orders, events[columns], family).astype(np.float64)
         index = bin_index(probabilities, bin_edges(probabilities, error))

@@ -61,7 +61,7 @@ def synthetic(
         data.forecast,
         data.orders,
         title=f"Calibration of a synthetic {model.value} forecast",
-        subtitle=f"{instances:,} rankings of {items} items; forecast {confidence:g} × as confident as the truth",
+        subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
         sub=[k for k in (2, 3) if k <= items],
         top=[k for k in (1, 2) if k <= items],
         resamples=resamples,

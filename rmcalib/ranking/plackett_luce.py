@@ -46,7 +46,7 @@ class PlackettLuce:
         >>> np.exp(PlackettLuce(np.log([[0.5, 0.3, 0.2]])).log_prob([[0, 1, 2]])).round(3)
         array([[0.3]])
         """
-        return self._log_chain(as_orders(orders, n_items=self.n_items))
+        return self._log_sub(as_orders(orders, n_items=self.n_items))
 
     def sub(self, events: ArrayLike) -> FloatArray:
         """Return sub-k marginals (n, E): Plackett-Luce on the k items, whatever the others are.
@@ -54,15 +54,7 @@ class PlackettLuce:
         >>> PlackettLuce([[1.0, 1.0, 9.0]]).sub([[0, 1]])
         array([[0.5]])
         """
-        array = as_events(events, self.n_items, "sub")
-        if array.shape[1] == self.n_items:
-            return np.exp(self._log_chain(array))
-        log_prob = np.zeros((len(self), len(array)))
-        for place in range(array.shape[1] - 1):
-            log_prob += self.log_utilities[:, array[:, place]]
-            left, which = unique_rows(np.sort(array[:, place:], axis=1), self.n_items)
-            log_prob -= self._log_sums(left)[:, which]
-        return np.exp(log_prob)
+        return np.exp(self._log_sub(as_events(events, self.n_items, "sub")))
 
     def top(self, events: ArrayLike) -> FloatArray:
         """Return top-k marginals (n, E): the first k factors of the likelihood.
@@ -72,7 +64,7 @@ class PlackettLuce:
         """
         array = as_events(events, self.n_items, "top")
         if array.shape[1] == self.n_items:
-            return np.exp(self._log_chain(array))
+            return np.exp(self._log_sub(array))
         log_prob = np.zeros((len(self), len(array)))
         for place in range(array.shape[1]):
             log_prob += self.log_utilities[:, array[:, place]]
@@ -98,8 +90,20 @@ class PlackettLuce:
         noise = rng.gumbel(size=(size, *self.log_utilities.shape))
         return np.argsort(-(self.log_utilities + noise), axis=2)
 
+    def _log_sub(self, events: IntArray) -> FloatArray:
+        """Log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
+        if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
+            return self._log_chain(events)
+        log_prob = np.zeros((len(self), len(events)))
+        for place in range(events.shape[1] - 1):
+            log_prob += self.log_utilities[:, events[:, place]]
+            # Many events, few sets of items: each set's denominator is summed once.
+            left, which = unique_rows(np.sort(events[:, place:], axis=1), self.n_items)
+            log_prob -= self._log_sums(left)[:, which]
+        return log_prob
+
     def _log_chain(self, orders: IntArray) -> FloatArray:
-        """Log-likelihood of complete orders: the denominators build up from the last item backwards."""
+        """Do the same for a few complete orders: denominators build up from the last item backwards."""
         total = np.zeros((len(self), len(orders)))
         log_rest = self.log_utilities[:, orders[:, -1]]
         for place in range(self.n_items - 2, -1, -1):

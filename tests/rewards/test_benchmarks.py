@@ -166,5 +166,8 @@ def test_a_benchmark_is_a_value() -> None:
 def test_importing_the_package_is_light() -> None:
     heavy = ["torch", "transformers", "datasets", "pyarrow", "pandas", "huggingface_hub", "yaml"]
     code = f"import sys, rmcalib.rewards; print([m for m in {heavy} if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    root = Path(__file__).parents[2]
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
     assert result.stdout.strip() == "[]"

@@ -21,6 +21,8 @@ from rmcalib.rewards.benchmarks import Benchmark, Item
 from rmcalib.rewards.runs import Run, RunError, run_folder
 from rmcalib.rewards.store import COLUMNS, Scores, load_scores, write_atomically
 
+ROOT = Path(__file__).parents[2]
+
 
 def row(item: str, response: int, correct: bool, reward: Any = 0.0, **more: Any) -> dict[str, Any]:
     values = {
@@ -277,7 +279,7 @@ def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS):
         code = "from tests.rewards.test_store import *\nRun(Path(sys.argv[1]), BENCH, INPUTS).__enter__()"
         second = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False, cwd=ROOT
         )
         assert f"is in use by process {os.getpid()} on" in second.stderr
     with Run(tmp_path, BENCH, INPUTS):
@@ -300,7 +302,7 @@ def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
     printed: list[str] = []
     for _ in range(3):
         process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
         )
         assert process.stdout is not None
         printed += [process.stdout.readline().strip() for _ in range(2)]

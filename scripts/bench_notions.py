@@ -1,0 +1,190 @@
+"""Speed and memory of the label-ranking core, against plain enumeration measured in the same run.
+
+Prints CPU seconds and ratios. Baselines: a plain-Python loop over all m! rankings for the same marginals, and
+the same question at another size (growing n, k, m). Run it with one BLAS thread for steady figures:
+
+    OMP_NUM_THREADS=1 python scripts/bench_notions.py
+"""
+
+import math
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise, permutations
+from multiprocessing import get_context
+
+import numpy as np
+
+from rmcalib.calibration import ece_interval, full_rank, sub_k, top_k
+from rmcalib.ranking import Mallows, PlackettLuce, RankingDistribution, SparseRankings
+from rmcalib.ranking.events import all_events
+from rmcalib.ranking.synthetic import synthetic_plackett_luce
+
+
+def cpu(action: Callable[[], object], repeats: int = 1) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.process_time()
+        action()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def plain_sub(utilities: list[list[float]], k: int) -> list[list[float]]:
+    """Sub-k marginals of Plackett-Luce by summing over all rankings, with nothing but Python."""
+    m = len(utilities[0])
+    result = []
+    for row in utilities:
+        theta = [math.exp(u) for u in row]
+        sums = dict.fromkeys(permutations(range(m), k), 0.0)
+        for order in permutations(range(m)):
+            p, rest = 1.0, sum(theta)
+            for item in order:
+                p *= theta[item] / rest
+                rest -= theta[item]
+            place = {item: position for position, item in enumerate(order)}
+            for event in sums:
+                if all(place[a] < place[b] for a, b in pairwise(event)):
+                    sums[event] += p
+        result.append(list(sums.values()))
+    return result
+
+
+def against_enumeration() -> None:
+    rng = np.random.default_rng(0)
+    utilities = rng.normal(size=(10, 6))
+    dist = PlackettLuce(utilities)
+    print(
+        "sub-k marginals of Plackett-Luce, m = 6, n = 10, all events: plain Python over 6! rankings / rmcalib"
+    )
+    for k in (2, 3):
+        slow = cpu(lambda k=k: plain_sub(utilities.tolist(), k))  # type: ignore[misc]
+        fast = cpu(lambda k=k: dist.sub(all_events(6, k)), 20)  # type: ignore[misc]
+        print(f"  k = {k}: {slow:8.3f} s / {fast:.6f} s = {slow / fast:,.0f}x")
+
+
+def sweep() -> None:
+    """The sizes of the movies data set: 15 items, 52 test instances."""
+    rng = np.random.default_rng(0)
+    data = synthetic_plackett_luce(52, 15, rng=rng)
+    models: dict[str, RankingDistribution] = {
+        "plackett-luce": data.forecast,
+        "mallows": Mallows(np.tile(rng.permutation(15), (52, 1)), 0.1),
+    }
+    print("sub-2..4 and top-1..4, m = 15, n = 52, all events (aim: under 2 s in all)")
+    total = 0.0
+    for name, dist in models.items():
+        seconds = [cpu(lambda k=k: sub_k(dist, data.orders, k)) for k in (2, 3, 4)]  # type: ignore[misc] # noqa: B023
+        seconds += [cpu(lambda k=k: top_k(dist, data.orders, k)) for k in (1, 2, 3, 4)]  # type: ignore[misc] # noqa: B023
+        total += sum(seconds)
+        print(f"  {name:14s} {sum(seconds):.2f} s  ({', '.join(f'{s:.3f}' for s in seconds)})")
+    print(
+        f"  in all         {total:.2f} s; the public code: about 420 s a model and fold, {840 / total:,.0f}x"
+    )
+
+
+def political_size() -> None:
+    """The job of the political data set: 6 items, all k of both families, 4 models × 5 folds of 34."""
+    rng = np.random.default_rng(0)
+    data = synthetic_plackett_luce(34, 6, rng=rng)
+    listed = np.unique(data.orders, axis=0)
+    models: list[RankingDistribution] = [
+        data.forecast,
+        Mallows(np.tile(np.arange(6), (34, 1)), 0.5),
+        SparseRankings(listed, rng.normal(size=(34, len(listed))), -5.0),
+        PlackettLuce(rng.normal(size=(34, 6))),
+    ]
+
+    def all_notions() -> None:
+        for dist in models:
+            for k in range(1, 7):
+                top_k(dist, data.orders, k)
+                if k > 1:
+                    sub_k(dist, data.orders, k)
+
+    seconds = 5 * cpu(all_notions, 2)
+    print("all k of both families, m = 6, 4 models × 5 folds of 34 instances")
+    print(f"  {seconds:.2f} s; the public code needs 14 s: {14 / seconds:,.0f}x")
+
+
+def growth() -> None:
+    print("growth in n: sub-3 and top-3, m = 10 (a ratio near 10 is linear)")
+    for name, notion in (("sub_k", sub_k), ("top_k", top_k)):
+        times = []
+        for n in (300, 3000, 30_000):
+            data = synthetic_plackett_luce(n, 10, rng=np.random.default_rng(0))
+            times.append(cpu(lambda data=data, notion=notion: notion(data.forecast, data.orders, 3), 2))  # type: ignore[misc]
+        ratios = ", ".join(f"{b / a:.1f}x" for a, b in pairwise(times))
+        print(f"  {name}: {', '.join(f'{t:.3f} s' for t in times)} for n = 300, 3,000, 30,000: {ratios}")
+    print("growth in m and k: exact sub-k marginals of Mallows, all events, one dispersion")
+    for m, k in ((10, 3), (15, 3), (15, 4), (15, 5), (20, 4), (30, 3)):
+        dist, events = Mallows([np.arange(m)], 0.3), all_events(m, k)
+        seconds = cpu(lambda dist=dist, events=events: dist.sub(events))  # type: ignore[misc]
+        print(f"  m = {m}, k = {k}: {len(events):>9,} events in {seconds:6.3f} s")
+
+
+def uncertainty() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), size=1763)
+    y = np.eye(4)[(p.cumsum(axis=1) > rng.random((1763, 1))).argmax(axis=1)]
+    groups = np.repeat(np.arange(1763), 4)
+    flat_p, flat_y = p.reshape(-1), y.reshape(-1)
+    seconds = cpu(lambda: ece_interval(flat_p, flat_y, groups=groups), 2)
+    rows = [np.arange(4 * g, 4 * g + 4) for g in range(1763)]
+
+    def plain() -> None:
+        for _ in range(20):
+            chosen = np.concatenate([rows[g] for g in rng.integers(1763, size=1763)])
+            ece_of_rows(flat_p[chosen], flat_y[chosen])
+
+    slow = 50 * cpu(plain)
+    print("1,000 resamples of an ECE on 7,052 rows in 1,763 prompts (aim: under 1 s)")
+    print(
+        f"  {seconds:.3f} s; resampling rows, 20 times scaled to 1,000: {slow:.1f} s: {slow / seconds:,.0f}x"
+    )
+
+
+def ece_of_rows(
+    p: np.ndarray[tuple[int], np.dtype[np.float64]], y: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> float:
+    return sum(abs((y - p)[(p >= b / 10) & (p < (b + 1) / 10)].sum()) for b in range(10)) / len(p)
+
+
+def memory_of_sub_k() -> float:
+    data = synthetic_plackett_luce(10_000, 12, rng=np.random.default_rng(0))
+    before = peak()
+    sub_k(data.forecast, data.orders, 4)
+    return peak() - before
+
+
+def memory_of_full_rank() -> float:
+    data = synthetic_plackett_luce(10_000, 4, rng=np.random.default_rng(0))
+    before = peak()
+    full_rank(data.forecast, data.orders)
+    return peak() - before
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def memory() -> None:
+    print("peak memory of one job in a process of its own, beyond the data (work arrays: 32 MB each)")
+    for name, job, whole in (
+        ("sub_k, n = 10,000, m = 12, k = 4: 11,880 events", memory_of_sub_k, 10_000 * 11_880),
+        ("full_rank, n = 10,000, 24 classes", memory_of_full_rank, 10_000**2),
+    ):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            used = pool.submit(job).result()
+        table = whole * 8 / 2**20
+        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / used:.0f}x")
+
+
+if __name__ == "__main__":
+    against_enumeration()
+    sweep()
+    political_size()
+    uncertainty()
+    growth()
+    memory()

@@ -1,0 +1,186 @@
+"""Binned and smooth errors against loops, and against implementations from outside."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from rmcalib.arrays import FloatArray
+from rmcalib.calibration import brier_score, ece, log_score, reliability, smooth_ece
+from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
+from tests import oracles
+
+probabilities = arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 1))
+
+
+def random_forecast(n: int, seed: int, confidence: float = 1.0) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=n)
+    outcomes = (rng.random(n) < 1 / (1 + np.exp(-logits))).astype(np.float64)
+    return 1 / (1 + np.exp(-confidence * logits)), outcomes
+
+
+@given(p=probabilities, seed=st.integers(0, 1000))
+@settings(deadline=None)
+def test_ece_is_the_loop_over_bins(p: FloatArray, seed: int) -> None:
+    y = (np.random.default_rng(seed).random(len(p)) < 0.5).astype(np.float64)
+    assert ece(p, y) == pytest.approx(oracles.ece(p.tolist(), y.tolist()), abs=1e-12)
+
+
+@given(p=probabilities, seed=st.integers(0, 1000))
+@settings(deadline=None)
+def test_errors_are_bounded_and_do_not_depend_on_the_order(p: FloatArray, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    y = (rng.random(len(p)) < p).astype(np.float64)
+    shuffle = rng.permutation(len(p))
+    for options in (
+        {},
+        {"norm": 2},
+        {"norm": "max"},
+        {"spacing": "mass"},
+        {"spacing": "log"},
+        {"debias": True},
+    ):
+        value = ece(p, y, **options)
+        assert 0 <= value <= 1
+        assert ece(p[shuffle], y[shuffle], **options) == pytest.approx(value, abs=1e-12)
+    assert ece(p, y) <= ece(p, y, norm=2) + 1e-12 <= ece(p, y, norm="max") + 2e-12
+
+
+@pytest.mark.parametrize("bins", [5, 10, 15])
+@pytest.mark.parametrize("norm", [1, 2, "max"])
+def test_agrees_with_torchmetrics(bins: int, norm: Any) -> None:
+    torch = pytest.importorskip("torch")
+    functional = pytest.importorskip("torchmetrics.functional.classification")
+    p, y = random_forecast(2000, seed=bins)
+    # Its bins are those of the likelier side's confidence, with a bin of its own for p = 1: stay below.
+    p = np.clip(np.where(p < 0.5, 1 - p, p), 0.5, 0.999)
+    name = {1: "l1", 2: "l2", "max": "max"}[norm]
+    theirs = functional.binary_calibration_error(
+        torch.tensor(p, dtype=torch.float64), torch.tensor(y).long(), n_bins=bins, norm=name
+    )
+    assert ece(p, y, bins=bins, norm=norm) == pytest.approx(float(theirs), abs=1e-6)
+
+
+def test_certain_forecasts_belong_to_the_last_bin() -> None:
+    assert ece([1.0, 0.95], [1, 0]) == pytest.approx(abs(0.5 - 0.975))
+    assert reliability([1.0, 0.95], [1, 0]).count[-1] == 2
+
+
+def test_edges_are_where_a_reader_expects_them() -> None:
+    edges = bin_edges(np.array([0.5]), ErrorOptions())
+    for tenth in range(10):
+        assert bin_index(np.array([tenth / 10]), edges)[0] == tenth
+
+
+def test_equal_mass_bins_hold_equal_shares() -> None:
+    p = np.random.default_rng(0).random(1000) ** 3
+    assert reliability(p, p < 0.1, spacing="mass").count.tolist() == [100] * 10
+
+
+def test_equal_probabilities_stay_in_one_bin() -> None:
+    p = np.repeat([0.2, 0.7], [90, 10])
+    assert sorted(reliability(p, p > 0.5, spacing="mass").count.tolist())[-2:] == [10, 90]
+
+
+def test_log_bins_tell_tiny_probabilities_apart() -> None:
+    p = np.array([1e-11, 1e-6, 1e-3, 0.5])
+    assert np.count_nonzero(reliability(p, [0, 0, 0, 1], spacing="log").count) == 4
+
+
+def test_own_edges_can_be_given() -> None:
+    assert reliability([0.1, 0.4], [0, 1], bins=[0, 0.3, 1]).count.tolist() == [1, 1]
+
+
+def test_divergences_have_their_formulas() -> None:
+    p, y = [0.25, 0.25, 0.25, 0.25], [1, 1, 0, 0]
+    f, c = 0.5, 0.25
+    kl = f * np.log(f / c) + (1 - f) * np.log((1 - f) / (1 - c))
+    assert ece(p, y, discrepancy="kl") == pytest.approx(kl)
+    smoothed = 2.5 / 5
+    jeffreys = (smoothed - c) * (np.log(smoothed / c) - np.log((1 - smoothed) / (1 - c)))
+    assert ece(p, y, discrepancy="jeffreys") == pytest.approx(jeffreys)
+    assert ece(p, y, discrepancy="jeffreys_unit") == pytest.approx(1 - np.exp(-jeffreys))
+
+
+def test_divergences_stay_finite_at_the_ends() -> None:
+    names: list[Any] = ["kl", "jeffreys", "jeffreys_unit"]
+    for discrepancy in names:
+        assert np.isfinite(ece([0.0, 1.0], [1, 0], discrepancy=discrepancy))
+
+
+def test_debiased_error_is_small_where_the_plain_one_is_mostly_noise() -> None:
+    plain, debiased = [], []
+    for seed in range(50):
+        p, y = random_forecast(300, seed)
+        plain.append(ece(p, y, norm=2))
+        debiased.append(ece(p, y, norm=2, debias=True))
+    assert np.mean(debiased) < 0.6 * np.mean(plain)
+    p, y = random_forecast(20_000, 0, confidence=3.0)
+    assert ece(p, y, norm=2, debias=True) == pytest.approx(ece(p, y, norm=2), rel=0.02)
+
+
+@pytest.mark.parametrize("confidence", [0.3, 1.0, 3.0])
+def test_smooth_error_agrees_with_relplot(confidence: float) -> None:
+    relplot = pytest.importorskip("relplot")
+    for seed in range(3):
+        p, y = random_forecast(800, seed, confidence)
+        # Its grid on σ is 0.001 wide.
+        assert smooth_ece(p, y) == pytest.approx(relplot.smECE(p, y), abs=3e-3)
+
+
+def test_smooth_error_is_the_fixed_point_of_its_definition() -> None:
+    p, y = random_forecast(200, 1, confidence=2.0)
+    sigma = smooth_ece(p, y)
+    t = np.linspace(0, 1, 4001)
+    density = np.zeros_like(t)
+    for image in [sign * p + 2 * shift for sign in (1, -1) for shift in range(-3, 4)]:
+        kernel = np.exp(-((t[:, None] - image) ** 2) / (2 * sigma**2)) / (sigma * np.sqrt(2 * np.pi))
+        density += kernel @ (y - p) / len(p)
+    assert np.trapezoid(np.abs(density), t) == pytest.approx(sigma, abs=1e-4)
+
+
+def test_scores_of_grouped_forecasts_are_multiclass_scores() -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), size=50)
+    winner = rng.integers(4, size=50)
+    y, groups = np.eye(4)[winner].reshape(-1), np.repeat(np.arange(50), 4)
+    assert brier_score(p.reshape(-1), y, groups=groups) == pytest.approx(
+        ((p - np.eye(4)[winner]) ** 2).sum() / 50
+    )
+    expected = -np.log(p[np.arange(50), winner]).mean()
+    assert log_score(p.reshape(-1), y, groups=groups) == pytest.approx(expected)
+
+
+def test_an_impossible_outcome_costs_infinitely_much() -> None:
+    assert log_score([0.0, 0.5], [1, 1]) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0.5], [1, 0]), {}, "outcomes: 2 outcomes for 1 probabilities"),
+        (([], []), {}, "probabilities: is empty"),
+        (([1.2], [1]), {}, "probabilities: 1.2 at index 0 is outside [0, 1]"),
+        (([-0.1], [1]), {}, "probabilities: -0.1 at index 0 is outside [0, 1]"),
+        (([np.nan], [1]), {}, "probabilities: nan at index 0"),
+        (([0.5], [2]), {}, "outcomes: 2.0 at index 0 is neither 0 nor 1"),
+        (([0.5], [0.5]), {}, "outcomes: 0.5 at index 0 is neither 0 nor 1"),
+        (([[0.5]], [[1]]), {}, "probabilities: expected an array of 1 axes, got shape (1, 1)"),
+        (([0.5], ["yes"]), {}, "outcomes: expected numbers"),
+        (([0.5], [1]), {"bins": 0}, "bins: 0 is out of range"),
+        (([0.5], [1]), {"bins": 2.5}, "bins: 2.5 is not a whole number"),
+        (([0.5], [1]), {"bins": [0.2, 1]}, "bins: edges [0.2, 1.0] do not rise from 0 to 1"),
+        (([0.5], [1]), {"spacing": "even"}, "spacing: unknown 'even' (have: 'width', 'mass', 'log')"),
+        (([0.5], [1]), {"discrepancy": "l1"}, "discrepancy: unknown 'l1'"),
+        (([0.5], [1]), {"norm": 3}, "norm: unknown 3"),
+        (([0.5], [1]), {"debias": True, "discrepancy": "kl"}, "debias: works on discrepancy 'abs'"),
+    ],
+)
+def test_bad_input_is_named(arguments: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        ece(*arguments, **options)
+    assert message in str(caught.value)

@@ -1,0 +1,275 @@
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmcalib.calibration import (
+    MonteCarloWarning,
+    full_rank,
+    notion_interval,
+    notion_null,
+    rankwise,
+    stagewise,
+    sub_k,
+    summarise,
+    top_k,
+)
+from rmcalib.ranking import Mallows, PairwiseProbabilities, PlackettLuce, enumerate_rankings
+from rmcalib.ranking import mallows as mallows_module
+from rmcalib.ranking.events import all_events, most_frequent
+from rmcalib.ranking.synthetic import (
+    Synthetic,
+    synthetic_mallows,
+    synthetic_mixture,
+    synthetic_plackett_luce,
+)
+from tests import oracles
+
+
+def data(n: int = 40, m: int = 4, confidence: float = 1.0, seed: int = 0) -> Synthetic:
+    return synthetic_plackett_luce(n, m, confidence=confidence, rng=np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("family", ["sub", "top"])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_notions_average_the_events_own_errors(family: str, k: int) -> None:
+    d = data()
+    notion = sub_k if family == "sub" else top_k
+    result = notion(d.forecast, d.orders, k)
+    densities = [oracles.plackett_luce(row) for row in d.forecast.log_utilities.tolist()]  # type: ignore[attr-defined]
+    expected = []
+    for event in all_events(4, k).tolist():
+        p = [oracles.marginal(density, 4, event, family) for density in densities]
+        y = [float(oracles.happens(tuple(order), event, family)) for order in d.orders.tolist()]
+        expected.append(oracles.ece(p, y))
+    assert np.allclose(result.per_event, expected, atol=1e-9)
+    assert result.value == pytest.approx(np.mean(expected))
+    assert result.n_events == math.perm(4, k)
+    assert result.selection == "all"
+
+
+def test_rankwise_is_top_m() -> None:
+    d = data()
+    assert rankwise(d.forecast, d.orders).value == top_k(d.forecast, d.orders, 4).value
+
+
+def test_weightings_are_averages_with_their_weights() -> None:
+    d = data()
+    uniform = sub_k(d.forecast, d.orders, 3)
+    by_frequency = sub_k(d.forecast, d.orders, 3, weighting="frequency")
+    share = np.array([(oracles_happen(d, event)).mean() for event in uniform.events])
+    assert by_frequency.value == pytest.approx(share @ uniform.per_event / share.sum())
+    by_probability = sub_k(d.forecast, d.orders, 3, weighting="probability")
+    mass = d.forecast.sub(uniform.events).mean(axis=0)
+    assert by_probability.value == pytest.approx(mass @ uniform.per_event / mass.sum())
+
+
+def oracles_happen(d: Synthetic, event: Any) -> Any:
+    return np.array([oracles.happens(tuple(order), event.tolist(), "sub") for order in d.orders.tolist()])
+
+
+def test_coverage_chooses_events_and_drops_no_instance() -> None:
+    d = data(200, 5)
+    result = sub_k(d.forecast, d.orders, 3, coverage=0.5)
+    assert (result.events == most_frequent(d.orders, 3, "sub", 0.5)).all()
+    assert result.n == 200
+    everything = sub_k(d.forecast, d.orders, 3)
+    where = [np.flatnonzero((everything.events == event).all(axis=1))[0] for event in result.events]
+    assert np.allclose(result.per_event, everything.per_event[where])
+
+
+def test_events_are_counted_where_asked() -> None:
+    d, train = data(50, 5), data(300, 5, seed=9)
+    result = top_k(d.forecast, d.orders, 2, coverage=0.8, counted_on=train.orders)
+    assert (result.events == most_frequent(train.orders, 2, "top", 0.8)).all()
+    assert result.selection == "covering 80% of occurrences in the training fold"
+
+
+def test_too_many_events_turn_to_the_frequent_ones() -> None:
+    d = data(60, 6)
+    result = sub_k(d.forecast, d.orders, 4, max_events=100)
+    assert result.selection == "covering 95% of occurrences"
+    assert result.n_events < math.perm(6, 4)
+
+
+def test_given_events_are_used_as_they_are() -> None:
+    d = data()
+    result = sub_k(d.forecast, d.orders, 2, events=[[1, 0]])
+    assert result.n_events == 1
+    assert result.value == result.per_event[0]
+
+
+def test_slicing_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = data(100, 5)
+    whole = sub_k(d.forecast, d.orders, 3)
+    strong = full_rank(d.forecast, d.orders, family="sub", k=3)
+    monkeypatch.setattr("rmcalib.arrays.chunks.__defaults__", (700,))
+    assert sub_k(d.forecast, d.orders, 3).value == pytest.approx(whole.value, abs=1e-14)
+    assert full_rank(d.forecast, d.orders, family="sub", k=3).value == pytest.approx(strong.value, abs=1e-12)
+
+
+@pytest.mark.parametrize("generate", [synthetic_plackett_luce, synthetic_mallows, synthetic_mixture])
+def test_a_forecast_of_the_truth_is_within_its_null_and_a_distorted_one_is_not(generate: Any) -> None:
+    for confidence, calibrated in ((1.0, True), (3.0, False), (0.2, False)):
+        d = generate(1500, 4, confidence=confidence, rng=np.random.default_rng(5))
+        for family, k in (("sub", 2), ("sub", 3), ("top", 1)):
+            null = notion_null(d.forecast, d.orders, k, family, resamples=100)  # type: ignore[arg-type]
+            assert (null.p_value > 0.02) is calibrated, (confidence, family, k)
+
+
+def test_intervals_of_notions_hold_the_value_and_reach_zero_when_calibrated() -> None:
+    d = data(300)
+    interval = notion_interval(d.forecast, d.orders, 2, "sub")
+    assert interval.low == 0
+    assert interval.value == pytest.approx(sub_k(d.forecast, d.orders, 2).value)
+    off = data(300, confidence=4.0)
+    assert notion_interval(off.forecast, off.orders, 2, "sub").low > 0.05
+
+
+def test_estimated_marginals_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = synthetic_mallows(30, 6, rng=np.random.default_rng(0))
+    exact = sub_k(d.forecast, d.orders, 3)
+    assert exact.marginal_error == 0
+    monkeypatch.setattr(mallows_module, "MAX_WORK", 10.0)
+    with pytest.warns(MonteCarloWarning, match="standard error up to"):
+        estimated = sub_k(d.forecast, d.orders, 3)
+    assert 0 < estimated.marginal_error < 0.006
+    assert estimated.value == pytest.approx(exact.value, abs=0.02)
+
+
+def test_stagewise_goes_on_while_errors_are_small() -> None:
+    good = data(2000)
+    walk = stagewise(good.forecast, good.orders)
+    assert [result.k for result in walk.results] == [2, 3, 4]
+    assert walk.uncalibrated_from is None
+    assert walk.verdict == "no error above 0.1 up to k = 4"
+    bad = data(2000, confidence=5.0)
+    stopped = stagewise(bad.forecast, bad.orders)
+    assert stopped.uncalibrated_from == 2
+    assert len(stopped.results) == 1
+
+
+def slow_canonical(p: Any, y: Any, bandwidth: float, norm: int) -> float:
+    """The kernel estimate, instance by instance, straight from its formula."""
+    total = 0.0
+    for j in range(len(p)):
+        weights = []
+        for i in range(len(p)):
+            alpha = [value / bandwidth + 1 for value in p[i]]
+            log_density = math.lgamma(sum(alpha)) - sum(map(math.lgamma, alpha))
+            log_density += sum((a - 1) * math.log(x) for a, x in zip(alpha, p[j], strict=True))
+            weights.append(0.0 if i == j else math.exp(log_density))
+        for c in range(len(p[0])):
+            local = sum(w * (y[i] == c) for i, w in enumerate(weights)) / sum(weights)
+            total += abs(local - p[j][c]) ** norm
+    return total / len(p)
+
+
+@pytest.mark.parametrize("norm", [1, 2])
+def test_full_rank_is_the_kernel_formula(norm: Any) -> None:
+    rng = np.random.default_rng(0)
+    p, y = rng.dirichlet(np.ones(3), size=25), rng.integers(3, size=25)
+    result = full_rank(p, y, bandwidth=0.2, norm=norm)
+    assert result.value == pytest.approx(slow_canonical(p.tolist(), y.tolist(), 0.2, norm), abs=1e-10)
+    assert result.value == pytest.approx(result.weights @ result.per_event)
+
+
+def test_strong_notions_are_classifications_of_the_marginals() -> None:
+    d = data(30)
+    table = enumerate_rankings(d.forecast)
+    index = [table.orders.tolist().index(order) for order in d.orders.tolist()]
+    whole = full_rank(d.forecast, d.orders, bandwidth=0.1)
+    assert whole.value == pytest.approx(full_rank(table.probabilities, index, bandwidth=0.1).value)
+    first = full_rank(d.forecast, d.orders, family="top", k=1, bandwidth=0.1)
+    assert first.value == pytest.approx(
+        full_rank(d.forecast.top(all_events(4, 1)), d.orders[:, 0], bandwidth=0.1).value
+    )
+    pairs = []
+    for i in range(4):
+        for j in range(i + 1, 4):
+            p = d.forecast.sub([[i, j], [j, i]])
+            y = [int(order.index(i) > order.index(j)) for order in d.orders.tolist()]
+            pairs.append(full_rank(p, y, bandwidth=0.1).value)
+    assert full_rank(d.forecast, d.orders, family="sub", k=2, bandwidth=0.1).value == pytest.approx(
+        np.mean(pairs)
+    )
+
+
+def test_certain_forecasts_do_not_make_nan() -> None:
+    p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    assert full_rank(p, [0, 1, 0, 1]).value == pytest.approx(0.0, abs=1e-12)
+    assert np.isfinite(full_rank(p, [2, 2, 0, 1]).value)
+    d = PlackettLuce(1e4 * np.random.default_rng(0).normal(size=(20, 4)))
+    assert np.isfinite(full_rank(d, d.mode()).value)
+
+
+def test_a_bandwidth_is_found_that_tells_good_from_bad() -> None:
+    good, bad = (data(500, 3, confidence=c) for c in (1.0, 5.0))
+    errors = [full_rank(d.forecast, d.orders, family="top", k=1).value for d in (good, bad)]
+    assert errors[0] < 0.1 * errors[1]
+
+
+def test_summary_has_a_row_for_each_notion_asked_for() -> None:
+    d = data(200, 3, confidence=2.0)
+    summary = summarise(d.forecast, d.orders, sub=[2, 3, 7], top=[1], resamples=30)
+    assert [(row.family, row.k) for row in summary.rows] == [("sub", 2), ("sub", 3), ("top", 1)]
+    assert summary.temperature is not None
+    assert summary.temperature.temperature == pytest.approx(2.0, rel=0.25)
+    mixed = synthetic_mixture(100, 3, rng=np.random.default_rng(0))
+    assert summarise(mixed.forecast, mixed.orders, sub=[2], top=[], resamples=30).rows[0].recalibrated is None
+
+
+def test_pairwise_forecasts_can_be_judged_by_pairs_only() -> None:
+    d = data(50, 3)
+    matrix = np.full((50, 3, 3), 0.5)
+    for i, j in all_events(3, 2):
+        matrix[:, i, j] = d.forecast.sub([[i, j]])[:, 0]
+    pairs = PairwiseProbabilities(matrix)
+    assert sub_k(pairs, d.orders, 2).value == pytest.approx(sub_k(d.forecast, d.orders, 2).value)
+    calls: list[Any] = [
+        lambda: sub_k(pairs, d.orders, 3),
+        lambda: top_k(pairs, d.orders, 1),
+        lambda: rankwise(pairs, d.orders),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="pairwise probabilities"):
+            call()
+
+
+D = data(5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: sub_k(D.forecast, D.orders, 1), "k: 1 is out of range, expected a whole number from 2 to 4"),
+        (lambda: sub_k(D.forecast, D.orders, 5), "k: 5 is out of range"),
+        (lambda: top_k(D.forecast, D.orders, 0), "k: 0 is out of range, expected a whole number from 1 to 4"),
+        (lambda: top_k(D.forecast, D.orders, 1.5), "k: 1.5 is not a whole number"),  # type: ignore[arg-type]
+        (lambda: top_k(D.forecast, D.orders[:3], 1), "orders: 3 rankings for 5 instances"),
+        (lambda: top_k(D.forecast, D.orders[:, :3], 1), "rows have 3 items, expected 4"),
+        (lambda: top_k(D.forecast, np.ones((5, 4)), 1), "orders: row 0 is [1, 1, 1, 1]"),
+        (lambda: top_k(D.forecast, D.orders, 1, coverage=1.5), "coverage: 1.5 is out of range"),
+        (lambda: top_k(D.forecast, D.orders, 1, events=[[0]], coverage=0.5), "coverage: cannot be combined"),
+        (lambda: top_k(D.forecast, D.orders, 1, events=[[0, 1]]), "have 2 items each, expected k = 1"),
+        (lambda: top_k(D.forecast, D.orders, 1, weighting="none"), "weighting: unknown 'none'"),  # type: ignore[arg-type]
+        (lambda: top_k(D.forecast, D.orders, 1, protocol="public"), "protocol: unknown 'public'"),  # type: ignore[arg-type]
+        (
+            lambda: top_k(D.forecast, D.orders, 1, support=D.orders),
+            "support: belongs to protocol='reference'",
+        ),
+        (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2 needs family"),
+        (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0 is not a positive number"),
+        (lambda: full_rank(D.forecast, D.orders, norm=3), "norm: unknown 3"),  # type: ignore[arg-type]
+        (lambda: full_rank([[0.5, 0.6]], [0]), "probabilities: row 0 sums to 1.1"),
+        (lambda: full_rank([[0.5, 0.5]] * 2, [0, 2]), "outcomes: class 2 is out of range, expected 0 to 1"),
+        (lambda: full_rank([[0.5, 0.5]], [0]), "needs at least 2"),
+        (lambda: full_rank([[0.5, 0.5]] * 2, [0]), "outcomes: 1 outcomes for 2 rows"),
+        (lambda: full_rank(Mallows([np.arange(15)] * 9, 1.0), [np.arange(15)] * 9), "do not fit in memory"),
+    ],
+)
+def test_bad_input_is_named(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=r".") as caught:
+        call()
+    assert message in str(caught.value)

@@ -1,0 +1,41 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from rmcalib.files import write_bytes, write_csv, write_json
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "a.json"
+    write_json(target, {"value": 1})
+
+    def full_disk(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        write_json(target, {"value": 2})
+    assert json.loads(target.read_text()) == {"value": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_files_are_readable_as_the_umask_says(tmp_path: Path) -> None:
+    path = write_bytes(tmp_path / "a", b"")
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_json(tmp_path / "a.json", {"value": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="nothing to write"):
+        write_csv(tmp_path / "a.csv", [])
