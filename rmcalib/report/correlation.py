@@ -19,7 +19,11 @@ from rmcalib.calibration.intervals import check_level, resampling_weights
 __all__ = ["METHODS", "Correlation", "Method", "correlate", "correlation_rows", "ranks_from_scores"]
 
 Method = Literal["kendall", "spearman", "pearson"]
-METHODS: dict[str, str] = {"kendall": "Kendall's tau-b", "spearman": "Spearman's rho", "pearson": "Pearson's r"}
+METHODS: dict[str, str] = {
+    "kendall": "Kendall's tau-b",
+    "spearman": "Spearman's rho",
+    "pearson": "Pearson's r",
+}
 _FEWEST = 3
 
 
@@ -88,7 +92,7 @@ def correlation_rows(
     level: float = 0.95,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Correlate a calibration error (n,) with the leaderboard and each category's score (n,); NaN is left out.
+    """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out.
 
     The error is compared with the leaderboard's rank (1, 2, ... in the order of ``leaderboard``) and with
     minus each score: errors and ranks are better when small, so that + means "better calibrated goes with
@@ -101,16 +105,16 @@ def correlation_rows(
     errors = np.asarray(calibration, dtype=np.float64)
     targets = {} if leaderboard is None else {"leaderboard": np.asarray(leaderboard, dtype=np.float64)}
     rows = []
-    for name, values in (targets | {key: np.asarray(s, dtype=np.float64) for key, s in scores.items()}).items():
+    for name, values in (
+        targets | {key: np.asarray(s, dtype=np.float64) for key, s in scores.items()}
+    ).items():
         kept = np.isfinite(errors) & np.isfinite(values)
         if not kept.any():
             found = Correlation(None, None, None, None, 0, method, "no model has both numbers")
         else:
             by_rank = name == "leaderboard" and name in targets and method != "pearson"
             worse = ranks_from_scores(values[kept]) if by_rank else -values[kept]
-            found = correlate(
-                errors[kept], worse, method=method, resamples=resamples, level=level, seed=seed
-            )
+            found = correlate(errors[kept], worse, method=method, resamples=resamples, level=level, seed=seed)
         rows.append(
             {
                 "metric": metric,
@@ -181,5 +185,6 @@ def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> Fl
 def _p_value(x: FloatArray, y: FloatArray, method: Method) -> float:
     from scipy import stats
 
-    test = {"kendall": stats.kendalltau, "spearman": stats.spearmanr, "pearson": stats.pearsonr}[method]
-    return float(test(x, y).pvalue)
+    if method == "kendall":
+        return float(stats.kendalltau(x, y).pvalue)
+    return float((stats.spearmanr if method == "spearman" else stats.pearsonr)(x, y).pvalue)
