@@ -187,4 +187,6 @@ def _p_value(x: FloatArray, y: FloatArray, method: Method) -> float:
 
     if method == "kendall":
         return float(stats.kendalltau(x, y).pvalue)
-    return float((stats.spearmanr if method == "spearman" else stats.pearsonr)(x, y).pvalue)
+    if method == "spearman":
+        return float(stats.spearmanr(x, y).pvalue)
+    return float(stats.pearsonr(x, y).pvalue)

@@ -37,8 +37,8 @@ RANKED_BY = {
 _FROM_RUNS = ("ece", "ece_at_temperature", "reference_top_1", "brier", "nll")
 _REFERENCE = {
     "ece_score": (
-        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate and "
-        "not a calibration error: its correlation with scores is built in.",
+        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate "
+        "and not a calibration error: its correlation with scores is built in.",
     )
 }
 

@@ -291,7 +291,7 @@ def _figure(width: float, height: float) -> Figure:
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
     """Axes with a line for each name to the left, measured in inches.
 
-    The layout is reckoned from the names' lengths: to have matplotlib find it means drawing a long list twice.
+    The layout is reckoned from the names' lengths: for matplotlib to find it means drawing a list twice.
     """
     from matplotlib.figure import Figure
 
@@ -310,12 +310,13 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 4.9, 0.1, 0.5)
     plain_axes(axes, grid="x")
     places = np.arange(len(rows))
-    for i, (row, value) in enumerate(zip(rows, found, strict=True)):
-        colour = BAD if row["scale"] == "no" else BLUE
-        if value["low"] is not None:
-            axes.hlines(i, value["low"], value["high"], color=colour, linewidth=1.6, alpha=0.7)
-        face = "none" if row["scale"] == "no" else colour
-        axes.plot([value["value"]], [i], "o", markersize=4, markerfacecolor=face, markeredgecolor=colour)
+    for colour, hollow in ((BLUE, False), (BAD, True)):
+        mine = [i for i, row in enumerate(rows) if (row["scale"] == "no") is hollow]
+        known = [i for i in mine if found[i]["low"] is not None]
+        low, high = [found[i]["low"] for i in known], [found[i]["high"] for i in known]
+        axes.hlines(known, low, high, color=colour, linewidth=1.6, alpha=0.7)
+        values, face = [found[i]["value"] for i in mine], "none" if hollow else colour
+        axes.plot(values, mine, "o", markersize=4, markerfacecolor=face, markeredgecolor=colour)
     nulls = [row["values"].get("ece_null_95") for row in rows]
     label = metric_name(board.metric)
     if board.metric == "ece" and all(null is not None for null in nulls):

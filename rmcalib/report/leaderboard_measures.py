@@ -1,14 +1,14 @@
 """What a leaderboard shows of each model: the metrics of an evaluation that are ranked, computed fast.
 
-The numbers are those of :func:`rmcalib.rewards.metrics.metric_rows` with the same settings. All models share
-the resamples of prompts, and what a leaderboard does not show (smooth ECE, lengths, ...) is left out, so that
-a hundred models take seconds.
+The numbers are those of :func:`rmcalib.rewards.metrics.metric_rows` with the same settings; only the null of
+the ECE and the intervals of categories come from fewer draws. All models share the resamples of prompts, and
+what a leaderboard does not show (smooth ECE, lengths, ...) is left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +34,9 @@ __all__ = [
     "unpack_bins",
 ]
 
+# Enough for what stands in small print, where a hundred models have to be quick.
 NULL_DRAWS = 200
+CATEGORY_RESAMPLES = 300
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 Row = dict[str, Any]
 
@@ -105,7 +107,11 @@ def bin_sums(p: FloatArray, y: FloatArray, groups: IntArray, bins: int) -> Float
     array([[1. , 0. , 0.2, 0. , 0. , 0. ],
            [0. , 1. , 0. , 0.8, 0. , 1. ]])
     """
-    index = np.minimum(np.searchsorted(np.linspace(0, 1, bins + 1), p, side="right") - 1, bins - 1)
+    edges = np.linspace(0, 1, bins + 1)
+    # By arithmetic and one correction, which is what a search among the edges finds, in a tenth of the time.
+    index = np.minimum((p * bins).astype(np.int64), bins - 1)
+    index += (p >= edges[index + 1]) & (index < bins - 1)
+    index -= p < edges[index]
     cell, size = groups * bins + index, (int(groups.max()) + 1) * bins
     sums = [np.bincount(cell, weights, size).reshape(-1, bins) for weights in (None, p, y)]
     return np.concatenate(sums, axis=1).astype(np.float64)
@@ -227,7 +233,8 @@ def _overall(rows: _Rows, part: Forecasts, settings: Settings) -> None:
 def _category(rows: _Rows, shown: str, part: Forecasts, settings: Settings) -> None:
     _means(rows, shown, {"accuracy": accuracy_of(part)}, settings, needs_probabilities=False)
     y = part.is_correct.astype(np.float64)
-    rows.add(shown, "ece", *_binned(part.probability, y, part.prompt, settings))
+    fewer = replace(settings, resamples=min(CATEGORY_RESAMPLES, settings.resamples))
+    rows.add(shown, "ece", *_binned(part.probability, y, part.prompt, fewer))
 
 
 def _reference(rows: _Rows, everything: Forecasts, settings: Settings) -> None:

@@ -177,8 +177,8 @@ def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
         return "The calibration error is the table's own column; nothing was measured here."
     return (
-        "p: the chance that a calibrated model shows an ECE at least as large. T: the best temperature; ECE at "
-        "T: after dividing the rewards by a T fitted on other prompts. Over-confidence: confidence less "
+        "p: the chance that a calibrated model shows an ECE at least as large. T: the best temperature; ECE "
+        "at T: after dividing the rewards by a T fitted on other prompts. Over-confidence: confidence less "
         "accuracy. Reference: 1 − mean P(first chosen response), Ties included."
     )
 
