@@ -149,11 +149,12 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
     models = [row for row in board.ranked if row["model"] in curves]
     if not models:
         return None
-    names = short_names((row["model"] for row in models), longest=26)
-    columns = min(6, len(models))
+    names = short_names((row["model"] for row in models), longest=20 if len(models) > 40 else 26)
+    many = len(models) > 40
+    columns = min(10 if many else 6, len(models))
     lines = -(-len(models) // columns)
-    wide, tall = 1.12, 1.32
-    figure = Figure(figsize=(1.62 * columns + 0.1, 1.62 * tall / wide * lines + 0.1), dpi=130)
+    wide, tall, size = 1.12, 1.36 if many else 1.32, 1.05 if many else 1.62
+    figure = Figure(figsize=(size * columns + 0.1, size * tall / wide * lines + 0.1), dpi=130)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     axes.set_xlim(-0.06, wide * columns)
@@ -167,12 +168,14 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
         paths.append(at + curve[:, :2])
         dots.append(at + curve[:, :2])
         sizes.append(3 + 22 * np.sqrt(curve[:, 2] / curve[:, 2].max()))
-        axes.text(at[0], at[1] + 1.11, names[row["model"]], fontsize=6, color=INK, va="bottom")
+        axes.text(
+            at[0], at[1] + 1.11, names[row["model"]], fontsize=4.6 if many else 6, color=INK, va="bottom"
+        )
         axes.text(
             at[0],
             at[1] + 1.015,
             f"ECE {row['values']['ece']['value']:.3f}",
-            fontsize=6,
+            fontsize=4.6 if many else 6,
             color=GREY,
             va="bottom",
         )

@@ -29,6 +29,7 @@ __all__ = [
     "bin_sums",
     "cross_fitted_logs",
     "first_correct_probability",
+    "grouped_sums",
     "measure_model",
     "prompt_weights",
     "unpack_bins",
@@ -107,11 +108,16 @@ def bin_sums(p: FloatArray, y: FloatArray, groups: IntArray, bins: int) -> Float
     array([[1. , 0. , 0.2, 0. , 0. , 0. ],
            [0. , 1. , 0. , 0.8, 0. , 1. ]])
     """
-    edges = np.linspace(0, 1, bins + 1)
+    edges = np.arange(bins + 1) / bins
     # By arithmetic and one correction, which is what a search among the edges finds, in a tenth of the time.
     index = np.minimum((p * bins).astype(np.int64), bins - 1)
     index += (p >= edges[index + 1]) & (index < bins - 1)
     index -= p < edges[index]
+    return grouped_sums(p, y, groups, index, bins)
+
+
+def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, bins: int) -> FloatArray:
+    """Return what each group adds to the bins that ``index`` (N,) names: (G, 3B), as :func:`bin_sums`."""
     cell, size = groups * bins + index, (int(groups.max()) + 1) * bins
     sums = [np.bincount(cell, weights, size).reshape(-1, bins) for weights in (None, p, y)]
     return np.concatenate(sums, axis=1).astype(np.float64)
