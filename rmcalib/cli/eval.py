@@ -158,10 +158,10 @@ class _Job:
             n_examples=self.examples,
         )
         if is_main_process():
-            if self.scores is not None:
-                keep_scores(folder, scores, fresh=self.request.fresh)
             if self.export is not None:
                 scores.to_rewardbench_json(self.export)
+            if self.scores is not None:
+                keep_scores(folder, scores, fresh=self.request.fresh)
             write_evaluation(result, folder)
         return result, folder
 

@@ -47,7 +47,9 @@ def benchmark_of(scores: Scores, text: str) -> Benchmark:
     items = []
     for number, prompt in enumerate(prompts_of(scores)):
         responses = tuple(f"{text} response {i} of {number}" for i in range(len(prompt.rewards)))
-        items.append(Item(str(number), prompt.category, f"{text} prompt {number}", responses, sum(prompt.correct)))
+        items.append(
+            Item(str(number), prompt.category, f"{text} prompt {number}", responses, sum(prompt.correct))
+        )
     return Benchmark("made-up", "1", tuple(items))
 
 
@@ -94,16 +96,16 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
 
 
 def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
-    prompts = [
-        Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)
-    ]
+    prompts = [Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)]
     scores = scores_of(prompts, ids=[f"{EVIL}{i}" for i in range(30)])
     items = tuple(
         Item(f"{EVIL}{i}", f"cat {EVIL}", ({"role": EVIL, "content": EVIL},), (EVIL, EVIL * 40), 1)
         for i in range(30)
     )
     manifest = {"model": EVIL, "device": EVIL, "dtype": EVIL, EVIL: EVIL, "timings": {"finished": EVIL}}
-    scores = Scores(**{**{name: getattr(scores, name) for name in scores.__dataclass_fields__}, "manifest": manifest})
+    scores = Scores(
+        **{**{name: getattr(scores, name) for name in scores.__dataclass_fields__}, "manifest": manifest}
+    )
     result = evaluate(scores, benchmark=Benchmark(EVIL, "1", items), model=EVIL, resamples=30)
     write_evaluation(result, tmp_path)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -153,6 +155,14 @@ def test_without_texts_the_report_says_so(tmp_path: Path) -> None:
     result = evaluate(calibrated_scores(30), resamples=30)
     assert "the text is not at hand" in result.to_html(tmp_path / "a.html").read_text()
     assert result.examples[0].prompt is None
+
+
+def test_a_benchmark_that_does_not_fit_is_noted(tmp_path: Path) -> None:
+    scores = calibrated_scores(30)
+    bench = benchmark_of(scores, "x")
+    result = evaluate(scores, benchmark=Benchmark("half", "1", bench.items[:15]), resamples=30)
+    assert any("has not all of the scored prompts" in note for note in result.notes)
+    write_evaluation(result, tmp_path)
 
 
 def test_a_model_without_utilities_gets_its_reason(tmp_path: Path) -> None:
