@@ -36,6 +36,7 @@ from rmcalib.rewards.measures import FEWEST_FOR_TEMPERATURE, Settings, accuracy_
 from rmcalib.rewards.metrics import METRICS, category_names
 from rmcalib.rewards.resampling import average_ranks
 from rmcalib.rewards.rewardbench import category_scores
+from rmcalib.rewards.rewardbench_intervals import rewardbench_draws
 from rmcalib.rewards.store import COLUMNS, Scores
 
 __all__ = ["BETTER", "compare_scores"]
@@ -98,15 +99,14 @@ def compare_scores(a: Scores, b: Scores, *, settings: Settings | None = None) ->
     check_level(settings.level)
     check_integer(settings.resamples, "resamples", 1)
     a, b = _on_common_prompts(a, b)
-    pair, own = (forecast(a), forecast(b)), (category_scores(a), category_scores(b))
+    pair, own = (forecast(a), forecast(b)), (_rewardbench(a, settings), _rewardbench(b, settings))
     rows = []
     for shown, name in category_names(pair[0]).items():
         members = np.ones(len(pair[0]), bool) if name is None else pair[0].category == name
         found = [_metrics(one, members, settings) for one in pair]
         for side, scores in zip(found, own, strict=True):
-            value = float(np.mean(list(scores.values()))) if name is None else scores[name]
-            if np.isfinite(value):
-                side["rewardbench_score"] = _Metric(value, int(members.sum()))
+            if name in scores:
+                side["rewardbench_score"] = scores[name]
         rows += [
             {"category": shown, "metric": metric, **_difference(found[0][metric], found[1][metric], settings)}
             for metric in METRICS
@@ -141,6 +141,23 @@ def _metrics(everything: Forecasts, members: BoolArray, settings: Settings) -> d
         p, y, prompt = set_forecasts(part)
         found["correct_first_probability"] = _mean(p[: len(part)])
         found["correct_first_ece"] = _binned(p, y, prompt, ErrorOptions(bins=settings.bins))
+    return found
+
+
+def _rewardbench(scores: Scores, settings: Settings) -> dict[str | None, _Metric]:
+    """RewardBench's own score of each category, and of all under None, where they can be had."""
+    values, category = category_scores(scores), scores.category[scores.offsets[:-1]]
+    draws = rewardbench_draws(scores, values, resamples=settings.resamples, seed=settings.seed)
+
+    def metric(value: float, n: int, drawn: FloatArray) -> _Metric:
+        return _Metric(value, n, lambda weights: drawn[: len(weights)])
+
+    found: dict[str | None, _Metric] = {
+        name: metric(values[name], int((category == name).sum()), drawn) for name, drawn in draws.items()
+    }
+    if len(draws) == len(values):
+        mean = float(np.mean(list(values.values())))
+        found[None] = metric(mean, scores.n_items, np.mean(list(draws.values()), axis=0))
     return found
 
 
