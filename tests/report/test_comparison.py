@@ -59,7 +59,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
 
 
 def test_a_hotter_copy_differs_in_calibration_and_not_in_accuracy() -> None:
-    a, b = synthetic(3, n=300), synthetic(3, n=300, scale=4.0)
+    a, b = synthetic(3, n=300), synthetic(3, n=300, scale=12.0)
     found = {
         row["metric"]: row
         for row in compare_scores(a, b, settings=Settings(resamples=100))
@@ -68,7 +68,7 @@ def test_a_hotter_copy_differs_in_calibration_and_not_in_accuracy() -> None:
     assert found["accuracy"]["difference"] == 0
     assert found["ece"]["low"] > 0
     assert found["overconfidence"]["p_value"] < 0.05
-    assert found["temperature"]["b"] == pytest.approx(4 * found["temperature"]["a"])
+    assert found["temperature"]["b"] == pytest.approx(12 * found["temperature"]["a"])
     assert found["ece_at_temperature"]["difference"] == pytest.approx(0, abs=1e-6)
 
 

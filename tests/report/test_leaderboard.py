@@ -210,7 +210,7 @@ def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
     (unfinished / "run.json").write_text(json.dumps({"model": "org/slow", "status": "scoring"}))
     assert any("not finished" in note for note in leaderboard_from_runs([tmp_path], settings=FAST).notes)
     write_run(tmp_path / "more", "org/model-0", synthetic(), benchmark="another")
-    with pytest.raises(ValueError, match=r"several benchmarks, org/bench \(2\), another \(1\).*--benchmark"):
+    with pytest.raises(ValueError, match=r"several benchmarks, another \(1\), org/bench \(2\).*--benchmark"):
         leaderboard_from_runs([tmp_path], settings=FAST)
     assert len(leaderboard_from_runs([tmp_path], benchmark="bench", settings=FAST).models) == 2
     with pytest.raises(ValueError, match="no run of it"):

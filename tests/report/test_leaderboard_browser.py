@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
 # What a reader would do, written down as the page's last script; what was seen ends up in the document.
 ACTIONS = """
 <script>
+{
 const seen = {errors: []};
 window.addEventListener("error", event => seen.errors.push(String(event.message)));
 const body = document.querySelector("#board tbody");
@@ -48,9 +49,12 @@ const scale = document.getElementById("scale"); scale.click(); seen.onScale = na
 scale.click(); seen.everything = names();
 seen.dark = getComputedStyle(document.body).backgroundColor;
 seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
-seen.drawings = [...document.querySelectorAll("figure svg")].filter(svg => svg.getBoundingClientRect().width > 100 || svg.closest("details")).length;
+const shown = svg => svg.getBoundingClientRect().width > 100 || svg.closest("details") !== null;
+seen.drawings = [...document.querySelectorAll("figure svg")].filter(shown).length;
 seen.asked = performance.getEntriesByType("resource").map(entry => entry.name);
-const out = document.createElement("pre"); out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+}
 </script>
 """
 
