@@ -6,9 +6,11 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
 from rmcalib.cli.models import list_models
+from rmcalib.cli.report import report_leaderboard
 from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
 
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.command("eval")(evaluate_models)
 app.command("score")(score_models)
+app.command("report")(report_leaderboard)
+app.command()(compare)
 app.command("models")(list_models)
 app.command("doctor")(examine)
 app.command()(synthetic)
