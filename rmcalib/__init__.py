@@ -35,7 +35,7 @@ _HOMES = {
     "score": "rmcalib.rewards.jobs",
 }
 
-__all__ = ["__version__", *sorted(_HOMES)]  # noqa: PLE0604 (all of them are names)
+__all__ = ["__version__", *sorted(_HOMES)]
 
 
 def __getattr__(name: str) -> Any:

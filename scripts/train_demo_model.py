@@ -54,9 +54,8 @@ def main() -> None:
     args.output.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
     (args.output / "benchmark.jsonl").write_text("".join(lines), encoding="utf-8")
-    print(
-        f"{len(rows)} benchmark prompts, {sum(row['prompt'] in asked for row in rows)} of them also in training"
-    )
+    both = sum(row["prompt"] in asked for row in rows)
+    print(f"{len(rows)} benchmark prompts, {both} of them also in training")
 
     tokenizer = make_tokenizer(questions)
     model = make_model(tokenizer)

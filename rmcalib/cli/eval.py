@@ -39,8 +39,8 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Take scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or 'published' "
-            "for those that RewardBench has published.",
+            help="Take scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
+            "'published' for those that RewardBench has published.",
         ),
     ] = None,
     output: Output = Path("runs"),

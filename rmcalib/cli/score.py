@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -58,7 +59,8 @@ def score_models(
     names = [name for name in model_names(model) if name is not None]
     if export_rewardbench is not None and len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
-    done, failed = [], []
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
     with plain_warnings(quiet=quiet, verbose=verbose):
         bench = benchmark_for([*names], request)
         assert bench is not None

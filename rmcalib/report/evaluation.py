@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib.files import write_bytes, write_csv, write_json, write_text
-from rmcalib.report.examples import Example, worst_examples
+from rmcalib.report.examples import Example, clean_text, worst_examples
 from rmcalib.report.figures import figure_png, reliability_figure
 from rmcalib.report.tables import margin_table, reliability_table
 from rmcalib.report.words import plain_words
@@ -121,7 +121,7 @@ def evaluate(
     >>> report.value("accuracy"), round(report.value("overconfidence"), 3)
     (0.5, 0.453)
     """
-    name = model or str(scores.manifest.get("model") or "unknown model")
+    name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or "unknown")
     recipe = recipe or recipe_for(name, recipes)
     reason = why_no_calibration(recipe)

@@ -70,7 +70,7 @@ class Diagnosis:
 
 
 def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
-    """Examine this machine: versions, devices, the Hub, the demo's rewards on all devices and in all dtypes."""
+    """Examine this machine: versions, devices, the Hub, the demo's rewards on all devices, in all dtypes."""
     found = devices.available_devices()
     reference = _examine("cpu", "float32", prompts, timeout)
     checks = [_compare("cpu", "float32", reference, reference)]

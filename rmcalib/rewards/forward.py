@@ -125,13 +125,18 @@ def pooled_only(backbone: torch.nn.Module, pooled: torch.Tensor, mask: torch.Ten
             pass
         else:
             raise TypeError(f"the layers of {type(backbone).__name__} do not ask a cache for keys and values")
+        # A model spread over several devices has its tensors here and there; the layer's states lead.
         at = pooled.to(states.device)
         rows = torch.arange(len(at), device=states.device)[:, None]
+
+        def take(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(states.device)[rows, at]
+
         kwargs.pop("branches", None)
         kwargs["attention_mask"] = mask.to(states.device)
-        kwargs["position_ids"] = kwargs["position_ids"][rows, at]
-        kwargs["position_embeddings"] = tuple(part[rows, at] for part in kwargs["position_embeddings"])
-        return (states[rows, at], *rest), kwargs
+        kwargs["position_ids"] = take(kwargs["position_ids"])
+        kwargs["position_embeddings"] = tuple(take(part) for part in kwargs["position_embeddings"])
+        return (take(states), *rest), kwargs
 
     handle = layer.register_forward_pre_hook(narrow, with_kwargs=True)
     try:

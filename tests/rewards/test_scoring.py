@@ -3,8 +3,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import accelerate
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,19 @@ def test_eager_attention_shares_too() -> None:
     items = tiny_items(10)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "gemma2", "gpt_neox"])
+def test_a_model_that_accelerate_hands_out_piece_by_piece_shares_too(
+    architecture: str, tmp_path: Path
+) -> None:
+    """Accelerate's hooks move weights and inputs about, as for a model spread over several devices."""
+    model, _ = tiny_model(architecture)
+    items = tiny_items(10)
+    expected = flat(scored(model, items))
+    accelerate.disk_offload(model.backbone, str(tmp_path), execution_device=torch.device("cpu"))
+    assert any(parameter.is_meta for parameter in model.backbone.parameters())
+    np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("share", [True, False])

@@ -1,0 +1,225 @@
+import csv
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rmcalib
+from rmcalib.report.evaluation import Evaluation, evaluate, write_evaluation
+from rmcalib.report.evaluation_page import folded
+from rmcalib.report.examples import clean_text
+from rmcalib.report.words import plain_words
+from rmcalib.rewards.benchmarks import Benchmark, Item
+from rmcalib.rewards.registry import Recipe
+from rmcalib.rewards.store import Scores
+from tests.rewards.slow_metrics import Prompt
+from tests.rewards.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
+
+EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>"\'</style>'
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would see: the tags, their attributes, and the text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.seen: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.seen.append(data)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.seen)
+
+
+def benchmark_of(scores: Scores, text: str) -> Benchmark:
+    items = []
+    for number, prompt in enumerate(prompts_of(scores)):
+        responses = tuple(f"{text} response {i} of {number}" for i in range(len(prompt.rewards)))
+        items.append(Item(str(number), prompt.category, f"{text} prompt {number}", responses, sum(prompt.correct)))
+    return Benchmark("made-up", "1", tuple(items))
+
+
+@pytest.fixture(scope="module")
+def bold() -> Evaluation:
+    scores = calibrated_scores(150, confidence=3.0, seed=1)
+    return evaluate(scores, benchmark=benchmark_of(scores, "plain"), resamples=50)
+
+
+def test_files_agree_with_each_other(bold: Evaluation, tmp_path: Path) -> None:
+    page = write_evaluation(bold, tmp_path)
+    assert page == tmp_path / "report.html"
+    content = json.loads((tmp_path / "metrics.json").read_text())
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["model", "benchmark", "category", "metric", "value", "low", "high", "n", "note"]
+    assert len(rows) == len(content["metrics"]) == len(bold.table)
+    for ours, written in zip(content["metrics"], rows, strict=True):
+        assert written["value"] == ("" if ours["value"] is None else str(ours["value"]))
+    assert (tmp_path / "reliability.png").read_bytes().startswith(b"\x89PNG")
+    assert content["protocol"] == "exact"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "metrics.csv",
+        "metrics.json",
+        "reliability.png",
+        "report.html",
+    ]
+
+
+def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_path: Path) -> None:
+    text = bold.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    addresses = [value for name, value in page.attributes if name in ("src", "href", "srcset", "action")]
+    assert addresses == []
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert f"{bold.value('ece'):.3f}" in page.text
+    assert bold.summary in " ".join(page.text.split())
+    assert "prefers-color-scheme: dark" in text
+    assert "@media print" in text
+    assert 'name="viewport"' in text
+    assert page.tags.count("svg") == 2 * 3  # reliability and margins: overall, Math, Focus
+    assert page.tags.count("article") == 10
+
+
+def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
+    prompts = [
+        Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)
+    ]
+    scores = scores_of(prompts, ids=[f"{EVIL}{i}" for i in range(30)])
+    items = tuple(
+        Item(f"{EVIL}{i}", f"cat {EVIL}", ({"role": EVIL, "content": EVIL},), (EVIL, EVIL * 40), 1)
+        for i in range(30)
+    )
+    manifest = {"model": EVIL, "device": EVIL, "dtype": EVIL, EVIL: EVIL, "timings": {"finished": EVIL}}
+    scores = Scores(**{**{name: getattr(scores, name) for name in scores.__dataclass_fields__}, "manifest": manifest})
+    result = evaluate(scores, benchmark=Benchmark(EVIL, "1", items), model=EVIL, resamples=30)
+    write_evaluation(result, tmp_path)
+    text = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "img" not in page.tags
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    assert page.tags.count("style") == 1
+    assert '<script>alert("x")</script>' in page.text  # shown as text
+
+
+def test_control_characters_and_half_surrogates_are_shown_not_written(tmp_path: Path) -> None:
+    scores = calibrated_scores(25)
+    bench = benchmark_of(scores, "a\x00b\x1b[31m\ud800 🙂 \u202e")
+    result = evaluate(scores, benchmark=bench, model="m\x00\ud800", resamples=30)
+    text = write_evaluation(result, tmp_path).read_bytes().decode("utf-8")
+    assert "\x00" not in text
+    assert "\x1b" not in text
+    assert "🙂" in text
+
+
+def test_examples_are_the_largest_losses_with_their_own_texts() -> None:
+    scores = ragged_scores(60, seed=11)
+    result = evaluate(scores, benchmark=benchmark_of(scores, "x"), resamples=30, n_examples=5)
+    prompts = prompts_of(scores)
+    losses = {}
+    for number, prompt in enumerate(prompts):
+        if sum(prompt.correct) == 1:
+            top = max(prompt.rewards)
+            chance = np.exp(np.array(prompt.rewards) - top)
+            losses[number] = -np.log((chance / chance.sum())[prompt.correct.index(True)])
+    worst = sorted(losses, key=lambda number: -losses[number])[:5]
+    assert [example.item_id for example in result.examples] == [str(number) for number in worst]
+    for example, number in zip(result.examples, worst, strict=True):
+        assert example.prompt == f"x prompt {number}"
+        for response in example.responses:
+            assert response.text is not None
+            place = int(response.text.split()[2])
+            assert response.reward == prompts[number].rewards[place]
+            assert response.is_correct == prompts[number].correct[place]
+        assert [r.probability for r in example.responses] == sorted(
+            (r.probability for r in example.responses), reverse=True
+        )
+
+
+def test_without_texts_the_report_says_so(tmp_path: Path) -> None:
+    result = evaluate(calibrated_scores(30), resamples=30)
+    assert "the text is not at hand" in result.to_html(tmp_path / "a.html").read_text()
+    assert result.examples[0].prompt is None
+
+
+def test_a_model_without_utilities_gets_its_reason(tmp_path: Path) -> None:
+    recipe = Recipe("org/qrm", bradley_terry="no", loss="quantile regression")
+    result = evaluate(calibrated_scores(40), model="org/qrm", recipe=recipe, resamples=30)
+    assert result.value("ece") is None
+    assert "quantile regression" in result.summary
+    page = write_evaluation(result, tmp_path).read_text()
+    assert "not Plackett-Luce utilities" in page
+    assert not (tmp_path / "reliability.png").exists()
+
+
+def test_other_scales_are_measured_and_marked() -> None:
+    result = evaluate(calibrated_scores(40), model="LxzGordon/URM-LLaMa-3.1-8B", resamples=30)
+    assert result.value("ece") is not None
+    assert any("Bradley-Terry" in note for note in result.notes)
+
+
+def test_truncated_empty_and_tied_responses_are_counted() -> None:
+    scores = calibrated_scores(30)
+    cut = scores.truncated.copy()
+    cut[:7] = True
+    reward = scores.reward.copy()
+    reward[1] = reward[0]
+    changed = {name: getattr(scores, name) for name in scores.__dataclass_fields__}
+    changed |= {"truncated": cut, "reward": reward, "manifest": {"max_length": 64, "counts": {"empty": 2}}}
+    notes = " ".join(evaluate(Scores(**changed), resamples=30).notes)
+    assert "7 of 120 responses were cut at 64 tokens" in notes
+    assert "2 responses are empty" in notes
+    assert "2 responses share their reward" in notes
+
+
+def test_words_follow_the_numbers(bold: Evaluation) -> None:
+    assert "over-confident" in bold.summary
+    assert f"T = {bold.value('temperature'):.2g}" in bold.summary
+    calm = evaluate(calibrated_scores(400, seed=3), resamples=100)
+    assert "No sign of miscalibration" in calm.summary
+    timid = evaluate(calibrated_scores(600, confidence=0.3, seed=3), resamples=50)
+    assert "under-confident" in timid.summary
+    assert plain_words("m", []) == "m has no prompt with exactly one correct response here."
+
+
+def test_only_ties_still_makes_a_report(tmp_path: Path) -> None:
+    prompts = [Prompt("Ties", [2.0, float(i), 0.0], [True, True, False], [1, 2, 3]) for i in range(8)]
+    result = evaluate(scores_of(prompts), resamples=30)
+    write_evaluation(result, tmp_path)
+    assert result.value("correct_first_ece", "Ties") is not None
+    assert "a correct one is first" in result.summary
+
+
+def test_long_texts_are_folded_and_very_long_ones_cut() -> None:
+    assert folded("")["preview"] == "(empty)"
+    text = folded("a" * 200_000)
+    assert len(text["preview"]) < 500
+    assert len(text["whole"]) < 21_000
+    assert "180,000 more characters" in text["whole"]
+    assert clean_text("a\r\nb\tc") == "a\nb\tc"
+
+
+def test_unknown_rows_are_refused(bold: Evaluation) -> None:
+    with pytest.raises(ValueError, match="no such row"):
+        bold.value("eec")
+
+
+def test_public_names_are_there_and_lazy() -> None:
+    assert set(rmcalib.__all__) >= {"load_benchmark", "score", "evaluate", "load_scores"}
+    assert dir(rmcalib) == sorted(rmcalib.__all__)
+    assert rmcalib.evaluate is evaluate
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = rmcalib.nothing
