@@ -47,7 +47,9 @@ def benchmark_of(scores: Scores, text: str) -> Benchmark:
     items = []
     for number, prompt in enumerate(prompts_of(scores)):
         responses = tuple(f"{text} response {i} of {number}" for i in range(len(prompt.rewards)))
-        items.append(Item(str(number), prompt.category, f"{text} prompt {number}", responses, sum(prompt.correct)))
+        items.append(
+            Item(str(number), prompt.category, f"{text} prompt {number}", responses, sum(prompt.correct))
+        )
     return Benchmark("made-up", "1", tuple(items))
 
 
@@ -94,16 +96,16 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
 
 
 def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
-    prompts = [
-        Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)
-    ]
+    prompts = [Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)]
     scores = scores_of(prompts, ids=[f"{EVIL}{i}" for i in range(30)])
     items = tuple(
         Item(f"{EVIL}{i}", f"cat {EVIL}", ({"role": EVIL, "content": EVIL},), (EVIL, EVIL * 40), 1)
         for i in range(30)
     )
     manifest = {"model": EVIL, "device": EVIL, "dtype": EVIL, EVIL: EVIL, "timings": {"finished": EVIL}}
-    scores = Scores(**{**{name: getattr(scores, name) for name in scores.__dataclass_fields__}, "manifest": manifest})
+    scores = Scores(
+        **{**{name: getattr(scores, name) for name in scores.__dataclass_fields__}, "manifest": manifest}
+    )
     result = evaluate(scores, benchmark=Benchmark(EVIL, "1", items), model=EVIL, resamples=30)
     write_evaluation(result, tmp_path)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")

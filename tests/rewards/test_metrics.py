@@ -154,9 +154,7 @@ def test_equal_rewards_count_as_shares_and_are_not_decided_by_order() -> None:
     assert value_of(scores, "ece") == pytest.approx(0.0, abs=1e-12)
     _, right = picked_rows(forecast(scores))
     assert 0.15 < right.mean() < 0.35
-    row = find_value(
-        metric_rows(scores, model="m", benchmark="b", settings=FEW), "reward_length_correlation"
-    )
+    row = find_value(metric_rows(scores, model="m", benchmark="b", settings=FEW), "reward_length_correlation")
     assert row is not None
     assert row["value"] is None
     assert row["note"]
@@ -175,7 +173,9 @@ def test_without_utilities_calibration_is_empty_and_says_why() -> None:
 
 def test_unknown_lengths_are_said() -> None:
     scores = calibrated_scores(30)
-    columns = {name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct", "reward")}
+    columns = {
+        name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct", "reward")
+    }
     rows = metric_rows(Scores.from_columns(columns), model="m", benchmark="b", settings=FEW)
     row = find_value(rows, "shortest_baseline")
     assert row is not None
@@ -229,7 +229,9 @@ def test_registry_decides_what_is_measured() -> None:
     known = registry()
     left_out = {name for name, recipe in known.items() if why_no_calibration(recipe)}
     assert left_out == {"nicolinho/QRM-Gemma-2-27B", "nicolinho/QRM-Llama3.1-8B-v2"}
-    marked = {name for name, recipe in known.items() if scale_note(recipe).startswith("not trained")} - left_out
+    marked = {
+        name for name, recipe in known.items() if scale_note(recipe).startswith("not trained")
+    } - left_out
     assert marked == {
         "LxzGordon/URM-LLaMa-3.1-8B",
         "ShikaiChen/LDL-Reward-Gemma-2-27B-v0.1",
