@@ -173,7 +173,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
                     _score(batch, job, ticket, worker)
                 batch.conclude(ticket)
                 if job.free_disk and ticket.commit is not None:
-                    batch.status.event("freed", model=entry.model, bytes=free_checkpoint(ticket))
+                    batch.status.event("freed", model=entry.model, bytes=free_checkpoint(ticket.commit))
 
 
 def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
@@ -221,11 +221,11 @@ def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
         locate(adapter["base_model_name_or_path"], adapter.get("revision"), **options)
 
 
-def free_checkpoint(ticket: Ticket) -> int:
-    """Drop a model's files from the Hub's cache, and return how many bytes that freed."""
+def free_checkpoint(commit: str) -> int:
+    """Drop a commit's files from the Hub's cache, and return how many bytes that freed."""
     from huggingface_hub import scan_cache_dir
 
-    strategy = scan_cache_dir().delete_revisions(str(ticket.commit))
+    strategy = scan_cache_dir().delete_revisions(commit)
     strategy.execute()
     return int(strategy.expected_freed_size)
 

@@ -80,7 +80,7 @@ class Status:
             entry = self.models[model]
             now = time.time()
             if state in ("downloading", "scoring"):
-                self._since.setdefault(model, now)
+                self._since[model] = now
             entry.state = state
             for name, value in values.items():
                 setattr(entry, name, value)
