@@ -11,7 +11,7 @@ import typer
 
 from rmcalib.cli import scoring_options as options
 from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
-from rmcalib.cli.progress import plain_warnings
+from rmcalib.cli.progress import plain_warnings, say
 
 if TYPE_CHECKING:
     from rmcalib.rewards.batch import Job, Judge
@@ -124,7 +124,15 @@ def batch_models(
     the output folder always says how far it is, and events.jsonl what happened.
     """
     from rmcalib.cli.sources import PUBLISHED
-    from rmcalib.rewards.plan import Selection, parse_bytes, parse_parameters, read_models
+    from rmcalib.rewards.plan import (
+        Selection,
+        estimated_tokens,
+        make_plan,
+        parse_bytes,
+        parse_parameters,
+        read_models,
+        select,
+    )
 
     if scores not in (None, PUBLISHED):
         raise ValueError(f"--scores {scores}: a batch scores by itself, or takes 'published' scores")
@@ -138,9 +146,8 @@ def batch_models(
             return _published(recipes, selection, output, judging, jobs, fresh, ask)
         ray = engine is Engine.ray
         machine = _machine(device, ray)
+        select(recipes or [], selection)  # a wish that leaves nothing is told before anything is fetched
         bench = _benchmark(benchmark, benchmark_revision, limit, load=not dry_run)
-        from rmcalib.rewards.plan import estimated_tokens, make_plan
-
         plan = make_plan(
             recipes or [],
             selection,
@@ -231,13 +238,26 @@ def _published(
     plan, commit = published_plan(recipes, selection)
     if ask.dry_run:
         return ask.plan(plan)
-    judge = _judge(None, judging) if judging["metrics"] else None
+    judge = _judge(_texts(ask.quiet), judging) if judging["metrics"] else None
     with live_table(quiet=ask.quiet or ask.as_json) as table:
         opened = open_batch(output, plan, judge=judge, judging=judging, on_change=table, scores="published")
         with opened as batch:
             run_published(batch, plan, commit, jobs=jobs, fresh=fresh)
     _end(batch.status, ask)
     return None
+
+
+def _texts(quiet: bool) -> Benchmark | None:
+    """Load the texts that published scores are about; reports can do without them."""
+    from rmcalib.rewards.benchmarks import load_benchmark
+    from rmcalib.rewards.hub import HubError
+
+    try:
+        return load_benchmark("reward-bench-2")
+    except HubError as error:
+        if not quiet:
+            say(f"warning: the reports have no texts to read ({error})")
+        return None
 
 
 def _end(status: Any, ask: _Show) -> None:

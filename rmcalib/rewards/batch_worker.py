@@ -60,7 +60,7 @@ class Worker:
         self._stop()
 
     def run(self, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the worker a task and yield its events until it has ended; `failed` is the last of a bad one."""
+        """Give the worker a task and yield its events until it has ended; a bad one ends with `failed`."""
         process = self._start()
         assert process.stdin is not None
         assert process.stdout is not None

@@ -12,7 +12,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "gpus_for", "run_ray"]
 
-_RESTARTS = 4  # of a worker whose node or process was lost, before its model counts as failed
+_LOSSES = 5  # workers of one model that may be lost, with their node or by themselves, before it has failed
 _MOST_CHUNKS = 8  # in a block: what is lost with a node at most
 
 
@@ -111,50 +111,92 @@ def _one(
 
 def _score(batch: Batch, job: Job, ticket: Ticket, shards: int, need: dict[str, float], items: Any) -> None:
     ray, name = _ray(), ticket.entry.model
-    batch.status.change(name, "downloading")
-    remote = ray.remote(
-        num_cpus=need["CPU"],
-        num_gpus=need["GPU"],
-        max_restarts=_RESTARTS,
-        max_task_retries=_RESTARTS,
-    )(Scorer)
+    # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
+    remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
     loading = {**job.loading(), "revision": ticket.commit}
-    workers = [
-        remote.remote(name, ticket.entry.recipe, loading, job.token_budget, items) for _ in range(shards)
-    ]
+    crew = _Crew(ray, lambda: remote.remote(name, ticket.entry.recipe, loading, job.token_budget, items))
+    batch.status.change(name, "downloading")
     try:
-        inputs, about = _get(ray, workers[0].about.remote())
+        inputs, about = crew.open(shards)
         with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
             batch.status.change(name, "scoring")
-            _work_off(batch, name, ray, workers, run)
+            blocks = _blocks(run.remaining, shards)
+            total = sum(len(item.responses) for block in blocks for item in block)
+            done = tokens = 0
+            batch.status.progress(name, 0, total, 0)
+            for scored in crew.work_off([[item.id for item in block] for block in blocks]):
+                run.add(scored)
+                done += sum(len(item.rewards) for item in scored)
+                tokens += sum(sum(item.n_tokens) for item in scored)
+                batch.status.progress(name, done, total, tokens)
             run.finish(processes=shards)
+        if crew.losses:
+            batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
         if job.free_disk and ticket.commit is not None:
-            freed = sum(ray.get([worker.free.remote(ticket.commit) for worker in workers]))
-            batch.status.event("freed", model=name, bytes=freed)
+            batch.status.event("freed", model=name, bytes=crew.free(ticket.commit))
     finally:
-        for worker in workers:
-            ray.kill(worker)
+        crew.dismiss()
 
 
-def _work_off(batch: Batch, name: str, ray: Any, workers: list[Any], run: Run) -> None:
-    """Let the workers score what the run lacks, block by block, and write each block as it comes."""
-    blocks = _blocks(run.remaining, len(workers))
-    total = sum(len(item.responses) for block in blocks for item in block)
-    done = tokens = 0
-    idle, pending = list(workers), {}
-    batch.status.progress(name, 0, total, 0)
-    while blocks or pending:
-        while idle and blocks:
-            worker, block = idle.pop(), blocks.pop(0)
-            pending[worker.score.remote([item.id for item in block])] = worker
-        finished, _ = ray.wait(list(pending), num_returns=1)
-        for reference in finished:
-            scored: list[ScoredItem] = _get(ray, reference)
-            run.add(scored)
-            idle.append(pending.pop(reference))
-            done += sum(len(item.rewards) for item in scored)
-            tokens += sum(sum(item.n_tokens) for item in scored)
-        batch.status.progress(name, done, total, tokens)
+class _Crew:
+    """The workers of one model: whoever is ready takes the next block, and a lost one is replaced."""
+
+    def __init__(self, ray: Any, hire: Callable[[], Any]) -> None:
+        self.losses = 0
+        self._ray, self._hire = ray, hire
+        self._busy: dict[Any, tuple[Any, list[str] | None]] = {}  # by reference: the worker, and its block
+        self._idle: list[Any] = []
+
+    def open(self, n_workers: int) -> Any:
+        """Hire workers and wait for the first to be ready; returns what it says about the model."""
+        for _ in range(n_workers):
+            self._add()
+        while True:
+            for _, about in self._finished([]):
+                return about
+
+    def work_off(self, blocks: list[list[str]]) -> Iterator[list[ScoredItem]]:
+        """Yield each block's scores once, in the order in which they come."""
+        while blocks or any(block is not None for _, block in self._busy.values()):
+            while blocks and self._idle:
+                worker, block = self._idle.pop(), blocks.pop(0)
+                self._busy[worker.score.remote(block)] = (worker, block)
+            for scored_block, result in self._finished(blocks):
+                if scored_block is not None:
+                    yield result
+
+    def free(self, commit: str) -> int:
+        """Drop the model from the caches of the workers that are there."""
+        return sum(_get(self._ray, worker.free.remote(commit)) for worker in self._idle)
+
+    def dismiss(self) -> None:
+        """Let all workers go."""
+        for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
+            self._ray.kill(worker)
+
+    def _add(self) -> None:
+        worker = self._hire()
+        self._busy[worker.about.remote()] = (worker, None)
+
+    def _finished(self, blocks: list[list[str]]) -> Iterator[tuple[list[str] | None, Any]]:
+        """Wait for a worker; what a lost one was doing goes back to `blocks`."""
+        ready, _ = self._ray.wait(list(self._busy), num_returns=1)
+        for reference in ready:
+            worker, block = self._busy.pop(reference)
+            try:
+                result = _get(self._ray, reference)
+            except _LostError as error:
+                self._ray.kill(worker)  # it may only be out of reach
+                self.losses += 1
+                if self.losses > _LOSSES:
+                    raise ValueError(
+                        f"{self.losses} workers were lost, for want of memory or with their nodes: {error}"
+                    ) from None
+                blocks += [block] if block is not None else []
+                self._add()
+            else:
+                self._idle.append(worker)
+                yield block, result
 
 
 def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
@@ -167,7 +209,7 @@ def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
 
 
 class Scorer:
-    """A worker of a cluster: one model, loaded when it is first needed, and again when its node was lost."""
+    """A worker of a cluster, with one model, which is loaded when it is first needed."""
 
     def __init__(
         self,
@@ -255,19 +297,19 @@ class _Room:
             batch.conclude(ticket)
 
 
+class _LostError(Exception):
+    """A worker is gone, or cannot be reached."""
+
+
 def _get(ray: Any, reference: Any) -> Any:
-    """Get a result; the worker's own error if it raised one, else one line about what was lost."""
+    """Get a result; what the worker raised is raised here, and that it was lost is told apart from that."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause if isinstance(error.cause, Exception) else error
         raise ValueError(told(cause)) from None
     except ray.exceptions.RayError as error:
-        line = told(error)
-        raise ValueError(
-            f"its worker was lost {_RESTARTS + 1} times, for want of memory or with its node "
-            f"({line[:200]}{'...' * (len(line) > 200)})"
-        ) from None
+        raise _LostError(told(error)[:300]) from None
 
 
 def _ray() -> Any:

@@ -14,7 +14,6 @@ import pytest
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 from tests.rewards.batch_hub import (
-    BENCH,
     BROKEN,
     GOOD,
     add_models,
@@ -41,6 +40,7 @@ from rmcalib.rewards.batch import Job, open_batch
 from rmcalib.rewards.benchmarks import load_benchmark
 from rmcalib.rewards.cluster import Cluster, run_ray
 from rmcalib.rewards.plan import make_plan, read_models
+from rmcalib.rewards.runs import Run
 
 output, models = Path(sys.argv[1]), Path(sys.argv[2])
 # The head has no processors: it cannot be lost, and no worker runs on it.
@@ -55,8 +55,10 @@ def kill_one():
         time.sleep(0.01)
     said["parts"] = len(list(output.glob("*/*/parts/part-*.parquet")))
     nodes.remove_node(lost, allow_graceful=False)
-    said["alive"] = sum(node["Alive"] for node in ray.nodes())
 
+# A part a third of a second: time enough for the node to be killed before the first model is done.
+add = Run.add
+Run.add = lambda run, scored: (add(run, scored), time.sleep(0.3))
 bench = load_benchmark("reward-bench-2")
 plan = make_plan(read_models(models))
 job = Job(bench, "reward-bench-2", output, device="cpu", token_budget=1024)
@@ -65,6 +67,7 @@ killer.start()
 with open_batch(output, plan, engine="ray") as batch:
     run_ray(batch, job, plan, Cluster(shards=2))
 killer.join()
+said["alive"] = sum(node["Alive"] for node in ray.nodes())
 print(json.dumps({**said, "models": batch.status.content()["models"]}))
 ray.shutdown()
 nodes.shutdown()
@@ -100,13 +103,14 @@ def test_a_node_lost_in_the_middle_changes_nothing(
         env=environment(hub.url, home),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["alive"] == 2  # the head, and one of two
     assert said["parts"] < 13  # of the first model's chunks: it was not finished yet
     assert states(said) == dict.fromkeys(GOOD[:2], "done")
+    assert any("were lost on the way" in text for entry in said["models"] for text in entry["warnings"])
     assert_same_scores(all_scores(output), all_scores(reference))
 
 
