@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -134,6 +135,8 @@ def batch_models(
         select,
     )
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
     if scores not in (None, PUBLISHED):
         raise ValueError(f"--scores {scores}: a batch scores by itself, or takes 'published' scores")
     size = None if max_params is None else parse_parameters(max_params)

@@ -224,8 +224,13 @@ def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
 def free_checkpoint(commit: str) -> int:
     """Drop a commit's files from the Hub's cache, and return how many bytes that freed."""
     from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
 
-    strategy = scan_cache_dir().delete_revisions(commit)
+    try:
+        cache = scan_cache_dir()
+    except CacheNotFound:
+        return 0
+    strategy = cache.delete_revisions(commit)
     strategy.execute()
     return int(strategy.expected_freed_size)
 

@@ -172,9 +172,12 @@ class _Crew:
     def dismiss(self) -> None:
         """Let all workers go."""
         for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
-            self._ray.kill(worker)
+            if self._ray.is_initialized():
+                self._ray.kill(worker)
 
     def _add(self) -> None:
+        if not self._ray.is_initialized():  # or Ray would start another cluster
+            raise ValueError("the batch was interrupted")
         worker = self._hire()
         self._busy[worker.about.remote()] = (worker, None)
 
@@ -186,8 +189,9 @@ class _Crew:
             try:
                 result = _get(self._ray, reference)
             except _LostError as error:
-                self._ray.kill(worker)  # it may only be out of reach
                 self.losses += 1
+                if self._ray.is_initialized():
+                    self._ray.kill(worker)  # it may only be out of reach
                 if self.losses > _LOSSES:
                     raise ValueError(
                         f"{self.losses} workers were lost, for want of memory or with their nodes: {error}"
@@ -313,6 +317,8 @@ def _get(ray: Any, reference: Any) -> Any:
 
 
 def _ray() -> Any:
+    # After an interruption, threads that still wait for a result must not start another cluster.
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     try:
         import ray
     except ImportError:
