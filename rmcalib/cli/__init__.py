@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib.cli.batch import batch_models
 from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.command("eval")(evaluate_models)
 app.command("score")(score_models)
+app.command("batch")(batch_models)
 app.command("report")(report_leaderboard)
 app.command()(compare)
 app.command("models")(list_models)
