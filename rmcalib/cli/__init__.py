@@ -11,6 +11,7 @@ from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
 from rmcalib.cli.models import list_models
+from rmcalib.cli.prolr import prolr
 from rmcalib.cli.report import report_leaderboard
 from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
@@ -32,6 +33,7 @@ app.command()(compare)
 app.command("models")(list_models)
 app.command("doctor")(examine)
 app.command()(synthetic)
+app.command()(prolr)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,199 @@
+"""``rmcalib prolr``: cross-validated calibration of label-ranking learners."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from rmcalib.tabular import Dataset
+
+__all__ = ["prolr"]
+
+
+def prolr(
+    dataset: Annotated[
+        str, typer.Option(help="Names of data sets, separated by commas; iris and wine need no network.")
+    ] = "iris",
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your own CSV file instead of a data set by name.")
+    ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(help="Columns of --data with the 1-based ranks: names with commas, or their prefix."),
+    ] = "L",
+    learner: Annotated[
+        str, typer.Option(help="Learners, separated by commas: pl, mallows, rc, rpc, pl-rpc.")
+    ] = "pl,mallows,rc,rpc,pl-rpc",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
+    k: Annotated[
+        str, typer.Option("--k", help="Lengths k, separated by commas, or 'all'; sub-k from 2, top-k from 1.")
+    ] = "1,2,3",
+    notion: Annotated[
+        str, typer.Option(help="Notions: rankwise, rankwise-95 (frequent events only), full-rank.")
+    ] = "rankwise,rankwise-95",
+    protocol: Annotated[
+        str, typer.Option(help="How to measure: exact, reference (the paper's public code), or both.")
+    ] = "exact",
+    training: Annotated[
+        str, typer.Option(help="How to train: exact (as the paper says) or reference (its public code).")
+    ] = "exact",
+    recalibrate: Annotated[
+        bool, typer.Option("--recalibrate", help="Also fit a temperature on a fifth of each training fold.")
+    ] = False,
+    stagewise: Annotated[
+        bool, typer.Option("--stagewise", help="Go through k in turn and stop where the error exceeds 0.1.")
+    ] = False,
+    resamples: Annotated[int, typer.Option(min=0, help="Resamples behind intervals and p-values.")] = 100,
+    processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
+    output: Output = Path("runs/prolr"),
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """Train label-ranking learners by cross-validation and measure the calibration of their distributions.
+
+    Writes results.csv (one row a measure), summary.csv (means over folds) and a figure for every data set.
+    Running it again takes up where it stopped.
+    """
+    from rmcalib.files import write_bytes, write_csv
+    from rmcalib.report.figures import figure_png
+    from rmcalib.report.prolr_figures import errors_by_k
+    from rmcalib.tabular import Plan, Questions, load_dataset, read_csv, run_experiment, stagewise_verdicts
+    from rmcalib.tabular.tables import fold_means
+
+    if data is not None:
+        chosen = [read_csv(data, _split(labels) if "," in labels else labels)]
+    else:
+        chosen = [load_dataset(name) for name in _split(dataset)]
+    lengths = _lengths(k, max(one.n_items for one in chosen))
+    both: Any = ("exact", "reference") if protocol == "both" else (protocol,)
+    how: Any = training
+    plan = Plan(
+        learners=tuple(_split(learner)),
+        folds=folds,
+        seed=seed,
+        training=how,
+        recalibrate=recalibrate,
+        questions=Questions(
+            sub=tuple(length for length in lengths if length >= 2),
+            top=lengths,
+            notions=tuple(_split(notion)),
+            protocols=both,
+            resamples=resamples,
+            stagewise=stagewise,
+        ),
+    )
+    n_jobs = len(chosen) * len(plan.learners) * plan.folds
+    with _progress(n_jobs, show=not quiet) as advance:
+        rows = run_experiment(chosen, plan, output, processes=processes, fresh=fresh, on_done=advance)
+    means = fold_means(rows)
+    write_csv(output / "summary.csv", means)
+    figures = []
+    for one in chosen:
+        shown = [
+            row
+            for row in means
+            if (row["dataset"], row["notion"], row["protocol"], row["discrepancy"])
+            == (one.name, plan.questions.notions[0], both[0], "abs")
+        ]
+        if shown:
+            figure = errors_by_k(
+                shown, title=f"{one.name}: {plan.questions.notions[0]} error, {both[0]} protocol"
+            )
+            figures.append(write_bytes(output / f"{one.name}.png", figure_png(figure)))
+    verdicts = stagewise_verdicts(rows) if stagewise else []
+    if json_:
+        content = {
+            "results": str(output / "results.csv"),
+            "figures": [str(path) for path in figures],
+            "stagewise": verdicts,
+            "summary": [{key: _plain(value) for key, value in row.items()} for row in means],
+        }
+        typer.echo(json.dumps(content, allow_nan=False))
+    elif not quiet:
+        _print(chosen, means, verdicts, [output / "results.csv", *figures])
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _lengths(text: str, largest: int) -> tuple[int, ...]:
+    if text.strip() == "all":
+        return tuple(range(1, largest + 1))
+    try:
+        return tuple(sorted({int(part) for part in _split(text)}))
+    except ValueError:
+        raise ValueError(f"k: '{text}' is neither 'all' nor whole numbers separated by commas") from None
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value
+
+
+def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[str], None]]":
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    @contextmanager
+    def bar() -> "Iterator[Callable[[str], None]]":
+        console = Console(stderr=True)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
+            task = progress.add_task("folds", total=total)
+            yield lambda label: progress.update(task, advance=1, description=label.replace("__", " "))
+
+    return bar()
+
+
+def _print(
+    chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[str], paths: list[Path]
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for data in chosen:
+        own = [row for row in means if row["dataset"] == data.name and row["discrepancy"] in ("abs", "")]
+        learners = list(dict.fromkeys(row["learner"] for row in own))
+        title = f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds (if calibrated)"
+        table = Table(title=title, title_justify="left")
+        table.add_column("measure")
+        for name in learners:
+            table.add_column(name, justify="right")
+        cells = {_measure(row): {} for row in own}  # type: dict[str, dict[str, str]]
+        for row in own:
+            null = "" if row["null_mean"] is None else f" ({_short(row['null_mean'])})"
+            cells[_measure(row)][row["learner"]] = f"{_short(row['mean'])}{null}"
+        for measure, found in cells.items():
+            table.add_row(measure, *(found.get(name, "–") for name in learners))
+        console.print(table)
+    for verdict in verdicts:
+        console.print(verdict, highlight=False)
+    for path in paths:
+        console.print(f"{path.suffix[1:].upper()}: {path.resolve()}", soft_wrap=True, highlight=False)
+
+
+def _measure(row: dict[str, Any]) -> str:
+    if not row["family"]:
+        return str(row["notion"]).replace("_", " ")
+    reference = ", reference" if row["protocol"] == "reference" else ""
+    notion = {"rankwise": "", "rankwise-95": " 95%"}.get(row["notion"], f" {row['notion']}")
+    return f"{row['family']}-{row['k']}{notion}{reference}"
+
+
+def _short(value: float) -> str:
+    """Three decimals without the leading zero, so that five learners fit on a line."""
+    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"

@@ -1,0 +1,98 @@
+"""``rmcalib prolr`` as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FAST = ["--learner", "mallows", "--folds", "2", "--resamples", "0"]
+
+
+def prolr(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rmcalib", "prolr", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "RMCALIB_DATA"}
+    environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "RMCALIB_CACHE": str(cwd / "cache")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
+
+
+def test_iris_offline_ends_with_a_table_and_a_figure(tmp_path: Path) -> None:
+    result = prolr(
+        "--dataset",
+        "iris,wine",
+        "--learner",
+        "pl,mallows,rpc",
+        "--folds",
+        "2",
+        "--resamples",
+        "20",
+        cwd=tmp_path,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "iris: 150 rows, 3 labels" in result.stdout
+    assert "sub-2" in result.stdout
+    assert max(map(len, result.stdout.splitlines()[:-3])) <= 80
+    last = result.stdout.splitlines()[-1]
+    assert last.startswith("PNG: ")
+    assert Path(last.removeprefix("PNG: ")).read_bytes()[:4] == b"\x89PNG"
+    out = tmp_path / "runs" / "prolr"
+    header = (out / "results.csv").read_text().splitlines()[0]
+    assert header.startswith("dataset,learner,fold,family,notion,k,protocol,discrepancy,value,low,high")
+    assert result.stderr == ""
+
+
+def test_json_config_and_own_file(tmp_path: Path) -> None:
+    lines = [f"{i},{'ab'[i % 2]},{1 + i % 2},{2 - i % 2},3" for i in range(20)]
+    (tmp_path / "own.csv").write_text("x,kind,one,two,three\n" + "\n".join(lines) + "\n")
+    (tmp_path / "c.yaml").write_text("data: own.csv\nlabels: one,two,three\nfolds: 2\nlearner: mallows,rpc\n")
+    result = prolr(
+        "--config", "c.yaml", "--json", "--stagewise", "--k", "all", "--protocol", "both", cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert {row["learner"] for row in content["summary"]} == {"mallows", "rpc"}
+    assert {row["protocol"] for row in content["summary"]} == {"exact", "reference"}
+    assert content["stagewise"]
+    assert Path(tmp_path / content["figures"][0]).name == "own.png"
+
+
+def test_quiet_is_quiet_and_a_second_run_resumes(tmp_path: Path) -> None:
+    first = prolr(*FAST, "--quiet", cwd=tmp_path)
+    assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
+    results = tmp_path / "runs" / "prolr" / "results.csv"
+    before = results.read_bytes()
+    part = next((tmp_path / "runs" / "prolr" / "parts").glob("*fold-1.csv"))
+    part.unlink()
+    assert prolr(*FAST, "--quiet", cwd=tmp_path).returncode == 0
+    assert results.read_bytes() == before
+    other = prolr(*FAST, "--seed", "4", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "plan.seed was 0, is 4" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dataset", "iriss"], "dataset: unknown 'iriss'"),
+        (["--dataset", "glass"], "glass: https://raw.githubusercontent.com"),
+        (["--data", "nowhere.csv"], "nowhere.csv: there is no such file"),
+        (["--data", "ties.csv"], "line 2 has ranks 1, 1"),
+        (["--data", "short.csv"], "short: 2 rows are too few for 5 folds"),
+        (["--learner", "svm"], "learner: unknown 'svm'"),
+        (["--k", "two"], "k: 'two' is neither"),
+        (["--protocol", "paper"], "protocol: unknown 'paper'"),
+        (["--training", "reference", "--folds", "3"], "the reference setting has 5 folds"),
+        (["--folds", "1"], "--folds"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "ties.csv").write_text("A1,L1,L2\n1,1,1\n2,1,2\n")
+    (tmp_path / "short.csv").write_text("A1,L1,L2\n1,2,1\n2,1,2\n")
+    result = prolr(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "runs").exists()
+    assert not [path for path in tmp_path.rglob("cache/**/*") if path.is_file()]

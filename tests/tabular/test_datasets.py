@@ -1,0 +1,235 @@
+"""Data sets: the offline ones equal the public files, downloads are checked, bad files get one clear line."""
+
+import gc
+import http.server
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from rmcalib.tabular import DATASETS, fetch, load_dataset, naive_bayes_rankings, read_csv, synthetic_dataset
+from rmcalib.tabular.features import fit_encoder
+from rmcalib.tabular.sources import SHA256
+from tests.tabular.files import FOLDER, needs_files
+
+SHAPES = {
+    "authorship": (841, 70, 4),
+    "glass": (214, 9, 6),
+    "iris": (150, 4, 3),
+    "libras": (360, 90, 15),
+    "movies": (260, 64, 15),
+    "pendigits": (10992, 16, 10),
+    "political": (170, 46, 6),
+    "segment": (2310, 18, 7),
+    "vehicle": (846, 18, 4),
+    "vowel": (528, 10, 11),
+    "wine": (178, 13, 3),
+    "yeast": (1484, 8, 10),
+}
+
+
+@pytest.fixture
+def public_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
+
+
+@needs_files
+@pytest.mark.parametrize("name", ["iris", "wine"])
+def test_offline_data_equal_the_public_files(name: str) -> None:
+    file = pd.read_csv(FOLDER / f"{name}.csv")
+    data = load_dataset(name)
+    ranks = file.filter(regex="^L").to_numpy()
+    np.testing.assert_array_equal(data.orders, np.argsort(ranks, axis=1))
+    # The file has five decimals; a few of wine's were rounded the other way.
+    np.testing.assert_allclose(data.numeric, file.filter(regex="^A").to_numpy(), rtol=0, atol=1.0001e-5)
+
+
+@needs_files
+@pytest.mark.usefixtures("public_files")
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_data_set_has_its_shape(name: str) -> None:
+    data = load_dataset(name)
+    assert (len(data), data.numeric.shape[1] + data.texts.shape[1], data.n_items) == SHAPES[name]
+
+
+@needs_files
+@pytest.mark.usefixtures("public_files")
+def test_political_survey() -> None:
+    data = load_dataset("political")
+    assert data.labels == ("LINKE", "GRUENE", "SPD", "CDU/CSU", "FDP", "AFD")
+    assert np.isnan(data.numeric).sum() == 178
+    assert not (data.numeric == 977).any()
+    rows = np.arange(len(data))
+    assert fit_encoder(data, rows).transform(data, rows).shape == (170, 59)
+    assert fit_encoder(data, rows, identifiers=True).transform(data, rows).shape == (170, 60)
+
+
+def test_naive_bayes_is_a_normal_probability_of_intervals() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 3, size=30)
+    features = np.round(rng.normal(size=(30, 2)) + classes[:, None], 1)
+    score = np.log([(sum(classes == c) + 1) / 33 for c in range(3)]) + np.zeros((30, 3))
+    for x in features.T:
+        step = np.diff(np.unique(x)).mean()
+        z = np.rint(x / step) * step
+        for c in range(3):
+            mean, sd = z[classes == c].mean(), z[classes == c].std()
+            score[:, c] += np.log(norm.cdf(z + step / 2, mean, sd) - norm.cdf(z - step / 2, mean, sd))
+    expected = np.argsort(-score, axis=1, kind="stable")
+    np.testing.assert_array_equal(naive_bayes_rankings(features, classes, decimals=None), expected)
+
+
+def test_naive_bayes_ties_go_to_the_lower_label() -> None:
+    orders = naive_bayes_rankings([[0.0], [0.1], [50.0], [50.1], [99.0], [99.1]], [0, 0, 1, 1, 2, 2])
+    assert orders.tolist() == [[0, 1, 2], [0, 1, 2], [1, 0, 2], [1, 0, 2], [2, 0, 1], [2, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("classes", "said"), [([0, 0], "at least once"), ([0, 2], "at least once"), ([0], "1 classes")]
+)
+def test_naive_bayes_needs_every_class(classes: list[int], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        naive_bayes_rankings([[0.0], [1.0]], classes)
+
+
+def test_synthetic_data_come_with_their_truth() -> None:
+    data, truth = synthetic_dataset(4000, 3, spread=2.0)
+    first = data.orders[:, 0] == 0
+    assert abs(first.mean() - truth.top([[0]]).mean()) < 0.03
+    np.testing.assert_array_equal(
+        synthetic_dataset(50, 3, seed=4)[0].orders, synthetic_dataset(50, 3, seed=4)[0].orders
+    )
+
+
+def test_encoding_is_learned_from_training_rows_alone() -> None:
+    data, _ = synthetic_dataset(40, 3)
+    train, test = np.arange(20), np.arange(20, 40)
+    before = fit_encoder(data, train).transform(data, train)
+    data.numeric[test] = 1e6
+    np.testing.assert_array_equal(fit_encoder(data, train).transform(data, train), before)
+
+
+GOOD = "A1,A2,L1,L2,L3\n0.1,x,1,2,3\n0.2,y,3,1,2\n0.3,x,2,1,3\n"
+
+
+def test_own_file_with_prefix_list_and_texts(tmp_path: Path) -> None:
+    path = tmp_path / "my data!.csv"
+    path.write_text(GOOD)
+    data = read_csv(path)
+    assert data.name == "my_data_"
+    assert data.orders.tolist() == [[0, 1, 2], [1, 2, 0], [1, 0, 2]]
+    assert data.texts.tolist() == [["x"], ["y"], ["x"]]
+    features = fit_encoder(data, np.arange(2)).transform(data, np.arange(3))
+    assert features.shape == (3, 3)
+    two = read_csv(path.rename(tmp_path / "b.csv"), ["L1", "L2", "L3"])
+    assert two.labels == ("L1", "L2", "L3")
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "said"),
+    [
+        ("A1,L1,L2\n1,1,1\n2,1,2\n", "L", "line 2 has ranks 1, 1; expected each of 1..2 exactly once"),
+        ("A1,L1,L2\n1,1,2\n2,1,3\n", "L", "line 3 has ranks 1, 3"),
+        ("A1,L1,L2\n1,0,1\n2,1,0\n", "L", "line 2 has ranks 0, 1"),
+        ("A1,L1,L2\n1,1.5,2\n2,1,2\n", "L", "line 2 has ranks 1.5, 2"),
+        ("A1,L1,L2\n1,a,b\n2,b,a\n", "L", "label column 'L1' does not hold numbers"),
+        ("A1,L1,L2\n1,1,2\n,2,1\n", "L", "column 'A1' has no value in line 3"),
+        ("A1,L1,L2\n1,1,2\n2,,1\n", "L", "column 'L1' has no value in line 3"),
+        ("A1,L1\n1,1\n2,1\n", "L", "only one label column, 'L1'"),
+        ("A1,L1,L2\n1,1,2\n1,2,1\n", "L", "column 'A1' is constant"),
+        ("L1,L2\n1,2\n2,1\n", "L", "there are no features"),
+        ("A1,L1,L2\n1,1,2\n2,2,1\n", "rank", "no column starts with 'rank'"),
+        ("A1,L1,L2\n1,1,2\n2,2,1\n", ["L1", "L9"], "no column 'L9'"),
+        ("A1,L1,L2\ninf,1,2\n2,2,1\n", "L", "column 'A1' is infinite in line 2"),
+        ("A1,L1,L2\n", "L", "has no rows"),
+        ("", "L", "not a CSV file"),
+        ("A1,L1\n1,2,3,4\n1\n", "L", "."),
+    ],
+)
+def test_bad_files_get_one_clear_line(text: str, labels: str | list[str], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError) as caught:
+        read_csv(path, labels)
+    message = str(caught.value)
+    assert said in message
+    assert message.startswith(str(path))
+    assert "\n" not in message
+
+
+def test_missing_and_unknown_names(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no such file"):
+        read_csv(tmp_path / "nothing.csv")
+    with pytest.raises(ValueError, match="dataset: unknown 'iriss'"):
+        load_dataset("iriss")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A folder and the address it is served at."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=str(folder))  # type: ignore[arg-type]
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as httpd:
+        thread = threading.Thread(target=httpd.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{httpd.server_address[1]}/"
+        httpd.shutdown()
+        thread.join()
+    # The download library leaves a refused connection to the garbage collector.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def no_local_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RMCALIB_DATA", raising=False)
+
+
+@needs_files
+def test_download_is_cached(server: tuple[Path, str], tmp_path: Path) -> None:
+    folder, address = server
+    (folder / "glass.csv").write_bytes((FOLDER / "glass.csv").read_bytes())
+    path = fetch("glass", base_url=address, cache=tmp_path / "cache")
+    assert path.read_bytes() == (FOLDER / "glass.csv").read_bytes()
+    (folder / "glass.csv").unlink()
+    assert fetch("glass", base_url=address, cache=tmp_path / "cache") == path
+
+
+def test_wrong_hash_leaves_nothing_in_the_cache(server: tuple[Path, str], tmp_path: Path) -> None:
+    folder, address = server
+    (folder / "glass.csv").write_text("A1,L1,L2\n1,1,2\n")
+    with pytest.raises(ValueError, match=f"does not have the expected SHA-256 {SHA256['glass'][:12]}"):
+        fetch("glass", base_url=address, cache=tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/", "served"])
+def test_no_network_and_no_file(address: str, server: tuple[Path, str], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"glass: .* cannot be reached .*RMCALIB_DATA") as caught:
+        fetch("glass", base_url=server[1] if address == "served" else address, cache=tmp_path / "cache")
+    assert "\n" not in str(caught.value)
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_local_folder_is_checked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "glass.csv").write_text("A1,L1,L2\n1,1,2\n")
+    monkeypatch.setenv("RMCALIB_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match="this is not the public glass file"):
+        load_dataset("glass")
+    monkeypatch.setenv("RMCALIB_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(ValueError, match=r"RMCALIB_DATA: .* is not a folder"):
+        load_dataset("glass")

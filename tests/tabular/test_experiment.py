@@ -1,0 +1,166 @@
+"""Experiments: tidy, resumable at any moment, the same whatever the number of processes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmcalib.ranking import PlackettLuce
+from rmcalib.ranking.synthetic import synthetic_plackett_luce
+from rmcalib.tabular import COLUMNS, Plan, Questions, evaluate, kendall_tau, read_rows, run_experiment
+from rmcalib.tabular.experiment import stagewise_verdicts
+from rmcalib.tabular.tables import fold_means, paired_points
+from tests.tabular.files import small
+
+FAST = Plan(learners=("mallows", "pl"), folds=2, questions=Questions(resamples=20))
+
+
+def test_results_are_tidy(tmp_path: Path) -> None:
+    rows = run_experiment([small()], FAST, tmp_path)
+    assert tuple(rows[0]) == COLUMNS
+    keys = ("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy")
+    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
+    assert {(row["family"], row["k"]) for row in rows} == {
+        ("", 3),
+        ("sub", 2),
+        ("sub", 3),
+        ("top", 1),
+        ("top", 2),
+    }
+    exact = [row for row in rows if row["discrepancy"] == "abs"]
+    assert all(row["low"] <= row["high"] and 0 <= row["p_value"] <= 1 for row in exact)
+    assert read_rows(tmp_path / "results.csv") == rows
+
+
+def test_a_killed_run_resumes_with_the_same_bytes(tmp_path: Path) -> None:
+    data = [small(), replace(small(seed=1), name="other")]
+    run_experiment(data, FAST, tmp_path / "whole")
+    done: list[str] = []
+
+    def stop(label: str) -> None:
+        done.append(label)
+        if len(done) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(data, FAST, tmp_path / "cut", on_done=stop)
+    assert not (tmp_path / "cut" / "results.csv").exists()
+    assert len(list((tmp_path / "cut" / "parts").iterdir())) == 3
+    heard: list[str] = []
+    run_experiment(data, FAST, tmp_path / "cut", on_done=heard.append)
+    assert len(heard) == 8
+    whole, cut = ((tmp_path / name / "results.csv").read_bytes() for name in ("whole", "cut"))
+    assert whole == cut
+
+
+def test_processes_do_not_change_the_numbers(tmp_path: Path) -> None:
+    plan = replace(FAST, learners=("pl", "rc", "rpc"), recalibrate=True)
+    run_experiment([small()], plan, tmp_path / "one")
+    run_experiment([small()], plan, tmp_path / "two", processes=2)
+    one, two = ((tmp_path / name / "results.csv").read_bytes() for name in ("one", "two"))
+    assert one == two
+
+
+def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    run_experiment([small()], replace(FAST, learners=("mallows",)), tmp_path)
+    other = replace(FAST, learners=("mallows",), seed=1)
+    with pytest.raises(ValueError, match=r"plan\.seed was 0, is 1.*--fresh"):
+        run_experiment([small()], other, tmp_path)
+    with pytest.raises(ValueError, match=r"datasets\.synthetic-0 was"):
+        run_experiment(
+            [replace(small(seed=5), name="synthetic-0")], replace(FAST, learners=("mallows",)), tmp_path
+        )
+    rows = run_experiment([small()], other, tmp_path, fresh=True)
+    assert rows
+
+
+def test_too_few_rows_for_the_folds(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="synthetic-0: 9 rows are too few for 5 folds"):
+        run_experiment([small(9)], Plan(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"learners": ("svm",)}, "learner: unknown 'svm'"),
+        ({"folds": 1}, "folds: 1 is out of range"),
+        ({"training": "reference", "folds": 4}, "5 folds"),
+        ({"truth": "model"}, "rpc has no distribution"),
+    ],
+)
+def test_bad_plans(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Plan(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"notions": ("strong",)}, "notion: unknown"),
+        ({"protocols": ("both",)}, "protocol: unknown"),
+        ({"discrepancies": ("l2",)}, "discrepancy: unknown"),
+        ({"sub": (1,)}, "sub-k starts at 2"),
+    ],
+)
+def test_bad_questions(options: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Questions(**options)  # type: ignore[arg-type]
+
+
+def test_a_truth_drawn_from_the_model_is_calibrated(tmp_path: Path) -> None:
+    plan = Plan(
+        learners=("pl", "mallows"),
+        truth="model",
+        questions=Questions(protocols=("exact", "reference"), intervals=False),
+    )
+    rows = run_experiment([small(300, 4)], plan, tmp_path)
+    p_values = [row["p_value"] for row in rows if row["p_value"] is not None]
+    assert np.mean([p < 0.05 for p in p_values]) < 0.2
+    means = {
+        (row["learner"], row["protocol"]): row["mean"]
+        for row in fold_means(rows)
+        if (row["notion"], row["family"], row["k"], row["discrepancy"]) == ("rankwise-95", "sub", 2, "abs")
+    }
+    assert means["mallows", "reference"] > means["mallows", "exact"]
+
+
+def test_recalibration_repairs_an_overfitted_model(tmp_path: Path) -> None:
+    plan = Plan(learners=("pl", "rpc"), recalibrate=True, questions=Questions(resamples=0))
+    means = fold_means(run_experiment([small(80, 4)], plan, tmp_path))
+    loss = {row["learner"]: row["mean"] for row in means if row["notion"] == "log_loss"}
+    assert loss["pl+t"] < loss["pl"]
+    assert "rpc+t" not in {row["learner"] for row in means}
+
+
+def test_stagewise_stops_where_the_error_is_large() -> None:
+    bad = PlackettLuce([[9.0, 0.0, -9.0, 0.0]] * 40)
+    orders = synthetic_plackett_luce(40, 4, spread=0.0, rng=np.random.default_rng(0)).orders
+    rows = evaluate(bad, orders, Questions(stagewise=True, resamples=0, sub=(2, 3, 4)), counted_on=orders)
+    assert {row["k"] for row in rows if row["family"] == "sub"} == {2}
+    known = [row | {"dataset": "d", "learner": "pl"} for row in rows]
+    assert "uncalibrated from k = 2 on" in stagewise_verdicts(known)[0]
+    good = [row | {"value": 0.01} for row in known]
+    assert stagewise_verdicts(good) == ["d, pl: no sub-k error above 0.1 up to k = 2"]
+
+
+def test_kendall_tau_by_counting() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.permuted(np.tile(np.arange(5), (20, 1)), axis=1) for _ in "ab")
+    expected = []
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        signs = [
+            np.sign((x.index(i) - x.index(j)) * (y.index(i) - y.index(j))) for i in range(5) for j in range(i)
+        ]
+        expected.append(np.mean(signs))
+    assert kendall_tau(a, b) == pytest.approx(np.mean(expected))
+
+
+def test_points_are_paired_by_everything_else() -> None:
+    means = [
+        {"learner": learner, "discrepancy": discrepancy, "mean": value}
+        for learner, discrepancy, value in (("a", "abs", 1.0), ("b", "abs", 2.0), ("b", "kl", 3.0))
+    ]
+    points = paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
+    assert points == [{"learner": "b", "x": 2.0, "y": 3.0}]

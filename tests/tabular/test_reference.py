@@ -1,0 +1,45 @@
+"""The reference setting repeats the figures that the public code published."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rmcalib.calibration import sub_k, top_k
+from rmcalib.tabular import load_dataset
+from rmcalib.tabular.reference import reference_forecast, reference_split, reference_support
+from tests.tabular.files import FOLDER, needs_files
+
+MODELS = {"pl": "PlackettLuce", "mallows": "MallowsModel", "rc": "PreferenceModel"}
+
+
+@needs_files
+@pytest.mark.parametrize("learner", MODELS)
+@pytest.mark.parametrize("name", ["iris", "political", "vowel"])
+def test_published_figures_repeat(learner: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
+    published = pd.read_csv(FOLDER / "reference_results.csv")
+    published = published[
+        (published["dataset"] == name)
+        & (published["model"] == MODELS[learner])
+        & (published["weighting"] == "95_prob_mass")
+        & (published["notion"] == "rankwise")
+        & (published["discrepancy"] == "abs")
+    ]
+    values = published.set_index(["family", "k", "fold"])["ece"]
+    data = load_dataset(name)
+    fold = 1
+    dist = reference_forecast(learner, data, fold)
+    orders = data.orders[reference_split(len(data), fold).test]
+    for family, k, notion in (("sub", 2, sub_k), ("sub", 3, sub_k), ("top", 1, top_k), ("top", 2, top_k)):
+        value = notion(
+            dist, orders, k, protocol="reference", coverage=0.95, support=reference_support(data.orders)
+        ).value
+        # Trained networks repeat up to the rounding of another machine's float32.
+        assert value == pytest.approx(values[family, k, fold], abs=1e-3)
+
+
+def test_only_long_rankings_are_summed_over_a_list() -> None:
+    assert reference_support(np.array([[0, 1, 2]])) is None
+    support = reference_support(np.array([range(8), range(8), [1, 0, *range(2, 8)]]))
+    assert support is not None
+    assert len(support) == 2
