@@ -136,13 +136,14 @@ of {runs} runs is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f} at
 
 `confidence` is the factor by which the forecast's rewards exceed the truth's: 1 is calibrated. `true_ece` is
 the binned error of infinitely much data, which an interval should hold in 95% of the runs; `mean_ece` is what
-one sees, always above it. Calibration should be rejected in 5% of the runs at confidence 1, and as often as
+one sees, mostly above it. Calibration should be rejected in 5% of the runs at confidence 1, and as often as
 possible elsewhere.
 
 {markdown(rows)}
 
 The percentile interval never holds the true error of a calibrated forecast, because sampling noise adds to an
-ECE and a resample adds it once more; this is why the recentred interval is the default.
+ECE and a resample adds it once more; this is why the recentred interval is the default. It falls short of 95%
+for under-confident forecasts with little data, whose few filled bins make the shape it assumes uncertain.
 
 ## Notions for rankings, calibrated forecasts
 

@@ -1,7 +1,7 @@
 """Uncertainty of the notions: intervals and null distributions of rankwise, sub-k and top-k errors."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +18,7 @@ from rmcalib.calibration.intervals import (
     resampling_weights,
 )
 from rmcalib.calibration.notions import (
-    MAX_EVENTS,
+    Selection,
     Weighting,
     check_orders_for,
     event_chunks,
@@ -29,7 +29,14 @@ from rmcalib.calibration.notions import (
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import Family, check_k, occurs_unchecked
 
-__all__ = ["notion_interval", "notion_null"]
+__all__ = ["EventOptions", "notion_interval", "notion_null"]
+
+
+class EventOptions(Selection, total=False):
+    """Which events, how they are weighted, and the bins: as in ``NotionOptions``."""
+
+    weighting: Weighting
+    bins: int | ArrayLike
 
 
 def notion_interval(
@@ -38,15 +45,10 @@ def notion_interval(
     k: int,
     family: Family,
     *,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    bins: int | ArrayLike = 10,
     resamples: int = 200,
     level: float = 0.95,
     rng: np.random.Generator | int = 0,
+    **options: Unpack[EventOptions],
 ) -> Interval:
     """Return the value of ``sub_k`` or ``top_k`` with a recentred bootstrap interval over instances.
 
@@ -59,7 +61,7 @@ def notion_interval(
     >>> interval.low, bool(interval.value > 0)
     (0.0, True)
     """
-    plan = _plan(dist, orders, k, family, events, coverage, counted_on, max_events, weighting, bins, rng)
+    plan = _plan(dist, orders, k, family, rng, **options)
     n_replicates = check_integer(resamples, "resamples", 1)
     weights = resampling_weights(n_replicates, len(dist), plan.rng)
     drawn, true = _Average((len(SHARES), n_replicates)), _Average((len(SHARES),))
@@ -79,14 +81,9 @@ def notion_null(
     k: int,
     family: Family,
     *,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    bins: int | ArrayLike = 10,
     resamples: int = 200,
     rng: np.random.Generator | int = 0,
+    **options: Unpack[EventOptions],
 ) -> NullTest:
     """Compare the value of ``sub_k`` or ``top_k`` with what rankings drawn from the forecast itself show.
 
@@ -95,7 +92,7 @@ def notion_null(
     >>> notion_null(data.forecast, data.orders, 2, "sub").p_value < 0.01
     True
     """
-    plan = _plan(dist, orders, k, family, events, coverage, counted_on, max_events, weighting, bins, rng)
+    plan = _plan(dist, orders, k, family, rng, **options)
     n_replicates = check_integer(resamples, "resamples", 1)
     worlds = dist.sample(n_replicates, plan.rng)
     observed, drawn = _Average((1,)), _Average((n_replicates,))
@@ -148,20 +145,16 @@ def _plan(
     orders: ArrayLike,
     k: int,
     family: Family,
-    events: ArrayLike | None,
-    coverage: float | None,
-    counted_on: ArrayLike | None,
-    max_events: int,
-    weighting: Weighting,
-    bins: int | ArrayLike,
     rng: np.random.Generator | int,
+    *,
+    weighting: Weighting = "uniform",
+    bins: int | ArrayLike = 10,
+    **selection: Unpack[Selection],
 ) -> _Plan:
     array = check_orders_for(dist, orders)
     check_k(k, dist.n_items, family)
     check_choice(weighting, "weighting", ("uniform", "frequency", "probability"))
-    chosen, _ = select_events(
-        array, k, family, events=events, coverage=coverage, counted_on=counted_on, max_events=max_events
-    )
+    chosen, _ = select_events(array, k, family, **selection)
     error = ErrorOptions(as_bins(bins))
     return _Plan(dist, array, chosen, family, weighting, error, np.random.default_rng(rng))
 

@@ -101,7 +101,16 @@ class NotionResult:
         )
 
 
-class NotionOptions(TypedDict, total=False):
+class Selection(TypedDict, total=False):
+    """Which events a notion looks at; see :class:`NotionOptions`."""
+
+    events: ArrayLike | None
+    coverage: float | None
+    counted_on: ArrayLike | None
+    max_events: int
+
+
+class NotionOptions(Selection, total=False):
     """Options that rankwise, sub_k and top_k share.
 
     events (E, k): the events to look at; otherwise all of them where there are at most ``max_events``
@@ -115,10 +124,6 @@ class NotionOptions(TypedDict, total=False):
     marginals have to be estimated.
     """
 
-    events: ArrayLike | None
-    coverage: float | None
-    counted_on: ArrayLike | None
-    max_events: int
     weighting: Weighting
     protocol: Protocol
     support: ArrayLike | None
@@ -338,10 +343,6 @@ def _notion(
     k: int,
     family: Family,
     *,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
     weighting: Weighting = "uniform",
     protocol: Protocol = "exact",
     support: ArrayLike | None = None,
@@ -351,6 +352,7 @@ def _notion(
     norm: Norm = 1,
     debias: bool = False,
     rng: np.random.Generator | int = 0,
+    **selection: Unpack[Selection],
 ) -> NotionResult:
     array = check_orders_for(dist, orders)
     k = check_k(k, dist.n_items, family)
@@ -360,16 +362,15 @@ def _notion(
     if protocol == "reference":
         from rmcalib.calibration.reference import reference_notion
 
-        if events is not None or counted_on is not None:
-            raise ValueError("events, counted_on: the reference protocol chooses its own events")
+        coverage = selection.pop("coverage", None)
+        if any(value is not None for value in selection.values()):
+            raise ValueError(f"{', '.join(selection)}: the reference protocol chooses its own events")
         return reference_notion(
             dist, array, k, family, coverage=coverage, weighting=weighting, support=support, error=error
         )
     if support is not None:
         raise ValueError("support: belongs to protocol='reference'; exact marginals need no list of rankings")
-    chosen, selection = select_events(
-        array, k, family, events=events, coverage=coverage, counted_on=counted_on, max_events=max_events
-    )
+    chosen, how = select_events(array, k, family, **selection)
     per_event, weights = np.empty(len(chosen)), np.empty(len(chosen))
     worst = 0.0
     for chunk in event_chunks(dist, array, chosen, family, error, np.random.default_rng(rng)):
@@ -381,7 +382,7 @@ def _notion(
         raise ValueError(f"weighting: {weighting!r} gives every one of the {len(chosen)} events weight 0")
     weights /= weights.sum()
     value = round_off(float(weights @ per_event))
-    return NotionResult(value, per_event, chosen, weights, family, k, len(array), "exact", selection, worst)
+    return NotionResult(value, per_event, chosen, weights, family, k, len(array), "exact", how, worst)
 
 
 def n_bins(error: ErrorOptions) -> int:

@@ -230,7 +230,7 @@ def _checked(
 
 def _events(orders: IntArray, k: int, family: Family) -> IntArray:
     m = orders.shape[1]
-    return all_events(m, k) if m < _ENUMERATED_BELOW else observed(orders, k, family)[0]
+    return all_events(m, k) if m < _ENUMERATED_BELOW else observed(orders, k, family)
 
 
 def _kept_rankings(orders: IntArray, weighting: str) -> IntArray:

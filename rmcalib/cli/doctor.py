@@ -46,17 +46,18 @@ def _print(diagnosis: Diagnosis) -> None:
     for device in diagnosis.devices:
         memory, free = (f"{size / 2**30:.1f} GB" for size in (device.memory, device.free))
         console.print(Text(f"{device.device}: {device.name}, {memory}, {free} free"))
-    reach = "reachable" if diagnosis.hub_reachable else "not reachable (what is cached still works)"
-    console.print(Text(f"Hub {diagnosis.hub}: {reach}\n"))
+    console.print(Text(f"Hub: {diagnosis.hub}\n"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("device", "dtype", "demo's scores"):
+    for name in ("device", "dtype", "demo"):
         table.add_column(name)
     for name in ("reward off by", "probability off by", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("note")
+        table.add_column(name, justify="right", no_wrap=True)
     for check in diagnosis.checks:
         numbers = (check.reward_difference, check.probability_difference, check.seconds)
         cells = ["" if value is None else f"{value:.2g}" for value in numbers]
-        table.add_row(check.device, check.dtype, check.status, *cells, Text(check.note))
+        table.add_row(check.device, check.dtype, check.status, *cells)
     console.print(table)
+    for check in diagnosis.checks:
+        if check.note:
+            console.print(Text(f"* {check.device} {check.dtype}: {check.note}"))
     console.print(Text("\nThis machine is fit." if diagnosis.healthy else "\nSomething is wrong, see above."))

@@ -49,10 +49,10 @@ def list_models(
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=44)
+    table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=48)
     table.add_column("size", justify="right")
     table.add_column("how")
-    table.add_column("Bradley-Terry")
+    table.add_column("BT scale")
     if console.width > 100:
         table.add_column("needs and notes")
     for recipe in found:
@@ -67,6 +67,7 @@ def list_models(
         for status in dict.fromkeys(recipe.status for recipe in found)
     )
     console.print(Text(f"\n{len(found)} models: {counts}. Any other one-label classifier works by name."))
+    console.print(Text("BT scale: are the rewards log-utilities of a Bradley-Terry (Plackett-Luce) model?"))
 
 
 def _needs(recipe: Recipe) -> str:

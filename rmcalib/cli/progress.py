@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -54,6 +55,9 @@ def plain_warnings(*, quiet: bool, verbose: bool) -> Iterator[None]:
         if verbose or (ours and not quiet):
             say(f"warning: {' '.join(str(message).split())}")
 
+    if not verbose:
+        # Read when the library is imported; what matters of its messages becomes an error of ours.
+        os.environ.setdefault("DATASETS_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = show

@@ -57,6 +57,9 @@ def _print_one(console: Console, result: Evaluation, folder: Path) -> None:
             *cells,
         )
     console.print(table)
+    console.print(
+        Text("calibr.: ECE of a calibrated model with as much data. at T: ECE at temperature T.", "dim")
+    )
     console.print(Text(f"\n{result.summary}"))
     for note in result.notes:
         console.print(Text(f"* {note}", style="dim"))

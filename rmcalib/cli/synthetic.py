@@ -60,7 +60,7 @@ def synthetic(
     report = forecast_report(
         data.forecast,
         data.orders,
-        title=f"Calibration of a synthetic {model.value} forecast",
+        title=f"Calibration of a synthetic {model.value.title()} forecast",
         subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
         sub=[k for k in (2, 3) if k <= items],
         top=[k for k in (1, 2) if k <= items],

@@ -23,6 +23,7 @@ __all__ = [
     "count_events",
     "most_frequent",
     "observed",
+    "observed_counts",
     "occurs",
     "subsets",
 ]
@@ -101,13 +102,22 @@ def subsets(n_items: int, k: int) -> IntArray:
     return np.fromiter(flat, dtype=np.int64, count=size * k).reshape(size, k)
 
 
-def observed(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
+def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
+    """Return the events (E, k) that happen in ``orders`` (n, m), sorted.
+
+    >>> observed([[0, 1, 2], [0, 2, 1]], 2, "top").tolist()
+    [[0, 1], [0, 2]]
+    """
+    return observed_counts(orders, k, family)[0]
+
+
+def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
     """Return the events that happen in ``orders`` (n, m) and how often: ((E, k), (E,)), sorted.
 
     In the sub family every ranking shows (m choose k) events, one for each set of k items; in the top
     family it shows one.
 
-    >>> events, counts = observed([[0, 1, 2], [0, 2, 1]], 1, "top")
+    >>> events, counts = observed_counts([[0, 1, 2], [0, 2, 1]], 1, "top")
     >>> events.tolist(), counts.tolist()
     ([[0]], [2])
     """
@@ -116,14 +126,13 @@ def observed(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntAr
     check_k(k, m, family)
     if family == "top":
         return _count_rows(array[:, :k], m)
-    positions = subsets(m, k) if n * math.comb(m, k) <= _MAX_PROJECTIONS // k else None
-    if positions is None:
+    if n * math.comb(m, k) * k > _MAX_PROJECTIONS:
         raise ValueError(
             f"k: {n} rankings hold {n * math.comb(m, k):,} sub-{k} events, too many to count; "
             "use a smaller k or pass events="
         )
     # Items at increasing positions of an order are that order's projection onto those items.
-    return _count_rows(array[:, positions].reshape(-1, k), m)
+    return _count_rows(array[:, subsets(m, k)].reshape(-1, k), m)
 
 
 def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95) -> IntArray:
@@ -136,7 +145,7 @@ def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95)
     """
     if not 0 < mass <= 1:
         raise ValueError(f"mass: {mass} is out of range, expected a share above 0 and at most 1")
-    events, counts = observed(orders, k, family)
+    events, counts = observed_counts(orders, k, family)
     ranking = np.argsort(-counts, kind="stable")
     reached = np.cumsum(counts[ranking]) >= mass * counts.sum() * (1 - 1e-12)
     return events[ranking[: int(np.argmax(reached)) + 1]]

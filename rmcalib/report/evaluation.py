@@ -246,6 +246,8 @@ def _notes(
             f"{int(sharing[sharing > 1].sum())} responses share their reward with another one of the same "
             "prompt (coarse dtypes do that); such a tie counts as 1/t right."
         )
+    if benchmark is not None and not characters:
+        notes.append(f"{benchmark.name} has not all of the scored prompts: some texts are missing.")
     if characters:
         notes.append("Lengths are characters of the response.")
     elif (scores.n_tokens >= 0).all():

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib.arrays import BoolArray, FloatArray
+from rmcalib.calibration import Interval
 from rmcalib.calibration.reference import reference_top_1
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, top_1_prompts
@@ -23,7 +24,8 @@ from rmcalib.rewards.measures import (
 )
 from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.resampling import mean_intervals
-from rmcalib.rewards.rewardbench import TIES, category_scores
+from rmcalib.rewards.rewardbench import TIES
+from rmcalib.rewards.rewardbench_intervals import rewardbench_intervals
 from rmcalib.rewards.store import Scores
 
 __all__ = [
@@ -105,12 +107,14 @@ def metric_rows(
     settings = settings or Settings()
     everything = forecast(scores, lengths=lengths)
     one_answer = top_1_prompts(everything)
-    own_scores = {name: _finite(value) for name, value in category_scores(scores).items()}
+    own_scores = rewardbench_intervals(
+        scores, resamples=settings.resamples, level=settings.level, seed=settings.seed
+    )
     rows: list[dict[str, Any]] = []
     for shown, name in category_names(everything).items():
         members = np.ones(len(everything), dtype=bool) if name is None else everything.category == name
         measures = _measures(everything, members, one_answer, settings, no_calibration)
-        measures["rewardbench_score"] = _rewardbench(own_scores, name, int(members.sum()))
+        measures["rewardbench_score"] = _rewardbench(own_scores[name], int(members.sum()))
         for metric in METRICS:
             if metric in measures:
                 measure = measures[metric]
@@ -239,15 +243,11 @@ def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
     return Measure(reference_top_1(p), interval.low, interval.high, len(forecasts))
 
 
-def _rewardbench(own: Mapping[str, float | None], category: str | None, n: int) -> Measure:
-    value = _finite(np.mean([np.nan if v is None else v for v in own.values()]))
-    value = value if category is None else own[category]
-    note = "" if value is not None else f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
-    return Measure(value, None, None, n, note)
-
-
-def _finite(value: float | np.floating[Any]) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _rewardbench(interval: Interval | None, n: int) -> Measure:
+    if interval is None:
+        note = f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
+        return Measure(None, None, None, n, note)
+    return Measure(interval.value, interval.low, interval.high, n)
 
 
 def _empty(names: Iterable[str], n: int, note: str | None) -> Measures:

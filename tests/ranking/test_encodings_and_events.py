@@ -12,6 +12,7 @@ from rmcalib.ranking.events import (
     all_events,
     most_frequent,
     observed,
+    observed_counts,
     occurs,
     row_codes,
     unique_rows,
@@ -48,7 +49,8 @@ def test_occurs_is_the_definition(family: Family, k: int) -> None:
 def test_observed_counts_occurrences(family: Family) -> None:
     rng = np.random.default_rng(0)
     orders = np.array([rng.permutation(5) for _ in range(20)])
-    events, counts = observed(orders, 3, family)
+    events, counts = observed_counts(orders, 3, family)
+    assert (observed(orders, 3, family) == events).all()
     expected = occurs(orders, all_events(5, 3), family).sum(axis=0)
     assert (events == all_events(5, 3)[expected > 0]).all()
     assert (counts == expected[expected > 0]).all()

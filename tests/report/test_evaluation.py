@@ -157,6 +157,14 @@ def test_without_texts_the_report_says_so(tmp_path: Path) -> None:
     assert result.examples[0].prompt is None
 
 
+def test_a_benchmark_that_does_not_fit_is_noted(tmp_path: Path) -> None:
+    scores = calibrated_scores(30)
+    bench = benchmark_of(scores, "x")
+    result = evaluate(scores, benchmark=Benchmark("half", "1", bench.items[:15]), resamples=30)
+    assert any("has not all of the scored prompts" in note for note in result.notes)
+    write_evaluation(result, tmp_path)
+
+
 def test_a_model_without_utilities_gets_its_reason(tmp_path: Path) -> None:
     recipe = Recipe("org/qrm", bradley_terry="no", loss="quantile regression")
     result = evaluate(calibrated_scores(40), model="org/qrm", recipe=recipe, resamples=30)

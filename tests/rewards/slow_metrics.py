@@ -119,8 +119,10 @@ def sets(prompts: Sequence[Prompt]) -> list[tuple[float, bool]]:
     rows = []
     for prompt in prompts:
         p = probabilities(prompt.rewards)
-        for kind in (True, False):
-            rows.append((sum(x for x, c in zip(p, prompt.correct, strict=True) if c is kind), kind))
+        rows += [
+            (sum(x for x, c in zip(p, prompt.correct, strict=True) if c is kind), kind)
+            for kind in (True, False)
+        ]
     return rows
 
 

@@ -6,6 +6,8 @@ from rmcalib.rewards.measures import Settings, picked_rows
 from rmcalib.rewards.metrics import METRICS, OVERALL, find_value, metric_rows, scale_note, why_no_calibration
 from rmcalib.rewards.registry import Recipe, registry
 from rmcalib.rewards.resampling import correlation_interval, mean_intervals, temperature_interval
+from rmcalib.rewards.rewardbench import ties_score
+from rmcalib.rewards.rewardbench_intervals import _ties_scores, _ties_sums, rewardbench_intervals
 from rmcalib.rewards.store import Scores
 from tests.rewards import slow_metrics as slow
 from tests.rewards.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
@@ -124,6 +126,29 @@ def test_intervals_of_accuracy_and_temperature_cover_the_truth() -> None:
         step = temperature_interval(found, logs, 2.0, resamples=400)
         missed["temperature"] += not step.low <= 2.0 <= step.high
     assert max(missed.values()) < 9, missed
+
+
+def test_ties_are_resampled_by_number_and_the_formula_is_rewardbenchs() -> None:
+    rng = np.random.default_rng(12)
+    prompts, ids = [], []
+    for number in range(25):
+        for kind, n_correct in (("ref", 1), ("tied", 4)):
+            if kind == "ref" and number % 7 == 3:
+                continue  # a number that has only one of the two
+            ids.append(f"{kind}:{number}")
+            rewards = rng.normal(0, 1, n_correct + 3) + 3.0 * (np.arange(n_correct + 3) < n_correct)
+            correct = [i < n_correct for i in range(n_correct + 3)]
+            prompts.append(slow.Prompt("Ties", rewards.tolist(), correct, [1.0] * (n_correct + 3)))
+    scores = scores_of(prompts, ids=ids)
+    sums = _ties_sums(scores)
+    # Summed over all numbers, the resampled formula is RewardBench's own.
+    assert _ties_scores(sums.sum(axis=0, keepdims=True))[0] == pytest.approx(ties_score(scores), abs=1e-12)
+    found = rewardbench_intervals(scores, resamples=400)
+    ties = found["Ties"]
+    assert ties is not None
+    assert ties.value == ties_score(scores)
+    assert ties.low < ties.value < ties.high
+    assert found[None] == ties
 
 
 def test_the_ties_category_is_kept_apart() -> None:

@@ -1,0 +1,88 @@
+"""A tiny model, a small benchmark, and two ways to run the command line: here, and as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib.cli import main
+from tests.hub import tiny
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.save_model(tmp_path_factory.mktemp("models") / "tiny-rm")
+
+
+@pytest.fixture(scope="session")
+def bench_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rows(tmp_path_factory.mktemp("benchmarks") / "small.jsonl", tiny.benchmark_rows(40))
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def invoke(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[..., Outcome]:
+    """Run the command line in this process, in an empty folder."""
+    import torch
+
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def run(*args: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["rmcalib", *map(str, args)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = capfd.readouterr()
+        return Outcome(int(ended.value.code or 0), told.out, told.err)
+
+    return run
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "RMCALIB"))}
+    return kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+
+
+def command(*args: str | Path) -> list[str]:
+    return [sys.executable, "-c", "from rmcalib.cli import main; main()", *map(str, args)]
+
+
+def run_process(*args: str | Path, cwd: Path, **more: str) -> Outcome:
+    """Run the command line as a process of its own."""
+    done = subprocess.run(
+        command(*args),
+        cwd=cwd,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
