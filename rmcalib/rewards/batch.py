@@ -12,7 +12,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -153,14 +153,14 @@ def open_batch(
 
 
 def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
-    """Score one model after another on this machine; the next one is downloaded meanwhile.
+    """Score one model after another; meanwhile the next is downloaded, and the one before is judged.
 
     Scoring is done by a process of its own, so that a model that takes the process down (out of memory, a
     fault in compiled code) is one failure among others. A killed batch takes it along.
     """
     entries = [entry for entry in plan if not entry.skipped]
     ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
-    with Worker(job.output / "batch.log") as worker:
+    with ThreadPoolExecutor(max_workers=1) as judging, Worker(job.output / "batch.log") as worker:
         for number, entry in enumerate(entries):
             assert ahead is not None
             current = ahead
@@ -171,9 +171,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
                 if not ticket.scored:
                     batch.status.change(entry.model, "scoring")
                     _score(batch, job, ticket, worker)
-                batch.conclude(ticket)
-                if job.free_disk and ticket.commit is not None:
-                    batch.status.event("freed", model=entry.model, bytes=free_checkpoint(ticket.commit))
+                judging.submit(_conclude, batch, job, ticket)
 
 
 def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
@@ -238,6 +236,14 @@ def free_checkpoint(commit: str) -> int:
 def read_mark(folder: Path) -> dict[str, Any]:
     """Read what an earlier batch has noted in a run folder (`asked.json`); empty if there is nothing."""
     return _read(folder / "asked.json")
+
+
+def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:
+    with batch.attempt(ticket.entry.model):
+        batch.conclude(ticket)
+        if job.free_disk and ticket.commit is not None:
+            freed = free_checkpoint(ticket.commit)
+            batch.status.event("freed", model=ticket.entry.model, bytes=freed)
 
 
 def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:

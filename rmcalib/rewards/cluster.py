@@ -197,6 +197,7 @@ class _Crew:
                         f"{self.losses} workers were lost, for want of memory or with their nodes: {error}"
                     ) from None
                 blocks += [block] if block is not None else []
+                time.sleep(self.losses)  # a node that was just lost may still be offered to new workers
                 self._add()
             else:
                 self._idle.append(worker)

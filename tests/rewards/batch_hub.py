@@ -68,7 +68,7 @@ def command(*options: object) -> list[str]:
 
 def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:
     """Run `rmcalib batch` to its end; a traceback on its standard error fails the test."""
-    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=600)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

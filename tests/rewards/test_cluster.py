@@ -103,7 +103,7 @@ def test_a_node_lost_in_the_middle_changes_nothing(
         env=environment(hub.url, home),
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
