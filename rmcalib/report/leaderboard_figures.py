@@ -215,11 +215,11 @@ def rank_figure(board: Leaderboard) -> Figure | None:
     x, y = np.concatenate(lines).T
     axes.scatter(x, y, s=9, color=[c for c in colours for _ in by], zorder=3)
     for i, row in enumerate(rows):
-        for place, side, align in ((lines[i][0], -0.04, "right"), (lines[i][-1], 0.04, "left")):
+        for place, beside, align in ((lines[i][0], -0.04, "right"), (lines[i][-1], 0.04, "left")):
             rank = row["ranks"][by[0] if align == "right" else by[-1]]
             text = f"{names[row['model']]}  {rank}" if align == "right" else f"{rank}  {names[row['model']]}"
             axes.text(
-                place[0] + side,
+                place[0] + beside,
                 place[1],
                 text,
                 fontsize=6.5,
