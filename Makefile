@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 .PHONY: demo test lint format bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/rmcalib synthetic --output runs/synthetic
+	$(BIN)/rmcalib eval
 
 test: lint
 	$(BIN)/pytest -n auto

@@ -4,15 +4,10 @@ from rmcalib.calibration.binning import ErrorOptions
 from rmcalib.calibration.ece import Reliability, ece, reliability, smooth_ece
 from rmcalib.calibration.full_rank import full_rank
 from rmcalib.calibration.intervals import (
-    Band,
     Interval,
-    NullTest,
     bootstrap_sums,
-    consistency_band,
     ece_interval,
-    ece_null,
     mean_interval,
-    null_test,
     recentred_interval,
 )
 from rmcalib.calibration.maps import (
@@ -35,6 +30,7 @@ from rmcalib.calibration.notions import (
     sub_k,
     top_k,
 )
+from rmcalib.calibration.nulls import Band, NullTest, consistency_band, ece_null, null_test
 from rmcalib.calibration.population import population_error
 from rmcalib.calibration.recalibration import (
     TemperatureFit,

@@ -11,8 +11,6 @@ from rmcalib.calibration.binning import BinSums, ErrorOptions, as_bins, bin_sums
 from rmcalib.calibration.intervals import (
     SHARES,
     Interval,
-    NullTest,
-    compare_with_null,
     recentred,
     recentred_interval,
     resampling_weights,
@@ -26,6 +24,7 @@ from rmcalib.calibration.notions import (
     n_bins,
     select_events,
 )
+from rmcalib.calibration.nulls import NullTest, compare_with_null
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import Family, check_k, occurs_unchecked
 

@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 _LOG_RANGE = (-20.0, 20.0)
-_STEPS = 200
 
 Slope = Callable[[float], float]
 
@@ -259,16 +258,16 @@ def _sparse_slope(dist: SparseRankings, orders: IntArray) -> Slope:
 
 
 def _fit(slope: Slope, n: int) -> TemperatureFit:
-    """Find the zero of a rising function of log β by bisection, and report what is left there."""
+    """Find the zero of a rising function of log β, and report what is left there."""
+    from scipy.optimize import brentq
+
     low, high = _LOG_RANGE
     if slope(np.exp(low)) >= 0:
         return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
     if slope(np.exp(high)) <= 0:
         return TemperatureFit(float(np.exp(-high)), slope(np.exp(high)) * float(np.exp(high)), "cold", n)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if slope(np.exp(middle)) < 0 else (low, middle)
-    beta = float(np.exp((low + high) / 2))
+    # Brent's method takes some twenty slopes where bisection takes fifty and more.
+    beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
     return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
 
 

@@ -6,10 +6,13 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib.cli.batch import batch_models
+from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
 from rmcalib.cli.models import list_models
 from rmcalib.cli.prolr import prolr
+from rmcalib.cli.report import report_leaderboard
 from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
 
@@ -24,6 +27,9 @@ app = typer.Typer(
 )
 app.command("eval")(evaluate_models)
 app.command("score")(score_models)
+app.command("batch")(batch_models)
+app.command("report")(report_leaderboard)
+app.command()(compare)
 app.command("models")(list_models)
 app.command("doctor")(examine)
 app.command()(synthetic)

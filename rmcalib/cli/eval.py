@@ -72,20 +72,20 @@ def evaluate_models(
     from rmcalib.cli.conditions import parse_condition
 
     request = Request(
-        benchmark,
-        benchmark_revision,
-        limit,
-        revision,
-        device,
-        dtype,
-        max_length,
-        token_budget,
-        trust_remote_code,
-        allow_pickle,
-        tuple(recipes or ()),
-        fresh,
-        output,
-        quiet,
+        benchmark=benchmark,
+        benchmark_revision=benchmark_revision,
+        limit=limit,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        max_length=max_length,
+        token_budget=token_budget,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        recipes=tuple(recipes or ()),
+        fresh=fresh,
+        output=output,
+        quiet=quiet,
     )
     conditions = [parse_condition(text) for text in fail_if or []]
     names = model_names(model, scores)
@@ -98,7 +98,9 @@ def evaluate_models(
         failed: list[tuple[str, str]] = []
         for name in names:
             try:
-                done.append(job.run(name, bench))
+                result = job.run(name, bench)
+                if result is not None:
+                    done.append(result)
             except (ValueError, OSError, MemoryError) as error:
                 if len(names) == 1:
                     raise
@@ -106,16 +108,16 @@ def evaluate_models(
                 say(f"error: {failed[-1][1]}")
         if not is_main_process():
             return
-        met = [(c, result) for result, _ in done for c in conditions if c.met(result.metrics)]
+        met = [(c, one) for one, _ in done for c in conditions if c.met(one.metrics)]
     if json_:
         typer.echo(json.dumps(_content(done, failed, met)))
     elif not quiet:
         from rmcalib.cli.summary import print_evaluations
 
         print_evaluations(done)
-    for condition, result in met:
-        value = condition.value(result.metrics)
-        say(f"{result.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
+    for condition, evaluation in met:
+        value = condition.value(evaluation.metrics)
+        say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
     if failed or met:
         raise typer.Exit(1)
 
@@ -132,8 +134,11 @@ class _Job:
     examples: int
     seed: int
 
-    def run(self, name: str | None, bench: Benchmark | None) -> tuple[Evaluation, Path]:
-        """Get one model's scores, evaluate them and write the report; return it and its folder."""
+    def run(self, name: str | None, bench: Benchmark | None) -> tuple[Evaluation, Path] | None:
+        """Get one model's scores, evaluate them and write the report; return it and its folder.
+
+        Of several processes only the main one evaluates; the others have done their part, and get None.
+        """
         from rmcalib.cli.conditions import check_categories
         from rmcalib.report.evaluation import evaluate, write_evaluation
         from rmcalib.rewards.jobs import keep_scores
@@ -148,6 +153,8 @@ class _Job:
             scores, name, label = given_scores(self.scores, name, bench)
             check_categories(self.conditions, dict.fromkeys(scores.category.tolist()))
             folder = run_folder(self.request.output, name, label)
+        if not is_main_process():
+            return None
         result = evaluate(
             scores,
             benchmark=bench,
@@ -157,12 +164,11 @@ class _Job:
             seed=self.seed,
             n_examples=self.examples,
         )
-        if is_main_process():
-            if self.export is not None:
-                scores.to_rewardbench_json(self.export)
-            if self.scores is not None:
-                keep_scores(folder, scores, fresh=self.request.fresh)
-            write_evaluation(result, folder)
+        if self.export is not None:
+            scores.to_rewardbench_json(self.export)
+        if self.scores is not None:
+            keep_scores(folder, scores, fresh=self.request.fresh)
+        write_evaluation(result, folder)
         return result, folder
 
 

@@ -41,20 +41,20 @@ def score_models(
     from rmcalib.rewards.runs import run_folder
 
     request = Request(
-        benchmark,
-        benchmark_revision,
-        limit,
-        revision,
-        device,
-        dtype,
-        max_length,
-        token_budget,
-        trust_remote_code,
-        allow_pickle,
-        tuple(recipes or ()),
-        fresh,
-        output,
-        quiet,
+        benchmark=benchmark,
+        benchmark_revision=benchmark_revision,
+        limit=limit,
+        revision=revision,
+        device=device,
+        dtype=dtype,
+        max_length=max_length,
+        token_budget=token_budget,
+        trust_remote_code=trust_remote_code,
+        allow_pickle=allow_pickle,
+        recipes=tuple(recipes or ()),
+        fresh=fresh,
+        output=output,
+        quiet=quiet,
     )
     names = [name for name in model_names(model) if name is not None]
     if export_rewardbench is not None and len(names) > 1:

@@ -57,7 +57,6 @@ def evaluation_page(evaluation: Evaluation) -> str:
         notes=[clean_text(note) for note in evaluation.notes],
         overview=_by_category(rows, categories, _OVERVIEW),
         several=[row for row in several if _SETS[0] in row and row["category"] != OVERALL],
-        rewardbench=_by_category(rows, categories, ("rewardbench_score",)),
         lengths=_by_category(rows, categories, _LENGTHS),
         everything=_everything(rows, categories),
         categories=[clean_text(name) for name in categories],
@@ -94,6 +93,8 @@ def _subtitle(evaluation: Evaluation) -> str:
     manifest = evaluation.manifest
     row = find_value(evaluation.metrics, "rewardbench_score") or {"n": 0}
     parts = [f"{row['n']:,} prompts of {evaluation.benchmark}"]
+    if row.get("value") is not None:
+        parts.append(f"RewardBench score {100 * row['value']:.1f}")
     parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]
     timings = manifest.get("timings")
     if isinstance(timings, dict) and timings.get("finished"):

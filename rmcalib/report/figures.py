@@ -15,6 +15,7 @@ __all__ = ["figure_png", "reliability_figure"]
 
 _BLUE, _GREY = "#2463a6", "#8a8f98"
 _BAND_ALPHA = 0.25
+_WIDTH, _HEIGHT, _LEGEND = 3.6, 4.5, 0.3  # of a panel, and of the legend below, in inches
 
 
 def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
@@ -33,25 +34,33 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
     panels = list(dict.fromkeys(row["panel"] for row in table))
     n_columns = min(columns, len(panels))
     n_rows = math.ceil(len(panels) / n_columns)
-    figure = Figure(figsize=(3.6 * n_columns, 4.3 * n_rows), layout="constrained", dpi=150)
-    grid = figure.subplots(
-        2 * n_rows, n_columns, squeeze=False, gridspec_kw={"height_ratios": [3, 1] * n_rows}
-    )
+    width, height = _WIDTH * n_columns, _HEIGHT * n_rows + _LEGEND
+    figure = Figure(figsize=(width, height), dpi=150)
+
+    def place(left: float, bottom: float, wide: float, high: float) -> "Axes":
+        # In inches: solving for a layout would take as long as all the drawing.
+        return figure.add_axes((left / width, bottom / height, wide / width, high / height))
+
     for number, panel in enumerate(panels):
         rows = [row for row in table if row["panel"] == panel]
-        place, column = 2 * (number // n_columns), number % n_columns
-        _draw_diagram(grid[place][column], rows, panel)
-        _draw_counts(grid[place + 1][column], rows)
-        if column == 0:
-            grid[place][0].set_ylabel("how often it happened")
-            grid[place + 1][0].set_ylabel("forecasts")
+        left = _WIDTH * (number % n_columns) + 0.62
+        bottom = height - _HEIGHT * (1 + number // n_columns)
+        diagram = place(left, bottom + 1.42, _WIDTH - 0.72, _HEIGHT - 1.75)
+        counts = place(left, bottom + 0.52, _WIDTH - 0.72, 0.75)
+        _draw_diagram(diagram, rows, panel)
+        _draw_counts(counts, rows)
+        if number % n_columns == 0:
+            diagram.set_ylabel("how often it happened")
+            counts.set_ylabel("forecasts")
     # One legend for all panels, where it covers no point.
-    marks, names = grid[0][0].get_legend_handles_labels()
-    figure.legend(marks, names, loc="outside lower left", ncols=2, frameon=False, fontsize=9)
-    for number in range(len(panels), n_rows * n_columns):
-        place, column = 2 * (number // n_columns), number % n_columns
-        grid[place][column].set_visible(False)
-        grid[place + 1][column].set_visible(False)
+    figure.legend(
+        *figure.axes[0].get_legend_handles_labels(),
+        loc="lower left",
+        bbox_to_anchor=(0.55 / width, 0.0),
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+    )
     return figure
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib.calibration import Summary, consistency_band, reliability
-from rmcalib.calibration.intervals import Draw
+from rmcalib.calibration.nulls import Draw
 
 __all__ = ["Table", "margin_table", "reliability_table", "summary_table"]
 

@@ -27,13 +27,22 @@ PACKABLE = {
 _ROTARY_BY_LENGTH = ("dynamic", "longrope")
 
 
+def running_config(model: RewardModel) -> Any:
+    """Return the configuration that the model's layers look at while they run: it knows the attention in use.
+
+    `model.config` is the checkpoint's, as it was published.
+    """
+    return getattr(model.backbone, "config", model.config)
+
+
 def can_share(model: RewardModel) -> bool:
     """Tell whether the responses of a prompt may share its computation in this model."""
+    config = running_config(model)
     return (
         model.kind == "causal"
         and model.recipe.pooling != "mean"
-        and model.config.model_type in PACKABLE
-        and getattr(model.config, "_attn_implementation", None) in ("sdpa", "eager")
+        and config.model_type in PACKABLE
+        and getattr(config, "_attn_implementation", None) in ("sdpa", "eager")
         and hasattr(model.backbone, "layers")
         and not needs_same_length(model)
     )
@@ -45,7 +54,7 @@ def needs_same_length(model: RewardModel) -> bool:
     That is so for models scored by their own code, which may look at the padding, and for rotary embeddings
     that depend on the longest text of the batch.
     """
-    return model.kind == "opaque" or rotary_kind(model.config) in _ROTARY_BY_LENGTH
+    return model.kind == "opaque" or rotary_kind(running_config(model)) in _ROTARY_BY_LENGTH
 
 
 def rotary_kind(config: Any) -> str | None:
@@ -80,7 +89,8 @@ def last_window(config: Any) -> int | None:
 
 def attends_by_branch(model: RewardModel) -> bool:
     """Tell whether attention goes branch by branch, as pays on a CPU, or with a mask over the whole row."""
-    return model.device.type == "cpu" and getattr(model.config, "_attn_implementation", None) == "sdpa"
+    attention = getattr(running_config(model), "_attn_implementation", None)
+    return model.device.type == "cpu" and attention == "sdpa"
 
 
 def attention_crossover(model: RewardModel) -> float:
@@ -92,6 +102,6 @@ def attention_crossover(model: RewardModel) -> float:
         return float("inf")
     layer: Any = model.backbone.layers[-1]  # type: ignore[index]
     weights = sum(parameter.numel() for parameter in layer.parameters())
-    config = model.config
+    config = running_config(model)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return float(weights / (2 * config.num_attention_heads * head))

@@ -15,6 +15,7 @@ from rmcalib.rewards.architectures import (
     last_window,
     layer_windows,
     rotary_kind,
+    running_config,
 )
 from rmcalib.rewards.attention import Branches, by_branch
 from rmcalib.rewards.packing import Row, Text, pack, tree_mask
@@ -38,7 +39,7 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     # Any id will do for padding: the mask hides it, and the pooled positions are known.
     input_ids = torch.from_numpy(ids).to(model.device)
     attention_mask = torch.from_numpy(mask).to(model.device)
-    if rotary_kind(model.config) == "dynamic":
+    if rotary_kind(running_config(model)) == "dynamic":
         forget_lengths(model.backbone)
     with torch.inference_mode():
         if model.kind != "causal":
@@ -60,6 +61,7 @@ def shared_rewards(model: RewardModel, rows: Sequence[Row]) -> tuple[list[int], 
     """Score the texts of packed `rows`; returns their places in the chunk, and the rewards."""
     import torch
 
+    config = running_config(model)
     packed = pack(rows)
     arrays = (packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled, packed.valid)
     ids, positions, trees, branches, pooled, valid = (torch.from_numpy(a).to(model.device) for a in arrays)
@@ -68,14 +70,14 @@ def shared_rewards(model: RewardModel, rows: Sequence[Row]) -> tuple[list[int], 
         return tree_mask(trees, branches, positions, dtype=model.dtype, window=window, queries=queries)
 
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
-    narrowed = pooled_only(model.backbone, pooled, mask(last_window(model.config), pooled))
+    narrowed = pooled_only(model.backbone, pooled, mask(last_window(config), pooled))
     with torch.inference_mode(), narrowed:
         if attends_by_branch(model):
-            with by_branch(model.config):
+            with by_branch(config):
                 states = model.backbone(**inputs, branches=Branches(rows)).last_hidden_state
         else:
-            masks: Any = {kind: mask(window) for kind, window in layer_windows(model.config).items()}
-            if PACKABLE[model.config.model_type] == "one":
+            masks: Any = {kind: mask(window) for kind, window in layer_windows(config).items()}
+            if PACKABLE[config.model_type] == "one":
                 (masks,) = masks.values()
             states = model.backbone(**inputs, attention_mask=masks).last_hidden_state
         rewards = model.head(states[valid.to(states.device)].float())

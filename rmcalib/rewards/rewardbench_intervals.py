@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from rmcalib.arrays import FloatArray
@@ -10,7 +12,7 @@ from rmcalib.calibration.intervals import resampling_weights
 from rmcalib.rewards.rewardbench import TIES, category_scores, item_accuracy
 from rmcalib.rewards.store import Scores
 
-__all__ = ["rewardbench_intervals"]
+__all__ = ["rewardbench_draws", "rewardbench_intervals"]
 
 
 def rewardbench_intervals(
@@ -27,9 +29,26 @@ def rewardbench_intervals(
     >>> found["x"].value, found[None].low, found[None].high
     (0.5, 0.0, 1.0)
     """
+    values = category_scores(scores)
+    draws = rewardbench_draws(scores, values, resamples=resamples, seed=seed)
+    found: dict[str | None, Interval | None] = {
+        name: _interval(values[name], draws[name], level) if name in draws else None for name in values
+    }
+    whole = len(draws) == len(values)
+    mean = float(np.mean(list(values.values())))
+    found[None] = _interval(mean, np.mean(list(draws.values()), axis=0), level) if whole else None
+    return found
+
+
+def rewardbench_draws(
+    scores: Scores, values: Mapping[str, float], *, resamples: int = 1000, seed: int = 0
+) -> dict[str, FloatArray]:
+    """Return the resampled scores (R,) of each category whose score in ``values`` is finite.
+
+    With the same prompts and seed the resamples are the same, so that two models can be compared in pairs.
+    """
     rng = np.random.default_rng(seed)
     accuracy, category = item_accuracy(scores), scores.category[scores.offsets[:-1]]
-    values = category_scores(scores)
     draws: dict[str, FloatArray] = {}
     for name, value in values.items():
         if not np.isfinite(value):
@@ -40,13 +59,7 @@ def rewardbench_intervals(
         else:
             mine = accuracy[category == name]
             draws[name] = resampling_weights(resamples, len(mine), rng) @ mine / len(mine)
-    found: dict[str | None, Interval | None] = {
-        name: _interval(values[name], draws[name], level) if name in draws else None for name in values
-    }
-    whole = len(draws) == len(values)
-    mean = float(np.mean(list(values.values())))
-    found[None] = _interval(mean, np.mean(list(draws.values()), axis=0), level) if whole else None
-    return found
+    return draws
 
 
 def _interval(value: float, draws: FloatArray, level: float) -> Interval:

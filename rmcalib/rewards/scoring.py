@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib.rewards import devices, forward
-from rmcalib.rewards.architectures import attention_crossover, can_share, needs_same_length
+from rmcalib.rewards.architectures import attention_crossover, can_share, needs_same_length, running_config
 from rmcalib.rewards.packing import Row, Text, plain_batches, shared_batches
 from rmcalib.rewards.pooling import checkpoint_pad, pooled_position
 from rmcalib.rewards.templates import Encoded, encode
@@ -94,7 +94,7 @@ def score_items(
     if token_budget is not None and token_budget < 1:
         raise ValueError(f"token_budget: must be at least 1, got {token_budget}")
     if token_budget is None:
-        token_budget = devices.token_budget(model.config, model.device, model.dtype.itemsize, limit)
+        token_budget = devices.token_budget(running_config(model), model.device, model.dtype.itemsize, limit)
     model.backbone.eval()
     scorer = _Scorer(model, token_budget, share and can_share(model), progress)
     return _chunks(scorer, items, limit)
@@ -142,7 +142,7 @@ def _chunks(scorer: _Scorer, items: Sequence[Item], limit: int) -> Iterator[list
                 if len({text.input_ids for text in texts}) > 1:
                     n_compared += 1
                     spread = max(item.rewards) - min(item.rewards)
-                    tell_apart |= spread > 1e-6 * max(1.0, abs(item.rewards[0]))
+                    tell_apart |= spread > scorer.tolerance / 10 * max(1.0, abs(item.rewards[0]))
             yield scored
     if n_compared and not tell_apart:
         warnings.warn(
@@ -190,6 +190,7 @@ class _Scorer:
         self.unchecked = share
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
+        self.tolerance = _TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-1)
         self.kappa = attention_crossover(model) if share else 1.0
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
@@ -258,8 +259,7 @@ class _Scorer:
             if not devices.is_out_of_memory(error):
                 self._stop_sharing(f"{type(error).__name__}: {error}")
                 return
-            # Try again with less, down to single texts; what does not fit even then is said when it is
-            # scored.
+            # Try again with less, down to single texts; what does not fit even then fails when it is scored.
             self.unchecked = self.budget > 1
             short_of_memory = True
         else:
@@ -267,9 +267,8 @@ class _Scorer:
         if short_of_memory:
             self._halve()
             return
-        tolerance = _TOLERANCE.get(str(self.model.dtype).removeprefix("torch."), 1e-1)
         difference = np.abs(shared.numpy() - plain).max()
-        if not difference <= tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
+        if not difference <= self.tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
             self._stop_sharing(f"rewards differ by up to {difference:.2g}")
 
     def _halve(self) -> None:

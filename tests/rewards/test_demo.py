@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import rmcalib.rewards
+from rmcalib.rewards.architectures import can_share
 from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
 from rmcalib.rewards.models import RewardModel, load_model
 from rmcalib.rewards.scoring import ScoredItem, score_items
@@ -84,6 +85,15 @@ def test_the_model_is_better_than_chance_and_imperfect(
     )
     assert confidence[right].mean() > confidence[~right].mean() + 0.05
     assert np.ptp(confidence) > 0.4
+
+
+def test_a_loaded_model_shares_its_prompts_with_the_same_rewards(
+    model: RewardModel, benchmark: Benchmark, scores: dict[str, ScoredItem]
+) -> None:
+    assert can_share(model)
+    for chunk in score_items(model, benchmark.items[::7], share=False):
+        for item in chunk:
+            np.testing.assert_allclose(item.rewards, scores[item.id].rewards, atol=1e-5)
 
 
 def test_nothing_is_truncated_or_empty(scores: dict[str, ScoredItem]) -> None:

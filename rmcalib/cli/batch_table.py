@@ -1,0 +1,112 @@
+"""What a person sees of a batch: the plan, a live table, the summary."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmcalib.rewards.batch_status import ModelStatus, Status
+    from rmcalib.rewards.plan import PlanEntry
+
+__all__ = ["live_table", "print_plan", "print_summary"]
+
+_STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
+_ROWS = 20  # of the live table; the ones in the works come first
+
+
+@contextlib.contextmanager
+def live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+    """Show the states of a batch on standard error; nothing if it is not a terminal, or if ``quiet``."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
+        yield lambda status: live.update(status_table(status))
+
+
+def status_table(status: Status) -> Any:
+    """Draw the states as a table: what is in the works, failures, what waits, what is done."""
+    from rich.table import Table
+    from rich.text import Text
+
+    counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
+    table = Table(title=Text(counts), box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("model", "size", "state", "progress", "tokens/s", "time"):
+        table.add_column(name, justify="left" if name in ("model", "state") else "right", no_wrap=True)
+    order = ("scoring", "evaluating", "downloading", "ready", "failed", "waiting", "done", "skipped")
+    entries = sorted(status.models.values(), key=lambda entry: order.index(entry.state))
+    for entry in entries[:_ROWS]:
+        speed = f"{entry.tokens / entry.seconds:,.0f}" if entry.tokens and entry.seconds else ""
+        share = f"{entry.responses_done / entry.responses:.0%}" if entry.responses else ""
+        time = _duration(entry.seconds) if entry.seconds else ""
+        cells = (entry.model, _size(entry.parameters), entry.state, share, speed, time)
+        table.add_row(*map(Text, cells), style=_STYLES.get(entry.state))
+    if len(entries) > _ROWS:
+        table.add_row(Text(f"and {len(entries) - _ROWS} more"))
+    return table
+
+
+def print_plan(plan: Sequence[PlanEntry], assumptions: str) -> None:
+    """Print what would be run, in order, and what would be skipped and why."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    run = [entry for entry in plan if not entry.skipped]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("model", overflow="fold")
+    for name in ("size", "memory", "device", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for entry in run:
+        memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
+        time = "?" if entry.seconds is None else _duration(entry.seconds)
+        table.add_row(*map(Text, (entry.model, _size(entry.parameters), memory, entry.device, time)))
+    if run:
+        console.print(table)
+    total = sum(entry.seconds or 0 for entry in run)
+    console.print(Text(f"\n{len(run)} models to run, about {_duration(total)} ({assumptions})."))
+    left_out = [entry for entry in plan if entry.skipped]
+    if left_out:
+        console.print(Text(f"\n{len(left_out)} skipped:"))
+        for entry in left_out:
+            console.print(Text(f"  {entry.model}: {entry.skipped}"), soft_wrap=True)
+
+
+def print_summary(status: Status) -> None:
+    """Print what was done, what failed and why, and what was skipped."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    entries = list(status.models.values())
+
+    def of(state: str) -> list[ModelStatus]:
+        return [entry for entry in entries if entry.state == state]
+
+    done = of("done")
+    new = sum(entry.fresh for entry in done)
+    console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {status.output.resolve()}"))
+    for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
+        if of(state):
+            console.print(Text(f"{len(of(state))} {title}:"))
+        for entry in of(state):
+            console.print(Text(f"  {entry.model}: {entry.why}"), soft_wrap=True)
+
+
+def _size(billions: float | None) -> str:
+    if billions is None:
+        return "?"
+    return f"{billions:g}B" if billions >= 0.1 else f"{billions * 1000:.3g}M"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

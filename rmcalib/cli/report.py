@@ -1,0 +1,175 @@
+"""``rmcalib report``: the leaderboard by calibration over everything scored, or over a ready table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmcalib.cli import scoring_options as options
+from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+from rmcalib.cli.progress import plain_warnings, progress_bar
+
+if TYPE_CHECKING:
+    from rmcalib.report.leaderboard import Leaderboard
+
+__all__ = ["report_leaderboard"]
+
+
+def report_leaderboard(
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[DIR]...", help="Folders with runs, as eval and batch write them."),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Report on a CSV: model, leaderboard_score, categories, and ece, ece_score or --metric.",
+        ),
+    ] = None,
+    output: Output = Path("report"),
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="What to sort by and correlate: ece (default), or a table's column."
+        ),
+    ] = None,
+    leaderboard: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV of official scores, to check ours against."),
+    ] = None,
+    benchmark: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which benchmark, if the runs are of several.")
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A table's category columns, if not RewardBench 2's; several allowed."
+        ),
+    ] = None,
+    bradley_terry_only: Annotated[
+        bool, typer.Option(help="Leave out models known not to be on a Bradley-Terry scale.")
+    ] = False,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Correlation: kendall (default), spearman, pearson; several allowed."
+        ),
+    ] = None,
+    recipes: options.Recipes = None,
+    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals.")] = 1000,
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """Rank all scored models by calibration, and report what calibration goes with."""
+    from rmcalib.report.leaderboard import leaderboard_from_runs, leaderboard_from_table
+    from rmcalib.report.leaderboard_page import write_leaderboard
+    from rmcalib.report.leaderboard_tables import read_official
+    from rmcalib.rewards.measures import Settings
+
+    methods: Any = _methods(method)
+    shared: Any = {
+        "methods": methods,
+        "bradley_terry_only": bradley_terry_only,
+        "recipes": tuple(recipes or ()),
+        "settings": Settings(resamples=resamples, seed=seed),
+    }
+    with plain_warnings(quiet=quiet, verbose=verbose):
+        if table is not None:
+            clash = {"folders with runs": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
+            given = next((name for name, value in clash.items() if value), None)
+            if given is not None:
+                raise ValueError(f"--table: goes without {given}")
+            board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
+        else:
+            if not runs:
+                raise ValueError("name a folder with runs, such as runs/, or a table with --table FILE")
+            if category:
+                raise ValueError("--category: goes with --table; runs have their own categories")
+            official = None if leaderboard is None else read_official(leaderboard)
+            with progress_bar("reading runs", quiet=quiet) as show:
+                board = leaderboard_from_runs(
+                    runs,
+                    benchmark=benchmark,
+                    metric=metric or "ece",
+                    official=official,
+                    on_model=None if show is None else lambda done, total, _: show(done, total, 0),
+                    **shared,
+                )
+        page = write_leaderboard(board, output)
+    if json_:
+        typer.echo(json.dumps(_content(board, page)))
+    elif not quiet:
+        _print(board, page)
+
+
+def _methods(given: list[str] | None) -> tuple[str, ...]:
+    from rmcalib.report.correlation import METHODS
+
+    names = tuple(dict.fromkeys(given or ["kendall"]))
+    for name in names:
+        if name not in METHODS:
+            raise ValueError(f"--method: unknown {name!r} (have: {', '.join(METHODS)})")
+    return names
+
+
+def _content(board: Leaderboard, page: Path) -> dict[str, Any]:
+    from rmcalib.report.leaderboard_page import wide_rows
+
+    return {
+        "benchmark": board.benchmark,
+        "metric": board.metric,
+        "protocol": board.protocol,
+        "summary": board.summary,
+        "models": wide_rows(board),
+        "correlations": board.correlations,
+        "check": board.check,
+        "notes": board.notes,
+        "page": str(page),
+    }
+
+
+def _print(board: Leaderboard, page: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from rmcalib.report.leaderboard_words import metric_name
+
+    console = Console()
+    best = Table(
+        box=None, pad_edge=False, padding=(0, 2, 0, 0), title="Best calibrated", title_justify="left"
+    )
+    best.add_column("#", justify="right")
+    best.add_column("model", overflow="ellipsis", no_wrap=True, max_width=44)
+    for name in (board.metric, "95% interval", "score"):
+        best.add_column(name, justify="right", no_wrap=True)
+    for row in board.ranked[:10]:
+        found = row["values"][board.metric]
+        interval = "" if found["low"] is None else f"{found['low']:.3f} - {found['high']:.3f}"
+        score = "" if row["score"] is None else f"{row['score']:.1f}"
+        best.add_row(str(row["rank"]), Text(row["model"]), f"{found['value']:.3f}", interval, score)
+    console.print(best)
+    goes = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="\nCorrelations", title_justify="left")
+    for name in ("against", "error", "coefficient"):
+        goes.add_column(name)
+    for name in ("value", "95% interval", "p"):
+        goes.add_column(name, justify="right", no_wrap=True)
+    for row in (row for row in board.correlations if row["metric"] == board.metric):
+        if row["value"] is None:
+            numbers = ["-", row["note"], "-"]
+        else:
+            p_value = f"{row['p_value']:.3f}" if row["p_value"] >= 0.001 else "<0.001"
+            numbers = [f"{row['value']:.4f}", f"{row['low']:.3f} - {row['high']:.3f}", p_value]
+        goes.add_row(Text(row["target"]), Text(metric_name(row["metric"])), row["method"], *numbers)
+    console.print(goes)
+    console.print(Text(f"\n{board.summary}"))
+    for note in board.notes:
+        console.print(Text(f"* {note}", style="dim"))
+    console.print(Text(f"\nReport: {page.resolve()}"), soft_wrap=True)

@@ -1,0 +1,299 @@
+"""Two reward models, or two checkpoints, on the same prompts: what differs, by more than chance?
+
+A paired bootstrap: prompts are resampled, and both models are measured on the same resample, so that what
+makes prompts hard for both falls out of the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rmcalib.arrays import BoolArray, FloatArray, IntArray, check_integer
+from rmcalib.calibration import ErrorOptions, fit_top_1_temperature, smooth_ece
+from rmcalib.calibration.binning import bin_edges, bin_index, binned_error
+from rmcalib.calibration.intervals import check_level
+from rmcalib.report.leaderboard_measures import (
+    cross_fitted_logs,
+    first_correct_probability,
+    grouped_sums,
+    prompt_weights,
+    unpack_bins,
+)
+from rmcalib.rewards.forecasts import (
+    Forecasts,
+    forecast,
+    log_softmax,
+    pairwise_forecasts,
+    select_prompts,
+    set_forecasts,
+    top_1_prompts,
+)
+from rmcalib.rewards.measures import FEWEST_FOR_TEMPERATURE, Settings, accuracy_of, margins, picked_rows
+from rmcalib.rewards.metrics import METRICS, category_names
+from rmcalib.rewards.resampling import average_ranks
+from rmcalib.rewards.rewardbench import category_scores
+from rmcalib.rewards.rewardbench_intervals import rewardbench_draws
+from rmcalib.rewards.store import COLUMNS, Scores
+
+__all__ = ["BETTER", "compare_scores"]
+
+Row = dict[str, Any]
+Statistic = Callable[[FloatArray], FloatArray]  # resampling weights (R, n) -> values (R,)
+
+BETTER: dict[str, int] = {
+    "accuracy": 1,
+    "rewardbench_score": 1,
+    "correct_first_probability": 1,
+    **dict.fromkeys(
+        (
+            "ece",
+            "confidence_ece",
+            "debiased_ece",
+            "equal_mass_ece",
+            "smooth_ece",
+            "pairwise_ece",
+            "brier",
+            "nll",
+            "ece_at_temperature",
+            "brier_at_temperature",
+            "nll_at_temperature",
+            "reference_top_1",
+            "correct_first_ece",
+        ),
+        -1,
+    ),
+}
+"""Which way is better: +1 larger, -1 smaller; metrics that are not here are neither."""
+_SMOOTH_RESAMPLES = 100
+
+
+@dataclass(frozen=True)
+class _Metric:
+    """A metric's value on n prompts, and how to get it on resamples of them; None: it has no interval."""
+
+    value: float
+    n: int
+    resampled: Statistic | None = None
+    most: int = 10**9  # fewer resamples, where each is slow
+
+
+def compare_scores(a: Scores, b: Scores, *, settings: Settings | None = None) -> list[Row]:
+    """Return rows of category, metric, a, b, difference (b − a), low, high, p_value, n: one a metric.
+
+    Both must have been scored on the same prompts; those that only one has are left out. Intervals are
+    percentiles of the paired differences; p_value is twice the smaller share of them beyond zero. Errors such
+    as the ECE carry noise upwards in both models; most of that falls out of the difference. Left out are
+    what does not depend on the model (the baselines of length) and what is no metric (nulls and p-values).
+
+    >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
+    ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
+    >>> scores = Scores.from_columns(columns)
+    >>> {row["difference"] for row in compare_scores(scores, scores) if row["metric"] == "ece"}
+    {0.0}
+    """
+    settings = settings or Settings()
+    check_level(settings.level)
+    check_integer(settings.resamples, "resamples", 1)
+    a, b = _on_common_prompts(a, b)
+    pair, own = (forecast(a), forecast(b)), (_rewardbench(a, settings), _rewardbench(b, settings))
+    rows = []
+    for shown, name in category_names(pair[0]).items():
+        members = np.ones(len(pair[0]), bool) if name is None else pair[0].category == name
+        found = [_metrics(one, members, settings) for one in pair]
+        for side, scores in zip(found, own, strict=True):
+            if name in scores:
+                side["rewardbench_score"] = scores[name]
+        rows += [
+            {"category": shown, "metric": metric, **_difference(found[0][metric], found[1][metric], settings)}
+            for metric in METRICS
+            if metric in found[0] and metric in found[1]
+        ]
+    return rows
+
+
+def _difference(a: _Metric, b: _Metric, settings: Settings) -> Row:
+    row: Row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
+    if a.resampled is None or b.resampled is None:
+        return row | {"low": None, "high": None, "p_value": None, "n": a.n}
+    weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
+    draws = b.resampled(weights) - a.resampled(weights)
+    low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
+    p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
+    return row | {"low": float(low), "high": float(high), "p_value": p_value, "n": a.n}
+
+
+def _metrics(everything: Forecasts, members: BoolArray, settings: Settings) -> dict[str, _Metric]:
+    """All metrics of the prompts that are ``members``."""
+    one_answer = top_1_prompts(everything)
+    found = {"reference_top_1": _mean(1 - first_correct_probability(select_prompts(everything, members)))}
+    if (members & one_answer).any():
+        part = select_prompts(everything, members & one_answer)
+        found |= _top_1(part, settings, whole=bool(members.all()))
+        found |= _at_temperature(part, settings) if len(part) >= FEWEST_FOR_TEMPERATURE else {}
+        found |= _with_length(part, settings)
+    if (members & ~one_answer).any():
+        part = select_prompts(everything, members & ~one_answer)
+        p, y, prompt = set_forecasts(part)
+        found["correct_first_probability"] = _mean(p[: len(part)])
+        found["correct_first_ece"] = _binned(p, y, prompt, ErrorOptions(bins=settings.bins))
+    return found
+
+
+def _rewardbench(scores: Scores, settings: Settings) -> dict[str | None, _Metric]:
+    """RewardBench's own score of each category, and of all under None, where they can be had."""
+    values, category = category_scores(scores), scores.category[scores.offsets[:-1]]
+    draws = rewardbench_draws(scores, values, resamples=settings.resamples, seed=settings.seed)
+
+    def metric(value: float, n: int, drawn: FloatArray) -> _Metric:
+        return _Metric(value, n, lambda weights: drawn[: len(weights)])
+
+    found: dict[str | None, _Metric] = {
+        name: metric(values[name], int((category == name).sum()), drawn) for name, drawn in draws.items()
+    }
+    if len(draws) == len(values):
+        mean = float(np.mean(list(values.values())))
+        found[None] = metric(mean, scores.n_items, np.mean(list(draws.values()), axis=0))
+    return found
+
+
+def _top_1(part: Forecasts, settings: Settings, *, whole: bool) -> dict[str, _Metric]:
+    p, y, prompt, bins = part.probability, part.is_correct.astype(np.float64), part.prompt, settings.bins
+    picked, right = picked_rows(part, settings.seed)
+    accuracy, confidence, plain = accuracy_of(part), p[picked], ErrorOptions(bins=bins)
+    found = {
+        "ece": _binned(p, y, prompt, plain),
+        "accuracy": _mean(accuracy),
+        "mean_confidence": _mean(confidence),
+        "overconfidence": _mean(confidence - accuracy),
+        "confidence_ece": _binned(confidence, right, np.arange(len(part)), plain),
+        "debiased_ece": _binned(p, y, prompt, ErrorOptions(bins=bins, norm=2, debias=True)),
+        "equal_mass_ece": _binned(p, y, prompt, ErrorOptions(bins=bins, spacing="mass")),
+        "pairwise_ece": _binned(*pairwise_forecasts(part), plain),
+        "brier": _mean(np.add.reduceat((p - y) ** 2, part.starts)),
+        "nll": _mean(-part.log_probability[part.is_correct]),
+        "margin_mean": _mean(margins(part)),
+        "margin_median": _median(margins(part)),
+    }
+    if whole:
+        found["smooth_ece"] = _smooth(part, p, y)
+    return found
+
+
+def _at_temperature(part: Forecasts, settings: Settings) -> dict[str, _Metric]:
+    logs, y = cross_fitted_logs(part, settings.seed), part.is_correct.astype(np.float64)
+    p = np.exp(logs)
+    found = {
+        "ece_at_temperature": _binned(p, y, part.prompt, ErrorOptions(bins=settings.bins)),
+        "brier_at_temperature": _mean(np.add.reduceat((p - y) ** 2, part.starts)),
+        "nll_at_temperature": _mean(-logs[part.is_correct]),
+    }
+    fitted = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
+    if fitted.at_limit is None:
+        found["temperature"] = _temperature(part, fitted.temperature)
+    return found
+
+
+def _with_length(part: Forecasts, settings: Settings) -> dict[str, _Metric]:
+    if np.isnan(part.length).any():
+        return {}
+
+    def centred(values: FloatArray) -> FloatArray:
+        return values - np.repeat(np.add.reduceat(values, part.starts) / part.sizes, part.sizes)
+
+    picked, _ = picked_rows(part, settings.seed)
+    found = {
+        "reward_length_correlation": _spearman(centred(part.reward), centred(part.length), part.prompt),
+        "confidence_length_correlation": _spearman(
+            part.log_probability[picked], part.length[picked], np.arange(len(part))
+        ),
+    }
+    return {name: metric for name, metric in found.items() if metric is not None}
+
+
+def _mean(values: FloatArray) -> _Metric:
+    return _Metric(float(values.mean()), len(values), lambda weights: weights @ values / len(values))
+
+
+def _binned(p: FloatArray, y: FloatArray, prompt: IntArray, options: ErrorOptions) -> _Metric:
+    edges = bin_edges(p, options)
+    sums = grouped_sums(p, y, prompt, bin_index(p, edges), len(edges) - 1)
+
+    def error(weights: FloatArray) -> FloatArray:
+        return binned_error(unpack_bins(weights @ sums), options)
+
+    return _Metric(float(error(np.ones((1, len(sums))))[0]), len(sums), error)
+
+
+def _median(values: FloatArray) -> _Metric:
+    order = np.argsort(values)
+
+    def middle(weights: FloatArray) -> FloatArray:
+        below = np.cumsum(weights[:, order], axis=1)
+        return values[order][(below >= below[:, -1:] / 2).argmax(axis=1)]
+
+    return _Metric(float(np.median(values)), len(values), middle)
+
+
+def _smooth(part: Forecasts, p: FloatArray, y: FloatArray) -> _Metric:
+    def resampled(weights: FloatArray) -> FloatArray:
+        copies = weights.astype(np.int64)[:, part.prompt]
+        return np.array([smooth_ece(np.repeat(p, row), np.repeat(y, row)) for row in copies])
+
+    return _Metric(smooth_ece(p, y), len(part), resampled, most=_SMOOTH_RESAMPLES)
+
+
+def _temperature(part: Forecasts, temperature: float) -> _Metric:
+    """One Newton step in log 1/T from the fit in each resample, as the interval of an evaluation has it."""
+    p, r = np.exp(log_softmax(part.reward, part.offsets, temperature=temperature)), part.reward
+    mean = np.add.reduceat(p * r, part.starts)
+    spread = np.add.reduceat(p * (r - np.repeat(mean, part.sizes)) ** 2, part.starts)
+    slope = mean - np.add.reduceat(np.where(part.is_correct, r, 0.0), part.starts)
+
+    def step(weights: FloatArray) -> FloatArray:
+        curvature = np.maximum(weights @ spread, 1e-300)
+        return temperature * np.exp(np.clip(temperature * (weights @ slope) / curvature, -20, 20))
+
+    return _Metric(temperature, len(part), step)
+
+
+def _spearman(x: FloatArray, y: FloatArray, prompt: IntArray) -> _Metric | None:
+    """Spearman's correlation with the ranks of the whole data in every resample; None if one is constant."""
+    a, b = average_ranks(x), average_ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    if not a.any() or not b.any():
+        return None
+    terms = (np.ones_like(a), a, b, a * a, b * b, a * b)
+    sums = np.column_stack([np.bincount(prompt, term) for term in terms])
+
+    def correlation(weights: FloatArray) -> FloatArray:
+        n, sa, sb, saa, sbb, sab = (weights @ sums).T
+        spread = np.sqrt(np.maximum(saa - sa**2 / n, 0) * np.maximum(sbb - sb**2 / n, 0))
+        return np.where(spread > 0, sab - sa * sb / n, 0) / np.where(spread > 0, spread, 1)
+
+    return _Metric(float(correlation(np.ones((1, len(sums))))[0]), len(sums), correlation)
+
+
+def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:
+    """The prompts that both have, in the order of ``a``."""
+    ids_a, ids_b = (s.item_id[s.offsets[:-1]].tolist() for s in (a, b))
+    common = set(ids_a) & set(ids_b)
+    if not common:
+        raise ValueError("the two have no prompt in common: were they scored on the same benchmark?")
+    place = {name: i for i, name in enumerate(ids_a)}
+    parts = []
+    for scores in (a, b):
+        at = np.array([place[name] if name in common else -1 for name in scores.item_id.tolist()])
+        rows = np.flatnonzero(at >= 0)
+        rows = rows[np.argsort(at[rows], kind="stable")]
+        columns = {name: getattr(scores, name)[rows] for name in COLUMNS}
+        parts.append(Scores.from_columns(columns, scores.manifest))
+    one, other = parts
+    same = len(one) == len(other) and (one.is_correct == other.is_correct).all()
+    if not same or (one.item_id != other.item_id).any():
+        raise ValueError("the two differ in the responses of a prompt: they are not of the same benchmark")
+    return one, other

@@ -1,0 +1,197 @@
+"""The leaderboard's files: the HTML page, the Markdown summary, tidy CSVs and figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib import __version__
+from rmcalib.files import write_bytes, write_csv, write_text
+from rmcalib.report.drawing import figure_bytes, figure_svg
+from rmcalib.report.leaderboard import Leaderboard
+from rmcalib.report.leaderboard_figures import FIGURES, draw_figures
+from rmcalib.report.leaderboard_scatter import scatter_tips
+from rmcalib.report.leaderboard_words import metric_name, to_markdown
+from rmcalib.report.page import render
+from rmcalib.rewards.metrics import METRICS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
+
+_COLUMNS = (
+    ("ece", "ECE", 3),
+    ("ece_p_value", "p", 3),
+    ("ece_at_temperature", "ECE at T", 3),
+    ("temperature", "T", 2),
+    ("accuracy", "accuracy", 3),
+    ("mean_confidence", "confidence", 3),
+    ("overconfidence", "over-confidence", 3),
+    ("brier", "Brier", 3),
+    ("nll", "NLL", 3),
+    ("reference_top_1", "reference", 3),
+)
+_SCATTERS = ("scores", "categories", "protocols")
+_LARGE = 1.0  # points between our score and the official one that deserve a look
+_TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "check")
+
+
+def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
+    """Write report.html, summary.md, CSVs and figures/ (PNG and PDF); return the path of the page.
+
+    Files of an earlier report in the same folder that this one does not have are removed.
+    """
+    out = Path(folder)
+    figures = draw_figures(board)
+    page = leaderboard_page(board, figures)
+    files = {
+        f"figures/{name}.{kind}": figure_bytes(figure, kind)
+        for name, figure in figures.items()
+        for kind in ("png", "pdf")
+    }
+    tables: dict[str, list[dict[str, Any]]] = {"leaderboard": wide_rows(board)}
+    tables |= {name: getattr(board, name) for name in _TABLES}
+    for name, content in files.items():
+        write_bytes(out / name, content)
+    for name, rows in tables.items():
+        if rows:
+            write_csv(out / f"{name}.csv", rows)
+        else:
+            (out / f"{name}.csv").unlink(missing_ok=True)
+    for name in FIGURES:
+        for kind in ("png", "pdf"):
+            if name not in figures:
+                (out / "figures" / f"{name}.{kind}").unlink(missing_ok=True)
+    write_text(out / "summary.md", to_markdown(board))
+    return write_text(out / "report.html", page)
+
+
+def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = None) -> str:
+    """Return the page as HTML: self-contained, and every text in it escaped."""
+    figures = draw_figures(board) if figures is None else figures
+    tips = scatter_tips(board)
+    drawings = {
+        name: figure_svg(figure, name, label=_LABELS[name], tips=tips if name in _SCATTERS else None)
+        for name, figure in figures.items()
+    }
+    main, level = board.metric, f"{board.settings.level:.0%}"
+    intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
+    columns = [
+        {"key": key, "name": name, "digits": digits, "meaning": METRICS[key]}
+        for key, name, digits in _COLUMNS
+        if key != main and any(key in row["values"] for row in board.models)
+    ]
+    other = "accuracy" if any("accuracy" in row["ranks"] for row in board.models) else "score"
+    protocols = _protocols(board)
+    check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
+    check.sort(key=lambda row: -abs(row["difference"]))
+    sections = {
+        "leaderboard": "Leaderboard",
+        "correlations": "Correlations",
+        "categories-ece": "Categories" if "heatmap" in figures else "",
+        "diagrams": "Reliability" if "reliability" in figures else "",
+        "changes": "Rank changes" if "ranks" in figures else "",
+        "curves": "Rejection" if "rejection" in figures else "",
+        "both": "Both protocols" if protocols else "",
+        "check": "Check" if check else "",
+        "notes": "Notes" if board.notes else "",
+    }
+    settings = board.settings
+    return render(
+        "leaderboard.html",
+        title="Reward models by calibration",
+        subtitle=f"{board.benchmark} · {len(board.models)} models · protocol: {board.protocol}",
+        summary=board.summary,
+        contents=[(anchor, name) for anchor, name in sections.items() if name],
+        models=[
+            {
+                **row,
+                "values": {**{key: None for key, _, _ in _COLUMNS}, **row["values"]},
+                "main": row["values"].get(main),
+                "other": row["ranks"].get(other),
+            }
+            for row in board.models
+        ],
+        without=[row for row in board.models if row["rank"] is None],
+        any_off_scale=any(row["scale"] == "no" for row in board.models),
+        metric_name=metric_name(main),
+        intervals=intervals,
+        interval_words=f", with {level} intervals from resampling prompts." if intervals else ".",
+        level=level,
+        columns=columns,
+        categories=board.categories,
+        other=other,
+        reading=_reading(board),
+        correlations=[{**row, "metric_name": metric_name(row["metric"])} for row in board.correlations],
+        figures=drawings,
+        protocols=protocols,
+        check=check,
+        notes=board.notes,
+        footer=(
+            f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
+            f"intervals from {settings.resamples:,} resamples of prompts, seed {settings.seed}."
+            if intervals
+            else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
+        ),
+    )
+
+
+def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
+    """Return one row a model with everything the page's table shows, for leaderboard.csv."""
+    keys = list(dict.fromkeys([board.metric, *(key for row in board.models for key in row["values"])]))
+    rows = []
+    for row in board.models:
+        flat: dict[str, Any] = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
+        for key in keys:
+            found = row["values"].get(key)
+            flat[key] = found and found["value"]
+            if any((other["values"].get(key) or {}).get("low") is not None for other in board.models):
+                flat[f"{key}_low"] = found and found["low"]
+                flat[f"{key}_high"] = found and found["high"]
+        flat |= {f"score[{name}]": row["category_scores"][name] for name in board.categories}
+        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
+        rows.append(flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]})
+    return rows
+
+
+def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
+    rows = []
+    for row in board.ranked:
+        exact, reference = row["ranks"].get("ece"), row["ranks"].get("reference_top_1")
+        if exact is not None and reference is not None:
+            rows.append(
+                {
+                    "model": row["model"],
+                    "exact": row["values"]["ece"]["value"],
+                    "exact_rank": exact,
+                    "reference": row["values"]["reference_top_1"]["value"],
+                    "reference_rank": reference,
+                    "gained": exact - reference,
+                }
+            )
+    return rows
+
+
+def _reading(board: Leaderboard) -> str:
+    if board.protocol != "exact":
+        return "The calibration error is the table's own column; nothing was measured here."
+    return (
+        "p: the chance that a calibrated model shows an ECE at least as large. T: the best temperature; ECE "
+        "at T: after dividing the rewards by a T fitted on other prompts. Over-confidence: confidence less "
+        "accuracy. Reference: 1 − mean P(first chosen response), Ties included."
+    )
+
+
+_LABELS = {
+    "best": "The ten best calibrated models with intervals",
+    "calibration": "All models by calibration with intervals",
+    "correlation": "Correlation of calibration with scores, with intervals",
+    "scores": "Calibration against leaderboard score",
+    "categories": "Calibration against the score of each category",
+    "heatmap": "ECE of each model by category",
+    "reliability": "Reliability diagrams of all models",
+    "ranks": "Ranks by accuracy, by ECE and by ECE after temperature",
+    "rejection": "Accuracy against the share of prompts dropped",
+    "protocols": "Exact protocol against reference protocol",
+}

@@ -1,0 +1,139 @@
+"""Tables that people bring: models with a calibration column, and official leaderboard figures."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CATEGORIES", "ModelTable", "Official", "read_official", "read_table"]
+
+CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+_CALIBRATION = ("ece", "ece_score")
+_SCORES = ("leaderboard_score", "score")
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """Models with an error of calibration, the leaderboard's score and the categories' (NaN: none), (n,)."""
+
+    models: list[str]
+    metric: str
+    errors: list[float]
+    scores: list[float]
+    categories: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Official:
+    """Official figures in percent: for each model its score ("overall") and the categories'."""
+
+    path: str
+    figures: dict[str, dict[str, float]]
+
+
+def read_table(
+    path: str | Path, *, metric: str | None = None, categories: Iterable[str] | None = None
+) -> ModelTable:
+    """Read a CSV with columns model, leaderboard_score, categories, and ece, ece_score or ``metric``.
+
+    The categories are RewardBench 2's as far as they are there, or those named. Empty cells are left out of
+    what they would take part in.
+    """
+    header, rows = _read(path)
+    names = _column(path, header, "model")
+    scores = _column(path, header, *_SCORES)
+    error = _column(path, header, *((metric,) if metric is not None else _CALIBRATION), hint="--metric NAME")
+    wanted = list(categories or ())
+    found = {name: _find(header, name) for name in wanted or CATEGORIES}
+    missing = [name for name in wanted if found[name] is None]
+    if missing:
+        raise ValueError(f"{path}: no column {missing[0]!r} (has {', '.join(header)})")
+    models = [row[names].strip() for row in rows]
+    for i, name in enumerate(models):
+        if not name:
+            raise ValueError(f"{path}, line {i + 2}: the model has no name")
+        if name in models[:i]:
+            raise ValueError(f"{path}, line {i + 2}: {name!r} is there twice")
+    return ModelTable(
+        models,
+        header[error],
+        _numbers(path, rows, error, header),
+        _percent(_numbers(path, rows, scores, header)),
+        {
+            name: _percent(_numbers(path, rows, column, header))
+            for name, column in found.items()
+            if column is not None
+        },
+    )
+
+
+def read_official(path: str | Path) -> Official:
+    """Read official figures: a CSV with columns model, score (or leaderboard_score) and categories."""
+    header, rows = _read(path)
+    names = _column(path, header, "model")
+    columns = {name: _find(header, name) for name in CATEGORIES}
+    columns["overall"] = next((place for n in _SCORES if (place := _find(header, n)) is not None), None)
+    there = {name: place for name, place in columns.items() if place is not None}
+    if not there:
+        raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
+    values = {name: _percent(_numbers(path, rows, place, header)) for name, place in there.items()}
+    figures = {
+        row[names].strip(): {name: values[name][i] for name in there if math.isfinite(values[name][i])}
+        for i, row in enumerate(rows)
+    }
+    return Official(str(path), figures)
+
+
+def _read(path: str | Path) -> tuple[list[str], list[list[str]]]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a text file: {error}") from error
+    lines = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+    if len(lines) < 2:
+        raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
+    header, rows = [name.strip() for name in lines[0]], lines[1:]
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(f"{path}, line {i + 2}: {len(row)} cells, but the header has {len(header)}")
+    return header, rows
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
+def _find(header: Sequence[str], name: str) -> int | None:
+    return next((i for i, column in enumerate(header) if _plain(column) == _plain(name)), None)
+
+
+def _column(path: str | Path, header: Sequence[str], *names: str, hint: str = "") -> int:
+    for name in names:
+        place = _find(header, name)
+        if place is not None:
+            return place
+    told = f"; name another with {hint}" if hint else ""
+    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(header)}){told}")
+
+
+def _numbers(path: str | Path, rows: list[list[str]], column: int, header: Sequence[str]) -> list[float]:
+    values = []
+    for i, row in enumerate(rows):
+        text = row[column].strip()
+        try:
+            value = float(text) if text else math.nan
+        except ValueError:
+            raise ValueError(f"{path}, line {i + 2}: {header[column]} is {text!r}, not a number") from None
+        values.append(value if math.isfinite(value) else math.nan)
+    return values
+
+
+def _percent(values: list[float]) -> list[float]:
+    """Scores in percent, whether they came so or as shares."""
+    largest = max((value for value in values if math.isfinite(value)), default=100.0)
+    return [100 * value for value in values] if largest <= 1.02 else values

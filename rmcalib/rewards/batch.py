@@ -1,0 +1,295 @@
+"""Batches: a list of models through a benchmark, one failure at a time, resumable at any moment.
+
+What is the same for all engines is here: what was asked for, what is done already, how a model ends. The
+engines are `run_local` (below), `rmcalib.rewards.cluster` and `rmcalib.rewards.batch_published`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmcalib.files import write_json
+from rmcalib.rewards.batch_status import ModelStatus, Status
+from rmcalib.rewards.batch_worker import Worker, WorkerError, told
+from rmcalib.rewards.benchmarks import Benchmark
+from rmcalib.rewards.hub import resolve_commit
+from rmcalib.rewards.manifest import SCORING_VERSION
+from rmcalib.rewards.models import locate
+from rmcalib.rewards.plan import PlanEntry
+from rmcalib.rewards.registry import Recipe
+from rmcalib.rewards.runs import RunError, run_folder
+from rmcalib.rewards.store import Scores
+
+__all__ = ["Batch", "Job", "Judge", "open_batch", "run_local"]
+
+Judge = Callable[[PlanEntry, Scores, Path], None]
+"""Called with a model, its scores and its run folder, to write metrics there."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is the same for all models of a batch: the benchmark, how to score, where to keep it.
+
+    `source` and `limit` are what `load_benchmark` made `benchmark` from; `judging` are the settings of the
+    metrics, which are computed anew when they change.
+    """
+
+    benchmark: Benchmark
+    source: str
+    output: Path
+    limit: int | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    max_length: int | None = None
+    token_budget: int | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+    fresh: bool = False
+    free_disk: bool = False
+    judging: Mapping[str, Any] = field(default_factory=dict)
+
+    def loading(self) -> dict[str, Any]:
+        """Return the options of `load_model` that do not depend on the model."""
+        names = ("device", "dtype", "max_length", "trust_remote_code", "allow_pickle")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """One model on its way: the commit that is scored, a hash of what was asked for, what is done of it."""
+
+    entry: PlanEntry
+    commit: str | None  # None: a local folder
+    asked: str
+    folder: Path
+    scored: bool = False
+    judged: bool = False
+
+
+class Batch:
+    """A running batch; open it by `open_batch`."""
+
+    def __init__(self, output: Path, status: Status, judge: Judge | None, judging: Mapping[str, Any]) -> None:
+        """Remember where the results go, where the states are told, and what is done with scores."""
+        self.output, self.status, self.judge = output, status, judge
+        self.judging = json.loads(json.dumps(dict(judging)))
+
+    def ticket(self, entry: PlanEntry, folder: Path, commit: str | None, asked: Mapping[str, Any]) -> Ticket:
+        """Compare what is asked for with what an earlier run has left in the model's folder."""
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        mark, run = read_mark(folder), _read(folder / "run.json")
+        same = mark.get("asked") == digest and (folder / "scores.parquet").is_file()
+        scored = same and run.get("status") == "finished" and run.get("hash") == mark.get("run")
+        judged = scored and mark.get("judging") == self.judging and (folder / "metrics.json").is_file()
+        return Ticket(entry, commit, digest, folder, scored, judged or (scored and self.judge is None))
+
+    def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
+        """Judge the scores of a model unless that is done, and mark the model as done."""
+        name, folder = ticket.entry.model, ticket.folder
+        mark = {"asked": ticket.asked, "run": _read(folder / "run.json").get("hash"), "judging": None}
+        if not ticket.judged:
+            write_json(folder / "asked.json", mark)
+            if self.judge is not None:
+                self.status.change(name, "evaluating")
+                self.judge(ticket.entry, scores or Scores.from_parquet(folder / "scores.parquet"), folder)
+            write_json(folder / "asked.json", {**mark, "judging": self.judging})
+        self.status.change(name, "done", folder=str(folder), fresh=not ticket.judged)
+
+    @contextlib.contextmanager
+    def attempt(self, name: str) -> Iterator[None]:
+        """Turn whatever goes wrong in the block into the failure of one model."""
+        try:
+            yield
+        except Exception as error:
+            self.status.change(name, "failed", why=told(error))
+
+
+@contextlib.contextmanager
+def open_batch(
+    output: Path,
+    plan: Sequence[PlanEntry],
+    *,
+    judge: Judge | None = None,
+    judging: Mapping[str, Any] | None = None,
+    on_change: Callable[[Status], None] | None = None,
+    **about: Any,
+) -> Iterator[Batch]:
+    """Take the lock of a batch's output folder and begin a run: states in `batch.json`, `events.jsonl`."""
+    from filelock import FileLock, Timeout
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(output / ".batch.lock", timeout=0)
+        lock.acquire()
+    except Timeout:
+        who = _read(output / "batch.json")
+        raise RunError(
+            f"{output} is in use by another batch (process {who.get('pid', '?')} on {who.get('host', '?')}): "
+            "wait for it, or choose another --output"
+        ) from None
+    except OSError as error:
+        raise RunError(f"{output}: cannot be written: {error.strerror or error}") from error
+    with lock:
+        models = [ModelStatus(entry.model, parameters=entry.parameters) for entry in plan]
+        status = Status(output, models, on_change=on_change, **about)
+        for entry in plan:
+            if entry.skipped:
+                status.change(entry.model, "skipped", why=entry.skipped)
+        try:
+            yield Batch(output, status, judge, judging or {})
+        except BaseException:
+            status.end("interrupted")
+            raise
+        status.end()
+
+
+def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
+    """Score one model after another; meanwhile the next is downloaded, and the one before is judged.
+
+    Scoring is done by a process of its own, so that a model that takes the process down (out of memory, a
+    fault in compiled code) is one failure among others. A killed batch takes it along.
+    """
+    entries = [entry for entry in plan if not entry.skipped]
+    ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
+    with ThreadPoolExecutor(max_workers=1) as judging, Worker(job.output / "batch.log") as worker:
+        for number, entry in enumerate(entries):
+            assert ahead is not None
+            current = ahead
+            if number + 1 < len(entries):  # begins when this model's own download has ended
+                ahead = _after(current, prepare, batch, job, entries[number + 1])
+            with batch.attempt(entry.model):
+                ticket = current.result()
+                if not ticket.scored:
+                    batch.status.change(entry.model, "scoring")
+                    _score(batch, job, ticket, worker)
+                judging.submit(_conclude, batch, job, ticket)
+
+
+def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
+    """See what is done of a model, and download it if it has to be scored."""
+    ticket = scoring_ticket(batch, job, entry)
+    if not ticket.scored:
+        batch.status.change(entry.model, "downloading")
+        fetch(entry.recipe, ticket.commit, job)
+        batch.status.change(entry.model, "ready")
+    return ticket
+
+
+def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
+    """See what is done of a model: asks the Hub for its commit, and downloads nothing."""
+    recipe = entry.recipe
+    local = entry.model == "demo" or Path(entry.model).is_dir()
+    commit = None if local else resolve_commit(entry.model)
+    tokenizer = recipe.tokenizer
+    asked = {
+        "model": entry.model,
+        "revision": commit or locate(entry.model, None, small_files_only=True)[1],
+        "tokenizer": tokenizer and locate(tokenizer, None, small_files_only=True)[1],
+        "benchmark": [job.benchmark.name, job.benchmark.revision],
+        "items": hashlib.sha256(repr([item.id for item in job.benchmark.items]).encode()).hexdigest(),
+        "recipe": dataclasses.asdict(recipe),
+        "scoring_version": SCORING_VERSION,
+        **job.loading(),
+    }
+    folder = run_folder(job.output, entry.model, job.benchmark.name)
+    return batch.ticket(entry, folder, commit, asked)
+
+
+def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
+    """Download a model into the Hub's cache: its files, and those of the model an adapter was trained on."""
+    options: dict[str, Any] = {
+        "trust_remote_code": job.trust_remote_code,
+        "allow_pickle": job.allow_pickle,
+        "recipe": recipe,
+    }
+    if commit is None:
+        return
+    folder, _ = locate(recipe.model, commit, **options)
+    adapter = _read(folder / "adapter_config.json")
+    if adapter.get("base_model_name_or_path"):
+        locate(adapter["base_model_name_or_path"], adapter.get("revision"), **options)
+
+
+def free_checkpoint(commit: str) -> int:
+    """Drop a commit's files from the Hub's cache, and return how many bytes that freed."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        cache = scan_cache_dir()
+    except CacheNotFound:
+        return 0
+    strategy = cache.delete_revisions(commit)
+    strategy.execute()
+    return int(strategy.expected_freed_size)
+
+
+def read_mark(folder: Path) -> dict[str, Any]:
+    """Read what an earlier batch has noted in a run folder (`asked.json`); empty if there is nothing."""
+    return _read(folder / "asked.json")
+
+
+def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:
+    with batch.attempt(ticket.entry.model):
+        batch.conclude(ticket)
+        if job.free_disk and ticket.commit is not None:
+            freed = free_checkpoint(ticket.commit)
+            batch.status.event("freed", model=ticket.entry.model, bytes=freed)
+
+
+def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
+    name = ticket.entry.model
+    task = {
+        "model": name,
+        "source": job.source,
+        "benchmark_revision": job.benchmark.revision,
+        "limit": job.limit,
+        "recipe": dataclasses.asdict(ticket.entry.recipe),
+        "options": {
+            **job.loading(),
+            "revision": ticket.commit,
+            "output": str(job.output),
+            "token_budget": job.token_budget,
+            "fresh": job.fresh,
+        },
+    }
+    for event in worker.run(task):
+        if event["event"] == "progress":
+            batch.status.progress(name, event["done"], event["total"], event["tokens"])
+        elif event["event"] == "warning":
+            batch.status.warn(name, event["text"])
+        else:
+            raise WorkerError(event["error"])
+
+
+def _after(previous: Future[Ticket] | None, call: Callable[..., Ticket], *args: Any) -> Future[Ticket]:
+    """Call in the background, when `previous` has ended; the thread does not keep the process alive."""
+    future: Future[Ticket] = Future()
+
+    def work() -> None:
+        if previous is not None:
+            previous.exception()  # waits; what went wrong there is told there
+        try:
+            future.set_result(call(*args))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,84 @@
+"""A batch of published scores: every model's file from the Hub, a few at a time, with no model run at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from rmcalib.files import write_json
+from rmcalib.rewards.batch import Batch, Ticket, read_mark
+from rmcalib.rewards.benchmarks import SHORT_NAMES
+from rmcalib.rewards.hub import resolve_commit
+from rmcalib.rewards.jobs import keep_scores
+from rmcalib.rewards.plan import PlanEntry, Selection, select
+from rmcalib.rewards.published import RESULTS, published_models, published_scores
+from rmcalib.rewards.registry import Recipe, registry
+from rmcalib.rewards.runs import run_folder
+from rmcalib.rewards.store import Scores
+
+__all__ = ["published_plan", "run_published"]
+
+_NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
+
+
+def published_plan(recipes: Iterable[Recipe] | None, selection: Selection) -> tuple[list[PlanEntry], str]:
+    """Plan to take the published scores of `recipes` (None: all there are); also the results' commit."""
+    commit = resolve_commit(RESULTS, repo_type="dataset")
+    names = published_models(revision=commit)
+    known = registry()
+    wanted = [known.get(name) or Recipe(name) for name in names] if recipes is None else list(recipes)
+    have = set(names)
+    plan = [
+        entry
+        if entry.skipped or entry.model in have
+        else dataclasses.replace(entry, skipped=f"no published scores in {RESULTS}")
+        for entry in select(wanted, selection)
+    ]
+    return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model)), commit
+
+
+def run_published(
+    batch: Batch, plan: Sequence[PlanEntry], commit: str, *, jobs: int = 4, fresh: bool = False
+) -> None:
+    """Take the published scores of the models in `plan`, `jobs` files at a time.
+
+    Scores that were fetched once are in the cache, and models that are done are passed over.
+    """
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    try:
+        entries = [entry for entry in plan if not entry.skipped]
+        futures = {pool.submit(_take, batch, entry, commit): entry for entry in entries}
+        for future in as_completed(futures):
+            entry = futures[future]
+            with batch.attempt(entry.model):
+                ticket, scores = future.result()
+                if ticket is None:
+                    continue
+                if scores is not None:
+                    keep_scores(ticket.folder, scores, fresh=fresh)
+                batch.conclude(ticket, scores)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _take(batch: Batch, entry: PlanEntry, commit: str) -> tuple[Ticket | None, Scores | None]:
+    """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
+    folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
+    asked = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
+    ticket = batch.ticket(entry, folder, commit, asked)
+    if ticket.scored:
+        return ticket, None
+    mark = read_mark(folder)
+    why = str(mark.get("skipped", "")) if mark.get("asked") == ticket.asked else ""
+    if not why:
+        batch.status.change(entry.model, "downloading")
+        try:
+            return ticket, published_scores(entry.model, revision=commit)
+        except ValueError as error:
+            if _NO_SCORES not in str(error):
+                raise
+            why = "a generative judge: it gives no scores"
+        write_json(folder / "asked.json", {"asked": ticket.asked, "skipped": why})
+    batch.status.change(entry.model, "skipped", why=why)
+    return None, None

@@ -1,0 +1,165 @@
+"""The state of a batch on disk: `batch.json`, whole at every moment, and `events.jsonl`, which only grows.
+
+Another process can read both while the batch runs. `batch.json` is what is so now; `events.jsonl` has one
+JSON object a line for everything that happened, over all runs of the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmcalib.files import write_json
+
+__all__ = ["STATES", "ModelStatus", "Status", "read_events"]
+
+STATES = ("waiting", "downloading", "ready", "scoring", "evaluating", "done", "failed", "skipped")
+_EVERY = 2.0  # seconds between two writes of mere progress
+
+
+@dataclass
+class ModelStatus:
+    """What is known of one model; `why` is the cause of a failure, or the reason it was skipped."""
+
+    model: str
+    state: str = "waiting"
+    parameters: float | None = None
+    why: str = ""
+    responses_done: int = 0
+    responses: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    fresh: bool = False  # done by this run, not by an earlier one
+    folder: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+class Status:
+    """The states of a batch's models, in memory and on disk; its methods may be called from any thread.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     status = Status(Path(folder), [ModelStatus("org/rm")], engine="local")
+    ...     status.change("org/rm", "failed", why="gated")
+    ...     status.end()
+    ...     told = json.loads((Path(folder) / "batch.json").read_text())
+    ...     told["status"], told["models"][0]["why"], [e["event"] for e in read_events(Path(folder))]
+    ('finished', 'gated', ['start', 'failed', 'end'])
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        models: Iterable[ModelStatus],
+        *,
+        on_change: Callable[[Status], None] | None = None,
+        **about: Any,
+    ) -> None:
+        """Begin a run of a batch: write the first `batch.json` and the event `start`."""
+        self.output, self.about, self.on_change = output, about, on_change
+        self.models = {status.model: status for status in models}
+        self.state, self.started = "running", time.time()
+        self._lock = threading.RLock()
+        self._since: dict[str, float] = {}
+        self._written = 0.0
+        output.mkdir(parents=True, exist_ok=True)
+        self.event("start", models=len(self.models), pid=os.getpid(), **about)
+        self._write()
+
+    def change(self, model: str, state: str, **values: Any) -> None:
+        """Put a model into another state (one of `STATES`), with what else is known of it."""
+        assert state in STATES, state
+        with self._lock:
+            entry = self.models[model]
+            now = time.time()
+            if state in ("downloading", "scoring"):
+                self._since[model] = now
+            entry.state = state
+            for name, value in values.items():
+                setattr(entry, name, value)
+            entry.seconds = round(now - self._since.get(model, now), 3)
+            if state not in ("waiting", "ready"):
+                self.event(state, model=model, **values, seconds=entry.seconds)
+            self._write()
+
+    def progress(self, model: str, done: int, total: int, tokens: int) -> None:
+        """Say how far a model is."""
+        with self._lock:
+            entry = self.models[model]
+            entry.responses_done, entry.responses, entry.tokens = done, total, tokens
+            entry.seconds = round(time.time() - self._since.get(model, time.time()), 3)
+            if time.time() - self._written > _EVERY:
+                self._write()
+            elif self.on_change is not None:
+                self.on_change(self)
+
+    def warn(self, model: str, text: str) -> None:
+        """Keep a warning about a model."""
+        with self._lock:
+            self.models[model].warnings.append(text)
+            self.event("warning", model=model, text=text)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Append one line to `events.jsonl`."""
+        line = json.dumps({"time": _utc(time.time()), "event": kind, **values}, ensure_ascii=False)
+        path = self.output / "events.jsonl"
+        with self._lock, path.open("ab+") as file:
+            # A process killed in the middle of a line must not spoil the next one.
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else f"\n{line}"
+            file.write(f"{line}\n".encode("utf-8", "replace"))
+
+    def end(self, state: str = "finished") -> None:
+        """End the run of the batch."""
+        with self._lock:
+            self.state = state
+            self.event("end", status=state, **self.counts())
+            self._write()
+
+    def counts(self) -> dict[str, int]:
+        """Count the models in each state that occurs."""
+        states = [entry.state for entry in self.models.values()]
+        return {state: states.count(state) for state in STATES if state in states}
+
+    def content(self) -> dict[str, Any]:
+        """Return what `batch.json` holds."""
+        return {
+            "status": self.state,
+            "started": _utc(self.started),
+            "updated": _utc(time.time()),
+            "pid": os.getpid(),
+            "host": platform.node(),
+            **self.about,
+            "counts": self.counts(),
+            "models": [asdict(entry) for entry in self.models.values()],
+        }
+
+    def _write(self) -> None:
+        self._written = time.time()
+        write_json(self.output / "batch.json", self.content())
+        if self.on_change is not None:
+            self.on_change(self)
+
+
+def read_events(output: Path) -> list[Mapping[str, Any]]:
+    """Read the events of a batch; a line that was cut off by a kill is passed over."""
+    events = []
+    for line in (output / "events.jsonl").read_bytes().split(b"\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        events.append(event)
+    return events
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,61 @@
+"""``rmcalib compare`` as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_report import rmcalib
+from tests.report.boards import synthetic, write_run, write_runs
+
+
+def test_two_runs_are_compared(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", 2)
+    names = [f"runs/org__model-{i}" for i in range(2)]
+    result = rmcalib("compare", *names, "--resamples", "50", "--output", "d.csv", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "A: org/model-0" in result.stdout
+    assert "ece_at_temperature" in result.stdout
+    assert "Math" not in result.stdout
+    with (tmp_path / "d.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert {row["category"] for row in rows} == {"overall", "Factuality", "Math", "Focus"}
+    result = rmcalib("compare", *names, "--resamples", "50", "--json", cwd=tmp_path)
+    content = json.loads(result.stdout)
+    assert content["b"] == "org/model-1"
+    assert [row["metric"] for row in content["differences"]] == [row["metric"] for row in rows]
+
+
+def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
+    synthetic(1, n=30).to_jsonl(tmp_path / "a.jsonl")
+    synthetic(2, n=25).to_parquet(tmp_path / "b.parquet")
+    result = rmcalib(
+        "compare", "a.jsonl", "b.parquet", "--resamples", "30", "--category", "Math", cwd=tmp_path
+    )
+    assert result.returncode == 0, result.stderr
+    assert "compared on 25 prompts; 5 are in one of the two only" in result.stderr
+    assert "Math" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["runs", "runs/org__model-0"], "runs: 2 runs in it; name one of them"),
+        (["runs/org__model-0", "nowhere"], "nowhere: no such folder"),
+        (["runs/org__model-0", "runs/org__model-1", "--category", "Maths"], "unknown 'Maths' (have: overall"),
+        (["runs/org__model-0", "other.jsonl"], "no prompt in common"),
+    ],
+)
+def test_bad_usage_is_one_clear_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", 2, n=9)
+    write_run(tmp_path / "other", "org/rm", synthetic(n=9))
+    row = {"item_id": "z", "category": "c", "response": 0, "is_correct": True, "reward": 1.0}
+    lines = [row, {**row, "response": 1, "is_correct": False}]
+    (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    result = rmcalib("compare", *arguments, "--resamples", "20", cwd=tmp_path)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -1,0 +1,95 @@
+"""The paired comparison: against plain loops over resamples, against evaluations, and its bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rmcalib.calibration import ece
+from rmcalib.report.comparison import compare_scores
+from rmcalib.rewards.forecasts import forecast
+from rmcalib.rewards.measures import Settings
+from rmcalib.rewards.metrics import metric_rows
+from rmcalib.rewards.store import COLUMNS, Scores
+from tests.report.boards import synthetic
+
+
+def test_values_are_those_of_an_evaluation_and_every_metric_is_there() -> None:
+    a, b = synthetic(1, ties=True), synthetic(2, skill=2.0, ties=True)
+    rows = compare_scores(a, b, settings=Settings(resamples=30))
+    found = {(row["category"], row["metric"]): row for row in rows}
+    for scores, side in ((a, "a"), (b, "b")):
+        for row in metric_rows(scores, model="m", benchmark="x", settings=Settings(resamples=30)):
+            key = row["category"], row["metric"]
+            if key in found:
+                assert found[key][side] == pytest.approx(row["value"]), key
+                assert found[key]["n"] == row["n"], key
+            else:
+                left_out = row["value"] is None or "null" in row["metric"] or "p_value" in row["metric"]
+                assert left_out or row["metric"] == "smooth_ece", key
+    assert all(row["difference"] == row["b"] - row["a"] for row in rows)
+    assert all(row["low"] <= row["high"] for row in rows)
+
+
+def test_the_interval_is_that_of_explicit_paired_resamples() -> None:
+    a, b = synthetic(1, n=40), synthetic(2, n=40, scale=2.0)
+    (row,) = [
+        row
+        for row in compare_scores(a, b, settings=Settings(resamples=200, seed=4))
+        if (row["category"], row["metric"]) == ("overall", "ece")
+    ]
+    drawn = np.random.default_rng(4).integers(40, size=(200, 40))
+    differences = []
+    for index in drawn:
+        rows = (index[:, None] * 4 + np.arange(4)).reshape(-1)
+        values = [
+            ece(forecast(scores).probability[rows], scores.is_correct[rows].astype(float))
+            for scores in (a, b)
+        ]
+        differences.append(values[1] - values[0])
+    low, high = np.quantile(differences, [0.025, 0.975])
+    assert row["low"] == pytest.approx(low)
+    assert row["high"] == pytest.approx(high)
+
+
+def test_a_model_does_not_differ_from_itself() -> None:
+    scores = synthetic(3)
+    for row in compare_scores(scores, scores, settings=Settings(resamples=30)):
+        assert (row["difference"], row["low"], row["high"], row["p_value"]) == (0, 0, 0, 1)
+
+
+def test_a_hotter_copy_differs_in_calibration_and_not_in_accuracy() -> None:
+    a, b = synthetic(3, n=300), synthetic(3, n=300, scale=12.0)
+    found = {
+        row["metric"]: row
+        for row in compare_scores(a, b, settings=Settings(resamples=100))
+        if row["category"] == "overall"
+    }
+    assert found["accuracy"]["difference"] == 0
+    assert found["ece"]["low"] > 0
+    assert found["overconfidence"]["p_value"] < 0.05
+    assert found["temperature"]["b"] == pytest.approx(12 * found["temperature"]["a"])
+    assert found["ece_at_temperature"]["difference"] == pytest.approx(0, abs=1e-6)
+
+
+def test_only_common_prompts_count_in_whatever_order() -> None:
+    a, b = synthetic(1, n=60), synthetic(2, n=60)
+    order = np.random.default_rng(0).permutation(60)[:45]
+    rows = (order[:, None] * 4 + np.arange(4)).reshape(-1)
+    fewer = Scores.from_columns({name: getattr(b, name)[rows] for name in COLUMNS})
+    one = compare_scores(a, fewer, settings=Settings(resamples=30))
+    kept = np.sort(rows)
+    both = [Scores.from_columns({name: getattr(s, name)[kept] for name in COLUMNS}) for s in (a, b)]
+    assert one == compare_scores(*both, settings=Settings(resamples=30))
+    assert one[0]["n"] == 45
+
+
+def test_other_prompts_or_responses_are_refused() -> None:
+    scores = synthetic(1, n=4)
+    columns = {name: getattr(scores, name) for name in COLUMNS}
+    other = Scores.from_columns({**columns, "item_id": [f"x{name}" for name in scores.item_id]})
+    with pytest.raises(ValueError, match="no prompt in common"):
+        compare_scores(scores, other)
+    turned = Scores.from_columns({**columns, "is_correct": np.tile([False, True, False, False], 4)})
+    with pytest.raises(ValueError, match="not of the same benchmark"):
+        compare_scores(scores, turned)

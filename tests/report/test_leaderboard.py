@@ -1,0 +1,277 @@
+"""The leaderboard: its numbers against evaluations, its files, its page, and bad input."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmcalib.report.drawing import place_labels, short_names
+from rmcalib.report.leaderboard import Leaderboard, leaderboard_from_runs, leaderboard_from_table
+from rmcalib.report.leaderboard_measures import bin_sums, measure_model
+from rmcalib.report.leaderboard_page import leaderboard_page, write_leaderboard
+from rmcalib.report.leaderboard_tables import read_official
+from rmcalib.report.leaderboard_words import to_markdown
+from rmcalib.rewards.measures import Settings
+from rmcalib.rewards.metrics import metric_rows
+from tests.report.boards import synthetic, write_run, write_runs
+
+PAPER = Path(__file__).parents[3] / "shared/data/rewardbench2/paper_reward_models.csv"
+FAST = Settings(resamples=50)
+EVIL = "org/<script>alert(1)</script>$x$&`|"
+
+
+def test_the_papers_table_gives_the_papers_correlations() -> None:
+    if not PAPER.is_file():
+        pytest.skip("the paper's table of 48 models is not at hand")
+    board = leaderboard_from_table(PAPER)
+    found = {row["target"]: row for row in board.correlations}
+    expected = {
+        "leaderboard": 0.7713,
+        "Factuality": 0.6448,
+        "Precise IF": 0.5955,
+        "Math": 0.5417,
+        "Safety": 0.7260,
+        "Focus": 0.7531,
+    }
+    assert {name: round(found[name]["value"], 4) for name in expected} == expected
+    assert all(found[name]["low"] < expected[name] < found[name]["high"] for name in expected)
+    assert all(found[name]["p_value"] < 1e-6 for name in expected)
+    assert len(board.ranked) == 48
+    fewer = leaderboard_from_table(PAPER, bradley_terry_only=True)
+    assert len(fewer.ranked) < 48
+    assert any("LxzGordon/URM-LLaMa-3.1-8B" in note for note in fewer.notes)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_numbers_are_those_of_an_evaluation(ties: bool) -> None:
+    scores = synthetic(3, ties=ties)
+    full = {
+        (row["category"], row["metric"]): row
+        for row in metric_rows(scores, model="m", benchmark="b", settings=Settings(resamples=100))
+    }
+    found = measure_model(scores, model="m", settings=Settings(resamples=100)).metrics
+    assert {"ece", "ece_at_temperature", "accuracy", "reference_top_1"} <= {row["metric"] for row in found}
+    for row in found:
+        other = full[row["category"], row["metric"]]
+        assert row["n"] == other["n"]
+        for key in ("value", "low", "high"):
+            # These have no interval here.
+            if key == "value" or row["metric"] not in ("temperature", "rewardbench_score"):
+                assert row[key] == pytest.approx(other[key]), (row["category"], row["metric"], key)
+
+
+def test_bins_are_left_closed_at_their_exact_edges() -> None:
+    p = np.array([0.0, 0.1, 0.3, 0.6, 0.7, np.nextafter(0.3, 0), 1.0])
+    index = bin_sums(p, p, np.arange(len(p)), 10)[:, :10].argmax(axis=1)
+    assert index.tolist() == [0, 1, 3, 6, 7, 2, 9]
+
+
+def test_rejection_ends_with_the_most_confident() -> None:
+    rows = measure_model(synthetic(1, skill=2.0), model="m", settings=FAST).rejection
+    assert rows[0]["n"] == 90
+    assert rows[0]["rejected"] == 0.0
+    assert rows[-1]["accuracy"] > rows[0]["accuracy"]
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
+    folder = write_runs(tmp_path_factory.mktemp("runs"), 5, ties=True)
+    write_run(folder, EVIL, synthetic(9, ties=True))
+    write_run(folder, "nicolinho/QRM-Llama3.1-8B-v2", synthetic(10, ties=True))
+    write_run(folder, "LxzGordon/URM-LLaMa-3.1-8B", synthetic(11, ties=True))
+    return leaderboard_from_runs([folder], settings=FAST, methods=("kendall", "pearson"))
+
+
+def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderboard) -> None:
+    errors = [row["values"]["ece"]["value"] for row in board.ranked]
+    assert errors == sorted(errors)
+    assert [row["rank"] for row in board.ranked] == list(range(1, 8))
+    (without,) = [row for row in board.models if row["rank"] is None]
+    assert without["model"] == "nicolinho/QRM-Llama3.1-8B-v2"
+    assert "quantile" in without["why"]
+    assert without["values"]["accuracy"]["value"] > 0
+    targets = {row["target"] for row in board.correlations}
+    assert targets == {"leaderboard", "Factuality", "Math", "Focus", "Ties"}
+    assert {row["metric"] for row in board.correlations} == {"ece", "ece_at_temperature", "reference_top_1"}
+    assert all(row["n"] == 7 for row in board.correlations)
+
+
+class _Reader(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
+
+
+def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> None:
+    page = leaderboard_page(board)
+    reader = _Reader()
+    reader.feed(page)
+    assert reader.tags.count("script") == 1
+    assert reader.tags.count("svg") == 9  # ten models or fewer: the figure of all is that of the best ten
+    assert all(source.startswith("#") for source in reader.sources)
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "alert(1)</script>" not in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>" not in to_markdown(board)
+
+
+def test_files_are_written_repeat_and_leave_nothing_stale(board: Leaderboard, tmp_path: Path) -> None:
+    page = write_leaderboard(board, tmp_path / "a")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "check.csv").write_text("old")
+    write_leaderboard(board, tmp_path / "b")
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*.*"))
+    assert files == sorted(path.relative_to(tmp_path / "b") for path in (tmp_path / "b").rglob("*.*"))
+    for file in files:
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes(), file
+    assert page.name == "report.html"
+    with (tmp_path / "a" / "leaderboard.csv").open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["model"] for row in rows] == [row["model"] for row in board.models]
+    assert float(rows[0]["ece_low"]) <= float(rows[0]["ece"]) <= float(rows[0]["ece_high"])
+    assert (tmp_path / "a/figures/ranks.pdf").read_bytes()[:4] == b"%PDF"
+
+
+def test_bradley_terry_only_leaves_out_and_says_so(tmp_path: Path) -> None:
+    write_runs(tmp_path, 3)
+    write_run(tmp_path, "LxzGordon/URM-LLaMa-3.1-8B", synthetic(7))
+    board = leaderboard_from_runs([tmp_path], bradley_terry_only=True, settings=FAST)
+    assert len(board.models) == 3
+    assert board.notes == ["Left out, because not on a Bradley-Terry scale: LxzGordon/URM-LLaMa-3.1-8B."]
+
+
+def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", 3)
+    table = tmp_path / "official.csv"
+    table.write_text("model,score,math\norg/Model-1,50.0,40\norg/model-2,60.5,\nother/rm,1,2\n")
+    board = leaderboard_from_runs([tmp_path / "runs"], official=read_official(table), settings=FAST)
+    assert [(row["model"], row["category"], row["official"]) for row in board.check] == [
+        ("org/model-2", "overall", 60.5)
+    ]
+    (row,) = board.check
+    assert row["difference"] == pytest.approx(row["ours"] - 60.5)
+    assert any("org/model-1 (did you mean org/Model-1?)" in note for note in board.notes)
+    assert "Check against official" in leaderboard_page(board)
+
+
+def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+    for folder, dtype in (("a", "float16"), ("b", "bfloat16")):
+        scores = synthetic(len(dtype))
+        write_run(tmp_path / folder, "org/rm", scores, inputs={"dtype": dtype}, hash=dtype)
+    write_run(tmp_path / "c", "org/rm", synthetic(8), inputs={"dtype": "bfloat16"}, hash="bfloat16")
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert sorted(row["model"] for row in board.models) == [
+        "org/rm (dtype bfloat16)",
+        "org/rm (dtype float16)",
+    ]
+    assert any("twice" in note for note in board.notes)
+    assert any("2 different runs" in note for note in board.notes)
+
+
+def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
+    write_run(tmp_path / "one", "org/rm", synthetic())
+    one = leaderboard_from_runs([tmp_path / "one"], settings=FAST)
+    assert any("three models" in note for note in one.notes)
+    assert "needs at least 3 models" in leaderboard_page(one)
+    for i in range(4):
+        write_run(tmp_path / "equal", f"org/rm-{i}", synthetic())
+    equal = leaderboard_from_runs([tmp_path / "equal"], settings=FAST)
+    assert {row["rank"] for row in equal.models} == {1}
+    assert "all have the same ECE" in equal.summary
+    assert "all models are equal" in leaderboard_page(equal)
+
+
+def test_models_that_lack_a_category_take_part_in_the_others(tmp_path: Path) -> None:
+    write_runs(tmp_path, 4, ties=True)
+    write_run(tmp_path, "org/short", synthetic(20, ties=False))
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    counts = {row["target"]: row["n"] for row in board.correlations if row["metric"] == "ece"}
+    assert counts["Ties"] == 4
+    assert counts["Math"] == 5
+    assert any("same prompts" in note and "org/short" in note for note in board.notes)
+    write_leaderboard(board, tmp_path / "report")
+
+
+def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
+    write_runs(tmp_path, 2)
+    unfinished = tmp_path / "org__slow" / "org__bench"
+    unfinished.mkdir(parents=True)
+    (unfinished / "run.json").write_text(json.dumps({"model": "org/slow", "status": "scoring"}))
+    assert any("not finished" in note for note in leaderboard_from_runs([tmp_path], settings=FAST).notes)
+    write_run(tmp_path / "more", "org/model-0", synthetic(), benchmark="another")
+    with pytest.raises(ValueError, match=r"several benchmarks, another \(1\), org/bench \(2\).*--benchmark"):
+        leaderboard_from_runs([tmp_path], settings=FAST)
+    assert len(leaderboard_from_runs([tmp_path], benchmark="bench", settings=FAST).models) == 2
+    with pytest.raises(ValueError, match="no run of it"):
+        leaderboard_from_runs([tmp_path], benchmark="nothing", settings=FAST)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no models in it"),
+        ("model,score\na,1\n", "no column ece or ece_score"),
+        ("name,score,ece\na,1,2\n", "no column model"),
+        ("model,ece\na,1\n", "no column leaderboard_score or score"),
+        ("model,score,ece\na,1,x\n", "line 2: ece is 'x', not a number"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' is there twice"),
+        ("model,score,ece\na,1\n", "line 2: 2 cells, but the header has 3"),
+        ("model,score,ece\n,1,1\n", "line 2: the model has no name"),
+    ],
+)
+def test_bad_tables_are_one_line(text: str, message: str, tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        leaderboard_from_table(table)
+    assert str(table) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_table_with_gaps_and_shares(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "model,leaderboard_score,Math,my-cat,my_error\na,0.9,0.8,1,0.1\nb,0.8,,2,0.2\nc,0.7,0.6,3,\nd,0.6,0.5,4,0.4\n"
+    )
+    board = leaderboard_from_table(table, metric="my_error", categories=["math", "my cat"])
+    assert [row["score"] for row in board.models] == pytest.approx([90, 80, 60, 70])
+    counts = {row["target"]: row["n"] for row in board.correlations}
+    assert counts == {"leaderboard": 3, "math": 2, "my cat": 3}
+    assert board.models[-1]["why"] == "the table has none"
+    assert "the table has none" in leaderboard_page(board)
+    with pytest.raises(ValueError, match="no column 'Focus'"):
+        leaderboard_from_table(table, metric="my_error", categories=["Focus"])
+
+
+def test_labels_cover_neither_each_other_nor_other_points() -> None:
+    points = np.random.default_rng(0).random((40, 2)) * [6, 4]
+    widths = np.full(40, 0.8)
+    placed = place_labels(points, widths, 0.1, (6.0, 4.0), 40)
+    assert len(placed) > 20
+    boxes = np.array([[x, y - 0.05, x + 0.8, y + 0.05] for _, x, y, _ in placed])
+    for i, box in enumerate(boxes):
+        others = np.delete(boxes, i, axis=0)
+        over = (
+            (others[:, 0] < box[2])
+            & (others[:, 2] > box[0])
+            & (others[:, 1] < box[3])
+            & (others[:, 3] > box[1])
+        )
+        assert not over.any()
+
+
+def test_long_names_are_cut_and_equal_ones_keep_their_organisation() -> None:
+    names = short_names(["a/" + "x" * 99, "b/rm", "c/rm"])
+    assert len(names["a/" + "x" * 99]) <= 41
+    assert names["b/rm"] == "b/rm"

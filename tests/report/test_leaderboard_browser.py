@@ -1,0 +1,132 @@
+"""The page in a real browser: it opens from a file, sorts and filters, and asks the network for nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib.report.leaderboard import leaderboard_from_runs
+from rmcalib.report.leaderboard_page import write_leaderboard
+from rmcalib.rewards.measures import Settings
+from tests.report.boards import synthetic, write_run, write_runs
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium here: the page is not tried in a browser"
+)
+
+# What a reader would do, written down as the page's last script; what was seen ends up in the document.
+ACTIONS = """
+<script>
+{
+const seen = {errors: []};
+window.addEventListener("error", event => seen.errors.push(String(event.message)));
+const body = document.querySelector("#board tbody");
+const names = () => [...body.rows].filter(row => !row.hidden).map(row => row.cells[1].dataset.v);
+const column = i => [...body.rows].map(row => row.cells[i].dataset.v ?? "");
+const heads = [...document.querySelectorAll("#board thead button")];
+const at = text => heads.findIndex(head => head.textContent.trim() === text);
+seen.start = names();
+heads[at("accuracy")].click(); seen.up = column(at("accuracy"));
+seen.aria = heads[at("accuracy")].parentElement.getAttribute("aria-sort");
+heads[at("accuracy")].click(); seen.down = column(at("accuracy"));
+heads[at("ECE")].click(); seen.ece = column(at("ECE"));
+heads[at("ECE")].click(); seen.eceDown = column(at("ECE"));
+heads[at("model")].click(); seen.byName = names();
+const field = document.getElementById("filter");
+field.value = "MODEL-2"; field.dispatchEvent(new Event("input")); seen.filtered = names();
+seen.count = document.getElementById("count").textContent;
+field.value = ""; field.dispatchEvent(new Event("input"));
+const scale = document.getElementById("scale"); scale.click(); seen.onScale = names();
+scale.click(); seen.everything = names();
+seen.dark = getComputedStyle(document.body).backgroundColor;
+seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+const shown = svg => svg.getBoundingClientRect().width > 100 || svg.closest("details") !== null;
+seen.drawings = [...document.querySelectorAll("figure svg")].filter(shown).length;
+seen.asked = performance.getEntriesByType("resource").map(entry => entry.name);
+const out = document.createElement("pre");
+out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
+}
+</script>
+"""
+
+
+def visit(page: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
+    """Open the page with the actions added, and return what they saw."""
+    tried = page.with_name("tried.html")
+    tried.write_text(
+        page.read_text(encoding="utf-8").replace("</body>", f"{ACTIONS}</body>"), encoding="utf-8"
+    )
+    assert BROWSER is not None
+    command = [
+        BROWSER,
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ]
+    dumped = subprocess.run(
+        [*command, *options, "--dump-dom", tried.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=True,
+    ).stdout
+    match = re.search(r'<pre id="seen">(.*?)</pre>', dumped, re.DOTALL)
+    assert match is not None, "the page's scripts did not run to their end"
+    seen: dict[str, Any] = json.loads(
+        match[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    )
+    return seen
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("board")
+    write_runs(folder / "runs", 12)
+    write_run(folder / "runs", "org/<b onmouseover=alert(1)>bold</b>", synthetic(30))
+    write_run(folder / "runs", "nicolinho/QRM-Llama3.1-8B-v2", synthetic(31))
+    write_run(folder / "runs", "LxzGordon/URM-LLaMa-3.1-8B", synthetic(32))
+    board = leaderboard_from_runs([folder / "runs"], settings=Settings(resamples=30))
+    return write_leaderboard(board, folder / "report")
+
+
+def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
+    seen = visit(page, tmp_path, "--window-size=1280,900")
+    assert seen["errors"] == []
+    assert len(seen["start"]) == 15
+    up = [float(value) for value in seen["up"]]
+    assert up == sorted(up)
+    assert seen["aria"] == "ascending"
+    assert [float(value) for value in seen["down"]] == sorted(up, reverse=True)
+    # The one without an ECE stays below, whichever way it is sorted.
+    for key, turned in (("ece", False), ("eceDown", True)):
+        assert seen[key][-1] == ""
+        known = [float(value) for value in seen[key][:-1]]
+        assert known == sorted(known, reverse=turned)
+    assert seen["byName"] != seen["start"]
+    assert sorted(seen["byName"]) == sorted(seen["start"])
+    assert seen["filtered"] == ["org/model-2"]
+    assert seen["count"] == "1 of 15 models"
+    assert len(seen["onScale"]) == 13
+    assert len(seen["everything"]) == 15
+    assert "org/<b onmouseover=alert(1)>bold</b>" in seen["start"]
+    assert seen["drawings"] == 10
+    assert seen["asked"] == []
+
+
+def test_a_phone_needs_no_sideways_scrolling_and_dark_is_dark(page: Path, tmp_path: Path) -> None:
+    light = visit(page, tmp_path, "--window-size=500,900")
+    assert light["wide"]
+    assert light["dark"] == "rgb(255, 255, 255)"
+    dark = visit(page, tmp_path, "--window-size=500,900", "--force-dark-mode")
+    assert dark["errors"] == []
+    assert dark["dark"] != "rgb(255, 255, 255)"

@@ -1,0 +1,142 @@
+"""Batches on a Ray cluster of two nodes on loopback, one of which is killed: the same scores as locally."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rmcalib.rewards.cluster import _connect
+from tests.hub.server import LoopbackHub
+from tests.rewards.batch_hub import (
+    CORRUPT,
+    GOOD,
+    add_models,
+    all_scores,
+    assert_same_scores,
+    batch,
+    environment,
+    models_file,
+    states,
+    told,
+)
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed (pip install 'rmcalib[ray]')"
+)
+
+# Two nodes with one processor each, so that every worker of a model has a node of its own.
+DRIVER = """
+import json, os, sys, threading, time
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster as Nodes
+from rmcalib.rewards.batch import Job, open_batch
+from rmcalib.rewards.benchmarks import load_benchmark
+from rmcalib.rewards.cluster import Cluster, run_ray
+from rmcalib.rewards.plan import make_plan, read_models
+from rmcalib.rewards.runs import Run
+
+output, models = Path(sys.argv[1]), Path(sys.argv[2])
+# The head has no processors: it cannot be lost, and no worker runs on it.
+nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
+lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
+ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
+said = {}
+
+def kill_one():
+    # When some prompts of the first model are kept, and not all.
+    while not list(output.glob("*/*/parts/part-*.parquet")):
+        time.sleep(0.01)
+    said["parts"] = len(list(output.glob("*/*/parts/part-*.parquet")))
+    nodes.remove_node(lost, allow_graceful=False)
+
+# A part a third of a second: time enough for the node to be killed before the first model is done.
+add = Run.add
+Run.add = lambda run, scored: (add(run, scored), time.sleep(0.3))
+bench = load_benchmark("reward-bench-2")
+plan = make_plan(read_models(models))
+job = Job(bench, "reward-bench-2", output, device="cpu", token_budget=1024)
+killer = threading.Thread(target=kill_one)
+killer.start()
+with open_batch(output, plan, engine="ray") as batch:
+    run_ray(batch, job, plan, Cluster(shards=2))
+killer.join()
+said["alive"] = sum(node["Alive"] for node in ray.nodes())
+print(json.dumps({**said, "models": batch.status.content()["models"]}))
+ray.shutdown()
+nodes.shutdown()
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
+    with LoopbackHub() as hub:
+        add_models(hub, tmp_path_factory.mktemp("files"), n_prompts=400)
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def local(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """What the local engine makes of two good models and a broken one; and the Hub's cache."""
+    output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
+    env = environment(hub.url, home)
+    models = models_file(home / "m.yaml", (*GOOD[:2], CORRUPT))
+    done = batch(env, "--models", models, "--output", output, "--json", "--no-metrics")
+    assert told(done)["counts"] == {"done": 2, "failed": 1}, done.stderr
+    return output, home
+
+
+def test_a_node_lost_in_the_middle_changes_nothing(
+    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+) -> None:
+    reference, home = local
+    script, output = tmp_path / "driver.py", tmp_path / "runs"
+    script.write_text(DRIVER)
+    done = subprocess.run(
+        [sys.executable, str(script), str(output), str(models_file(tmp_path / "m.yaml", GOOD[:2]))],
+        env=environment(hub.url, home),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["alive"] == 2  # the head, and one of two
+    assert said["parts"] < 13  # of the first model's chunks: it was not finished yet
+    assert states(said) == dict.fromkeys(GOOD[:2], "done")
+    assert any("were lost on the way" in text for entry in said["models"] for text in entry["warnings"])
+    assert_same_scores(all_scores(output), all_scores(reference))
+
+
+def test_command_on_a_cluster_of_its_own_tells_failures_as_locally(
+    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+) -> None:
+    reference, home = local
+    models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
+    options = ("--models", models, "--output", tmp_path / "runs", "--json", "--no-metrics")
+    done = batch(environment(hub.url, home), *options, "--engine", "ray")
+    assert done.returncode == 1, done.stderr
+    expected = json.loads((reference / "batch.json").read_text())
+    assert {e["model"]: e["why"] for e in told(done)["models"]} == {
+        entry["model"]: entry["why"] for entry in expected["models"]
+    }
+    assert_same_scores(all_scores(tmp_path / "runs"), all_scores(reference))
+    # The local engine takes up what the cluster has left, and finds nothing to do.
+    assert told(batch(environment(hub.url, home), *options))["counts"] == {"done": 2, "failed": 1}
+
+
+def test_an_address_without_a_cluster_is_one_line() -> None:
+    # No real address: "auto" would find whatever cluster runs on the machine of the tests.
+    def init(**_: object) -> None:
+        raise ConnectionError("Could not find any\nrunning Ray instance")
+
+    nobody = SimpleNamespace(is_initialized=lambda: False, init=init)
+    with pytest.raises(ValueError, match="--address auto: no Ray cluster there: Could not find any running"):
+        _connect(nobody, "auto")
