@@ -1,7 +1,7 @@
 """Calibration errors, the notions of the paper, their uncertainty, and recalibration."""
 
 from rmcalib.calibration.binning import ErrorOptions
-from rmcalib.calibration.ece import Reliability, ece, reliability, smooth_ece
+from rmcalib.calibration.ece import Reliability, ece, reliability
 from rmcalib.calibration.full_rank import full_rank
 from rmcalib.calibration.intervals import (
     Interval,
@@ -42,6 +42,7 @@ from rmcalib.calibration.recalibration import (
     top_1_probabilities,
 )
 from rmcalib.calibration.scores import brier_score, log_score
+from rmcalib.calibration.smooth import smooth_ece
 from rmcalib.calibration.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 
 __all__ = [

@@ -6,7 +6,7 @@ are functions of these sums, so that resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,7 @@ from rmcalib.arrays import FloatArray, IntArray, as_floats, check_choice, check_
 __all__ = [
     "BinSums",
     "Discrepancy",
+    "EceOptions",
     "ErrorOptions",
     "Norm",
     "Spacing",
@@ -31,6 +32,16 @@ Norm = Literal[1, 2, "max"]
 
 _CLIP = 1e-12
 _LOWEST_LOG_EDGE = -12
+
+
+class EceOptions(TypedDict, total=False):
+    """The options of :func:`~rmcalib.calibration.ece`, as :class:`ErrorOptions` explains them."""
+
+    bins: int | ArrayLike
+    spacing: Spacing
+    discrepancy: Discrepancy
+    norm: Norm
+    debias: bool
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Calibration errors of binary forecasts: binned ECE, its reliability diagram, and the smooth ECE."""
+"""The binned calibration error of binary forecasts, and its reliability diagram."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from rmcalib.calibration.binning import (
     binned_error,
 )
 
-__all__ = ["Reliability", "as_forecast", "ece", "reliability", "smooth_ece"]
+__all__ = ["Reliability", "as_forecast", "ece", "reliability", "round_off"]
 
 
 @dataclass(frozen=True)
@@ -77,25 +77,6 @@ def reliability(
     return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
 
 
-def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
-    """Return the smooth ECE (Błasiok and Nakkiran 2023), which has neither bins nor a width to choose.
-
-    smECE_σ = ∫ |r_σ(t)| dt, where r_σ is the residual y − p, placed at p and smoothed by a Gaussian of
-    width σ reflected at 0 and 1; the result is the σ at which smECE_σ = σ. Smoothing with reflection
-    multiplies the k-th cosine coefficient of the residual by exp(−(πkσ)²/2).
-
-    >>> smooth_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # doctest: +ELLIPSIS
-    0.0999...
-    """
-    p, y = as_forecast(probabilities, outcomes)
-    low, high = 0.0, 1.0
-    coefficients = _residual_cosines(p, y, 4096)
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _smoothed_norm(coefficients, middle) > middle else (low, middle)
-    return round_off((low + high) / 2, 1e-9)
-
-
 def as_forecast(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:
     """Return checked probabilities and outcomes (n,) of the same length.
 
@@ -121,26 +102,3 @@ def round_off(value: float, tolerance: float = 1e-15) -> float:
 
 def _sums(p: FloatArray, y: FloatArray, edges: FloatArray) -> BinSums:
     return bin_sums(bin_index(p, edges), p, y, len(edges) - 1)
-
-
-def _residual_cosines(p: FloatArray, y: FloatArray, size: int) -> FloatArray:
-    """Cosine coefficients of the residuals, shared between the two nearest of ``size`` + 1 grid points."""
-    place = p * size
-    left = np.minimum(place.astype(np.int64), size - 1)
-    share = place - left
-    residual = (y - p) / len(p)
-    grid = np.bincount(left, residual * (1 - share), size + 1) + np.bincount(
-        left + 1, residual * share, size + 1
-    )
-    # An even extension of period 2 has a real spectrum: its cosine coefficients.
-    even = np.concatenate([grid, grid[-2:0:-1]])
-    even[0], even[size] = 2 * grid[0], 2 * grid[size]
-    return np.fft.rfft(even).real / 2
-
-
-def _smoothed_norm(coefficients: FloatArray, width: float) -> float:
-    size = len(coefficients) - 1
-    damped = coefficients * np.exp(-((np.pi * width * np.arange(size + 1)) ** 2) / 2)
-    density = np.fft.irfft(damped, 2 * size)[: size + 1] * 2 * size
-    # Trapezoidal rule on [0, 1] with steps of 1/size.
-    return float((np.abs(density).sum() - (abs(density[0]) + abs(density[-1])) / 2) / size)

@@ -6,7 +6,7 @@ resamples the groups' bin sums, not rows: one matrix product gives all replicate
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike
 from rmcalib.arrays import FloatArray, IntArray, as_floats, as_groups, check_choice, check_integer, chunks
 from rmcalib.calibration.binning import (
     BinSums,
-    Discrepancy,
+    EceOptions,
     ErrorOptions,
-    Norm,
-    Spacing,
     as_bins,
     bin_edges,
     bin_index,
@@ -26,7 +24,6 @@ from rmcalib.calibration.binning import (
 from rmcalib.calibration.ece import as_forecast
 
 __all__ = [
-    "EceOptions",
     "Interval",
     "IntervalMethod",
     "bootstrap_sums",
@@ -40,16 +37,6 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 SHARES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 """Sizes of the imagined miscalibrations behind a recentred interval, as shares of the observed one."""
-
-
-class EceOptions(TypedDict, total=False):
-    """The options of :func:`~rmcalib.calibration.ece`."""
-
-    bins: int | ArrayLike
-    spacing: Spacing
-    discrepancy: Discrepancy
-    norm: Norm
-    debias: bool
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from rmcalib.arrays import FloatArray, IntArray, check_choice, check_integer, ch
 from rmcalib.calibration.binning import (
     BinSums,
     Discrepancy,
+    EceOptions,
     ErrorOptions,
     Norm,
     Spacing,
@@ -110,7 +111,7 @@ class Selection(TypedDict, total=False):
     max_events: int
 
 
-class NotionOptions(Selection, total=False):
+class NotionOptions(Selection, EceOptions, total=False):
     """Options that rankwise, sub_k and top_k share.
 
     events (E, k): the events to look at; otherwise all of them where there are at most ``max_events``
@@ -127,11 +128,6 @@ class NotionOptions(Selection, total=False):
     weighting: Weighting
     protocol: Protocol
     support: ArrayLike | None
-    bins: int | ArrayLike
-    spacing: Spacing
-    discrepancy: Discrepancy
-    norm: Norm
-    debias: bool
     rng: np.random.Generator | int
 
 

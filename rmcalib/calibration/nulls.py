@@ -3,7 +3,7 @@
 An ECE is above zero even for a perfect forecast. Outcomes drawn from the forecast itself say by how much.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, Unpack
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from rmcalib.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer, chunks
 from rmcalib.calibration.binning import (
     BinSums,
+    EceOptions,
     ErrorOptions,
     Spacing,
     as_bins,
@@ -22,7 +23,7 @@ from rmcalib.calibration.binning import (
     binned_error,
 )
 from rmcalib.calibration.ece import as_forecast
-from rmcalib.calibration.intervals import EceOptions, check_level, error_options
+from rmcalib.calibration.intervals import check_level, error_options
 
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null", "null_test"]
 
@@ -186,16 +187,31 @@ def _simulated_bins(
             happened[part] = 0
             happened[part, filled] = np.add.reduceat(hits, starts[filled], axis=1, dtype=np.float64)
         return happened
+    for part, winners in draw_one_per_group(p, groups, n_replicates, rng):
+        n_rows = part.stop - part.start
+        cell = index[winners] + n_bins * np.arange(n_rows)[:, None]
+        happened[part] = np.bincount(cell.reshape(-1), minlength=n_rows * n_bins).reshape(n_rows, n_bins)
+    return happened
+
+
+def draw_one_per_group(
+    p: FloatArray, groups: IntArray, resamples: int, rng: np.random.Generator
+) -> Iterator[tuple[slice, IntArray]]:
+    """Draw one row of each group with the probabilities ``p`` (n,), ``resamples`` times, in slices.
+
+    Yields a slice of the resamples, and which rows happened in them: (slice's length, G).
+
+    >>> p, groups = np.array([0.0, 1.0, 1.0]), np.array([0, 0, 1])
+    >>> [rows.tolist() for _, rows in draw_one_per_group(p, groups, 2, np.random.default_rng(0))]
+    [[[1, 2], [1, 2]]]
+    """
     rows_by_group = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups)
     first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     totals = np.cumsum(p[rows_by_group])
     base = totals[first] - p[rows_by_group][first]
     mass = totals[first + sizes - 1] - base
-    for part in chunks(n_replicates, len(sizes)):
-        n_rows = part.stop - part.start
-        draws = base + rng.random((n_rows, len(sizes))) * mass
+    for part in chunks(resamples, len(sizes)):
+        draws = base + rng.random((part.stop - part.start, len(sizes))) * mass
         winners = np.clip(np.searchsorted(totals, draws, side="right"), first, first + sizes - 1)
-        cell = index[rows_by_group][winners] + n_bins * np.arange(n_rows)[:, None]
-        happened[part] = np.bincount(cell.reshape(-1), minlength=n_rows * n_bins).reshape(n_rows, n_bins)
-    return happened
+        yield part, rows_by_group[winners]
