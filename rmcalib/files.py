@@ -4,64 +4,83 @@ import csv
 import io
 import json
 import os
-import tempfile
-from collections.abc import Mapping, Sequence
+import re
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["write_bytes", "write_csv", "write_json", "write_text"]
+__all__ = ["write_bytes", "write_csv", "write_file", "write_json", "write_text"]
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
-    """Write ``content`` to ``path`` atomically, making the folder if need be, and return the path.
+def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> Path:
+    """Let ``write(file)`` fill ``path`` atomically, making the folder if need be, and return the path.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_bytes(Path(folder) / "a" / "b.txt", b"hello").read_bytes()
+    The temporary file is hidden and ends in ``.tmp``: what a killed process leaves can be told.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_file(Path(folder) / "a" / "b.txt", lambda file: file.write(b"hello")).read_bytes()
     b'hello'
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("xb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
-        # mkstemp makes files private; results are as readable as the umask allows.
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.replace(target)
+    except BaseException as error:
+        if temporary.parent.is_dir():
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise
     return target
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8 atomically.
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write ``content`` to ``path`` atomically.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_text(Path(folder) / "a.txt", "π").read_text(encoding="utf-8")
-    'π'
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_bytes(Path(folder) / "a.txt", b"hello").read_bytes()
+    b'hello'
     """
-    return write_bytes(path, text.encode("utf-8"))
+    return write_file(path, lambda file: file.write(content))
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write ``text`` as UTF-8 atomically; halves of surrogate pairs, which UTF-8 does not have, become �.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_text(Path(folder) / "a.txt", "π\\ud800").read_text(encoding="utf-8")
+    'π�'
+    """
+    return write_bytes(path, re.sub("[\ud800-\udfff]", "\ufffd", text).encode())
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> Path:
     """Write ``content`` as indented JSON atomically; NaN and infinity are refused.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
     ...     json.loads(write_json(Path(folder) / "a.json", {"ece": 0.1}).read_text())
     {'ece': 0.1}
     """
-    return write_text(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # A lone surrogate can only be within a string, and its escape is JSON's own: it is read back as it was.
+    return write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> Path:
     """Write ``rows`` of equal keys as CSV atomically; None becomes an empty cell.
 
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
     ...     write_csv(Path(folder) / "a.csv", [{"metric": "ece", "value": 0.1}]).read_text().split()
     ['metric,value', 'ece,0.1']
     """

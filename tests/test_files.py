@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.files import write_bytes, write_csv, write_json
+from rmcalib.files import write_bytes, write_csv, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(
@@ -17,7 +17,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(ValueError, match=r"a\.json: cannot be written: No space left on device"):
         write_json(target, {"value": 2})
     assert json.loads(target.read_text()) == {"value": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
@@ -39,3 +39,17 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
 def test_an_empty_table_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing to write"):
         write_csv(tmp_path / "a.csv", [])
+
+
+def test_halves_of_surrogate_pairs_do_not_stop_a_write(tmp_path: Path) -> None:
+    odd = {"text \ud83d": ["π", '\udc00"\\']}
+    assert json.loads(write_json(tmp_path / "a.json", odd).read_text(encoding="utf-8")) == odd
+    path = write_csv(tmp_path / "a.csv", [{"model": "a\ud83d", "value": 1}])
+    assert path.read_text(encoding="utf-8") == "model,value\na\ufffd,1\n"
+    assert write_text(tmp_path / "a.txt", "\ud83d\ude00").read_text(encoding="utf-8") == "\ufffd\ufffd"
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"file/a/b\.txt: cannot be written: Not a directory"):
+        write_text(tmp_path / "file/a/b.txt", "x")

@@ -13,9 +13,8 @@ DTYPES = ("float32", "bfloat16", "float16")
 # caught.
 _SHARE_OF_FREE_MEMORY = 0.5
 _MOST_TOKENS_ACCELERATOR = 32_768
-_MOST_TOKENS_CPU = (
-    1_024  # a processor's caches, not its memory, set the limit: more tokens at once are slower
-)
+_MOST_TOKENS_CPU = 8_192
+_USUAL_TOKENS_CPU = 1_024
 
 
 def available_devices() -> list[torch.device]:
@@ -120,12 +119,7 @@ def token_budget(config: Any, device: torch.device, itemsize: int, longest: int)
     attention mask and, where attention is `eager`, the attention weights. A power of two, so that small
     changes of the free memory do not change the batches.
     """
-    import torch
-
-    if device.type == "cpu":
-        most = _MOST_TOKENS_CPU * max(1, torch.get_num_threads() // 4)
-    else:
-        most = _MOST_TOKENS_ACCELERATOR
+    most = _MOST_TOKENS_CPU if device.type == "cpu" else _MOST_TOKENS_ACCELERATOR
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     hidden = int(getattr(text, "hidden_size", 4096))
     inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
@@ -136,6 +130,19 @@ def token_budget(config: Any, device: torch.device, itemsize: int, longest: int)
         quadratic += heads * (2 * itemsize + 4)
     fits = _SHARE_OF_FREE_MEMORY * free_memory(device) / (linear + quadratic * min(longest, most))
     return max(1, min(most, 1 << max(0, int(fits).bit_length() - 1)))
+
+
+def usual_tokens(device: torch.device) -> int:
+    """Return how many tokens a forward pass on `device` should have, where there is a choice.
+
+    An accelerator is the faster the more there are. A processor needs enough for all its cores, and little
+    enough for what a layer computes to stay in its caches.
+    """
+    import torch
+
+    if device.type != "cpu":
+        return _MOST_TOKENS_ACCELERATOR
+    return _USUAL_TOKENS_CPU * max(1, torch.get_num_threads() // 4)
 
 
 def _main_memory() -> Any:

@@ -1,8 +1,8 @@
 """Is this machine fit for scoring, and are its devices right?
 
 `diagnose` scores some of the demo benchmark with the demo model on every device and in every dtype there is,
-and compares with the CPU in float32. Each runs in a process of its own: a device that crashes is a finding,
-not the end of the examination.
+and compares with the CPU in float32. Each device has a process of its own, for all its dtypes. One that
+crashes is a finding, not the end of the examination: the dtypes that are left get a new process.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,12 @@ _TOLERANCE = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 5e-1}
 
 # oneDNN picks instructions that some (virtual) processors announce and do not have; this setting avoids them.
 _SAFE_INSTRUCTIONS = ("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+_ANSWER = "answer: "  # begins the lines that matter; libraries may print others
+
+Outcome = dict[str, Any]
+"""The answer for one dtype: `rewards` and `seconds`, or an `error`, with `crashed` if the process did."""
 
 
 @dataclass(frozen=True)
@@ -72,13 +79,13 @@ class Diagnosis:
 def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
     """Examine this machine: versions, devices, the Hub, the demo's rewards on all devices, in all dtypes."""
     found = devices.available_devices()
-    reference = _examine("cpu", "float32", prompts, timeout)
-    checks = [_compare("cpu", "float32", reference, reference)]
-    for device in found:
-        for dtype in devices.DTYPES:
-            if (device.type, dtype) != ("cpu", "float32"):
-                outcome = _examine(str(device), dtype, prompts, timeout)
-                checks.append(_compare(str(device), dtype, outcome, reference))
+    outcomes = {str(device): _examine(str(device), devices.DTYPES, prompts, timeout) for device in found}
+    reference = outcomes["cpu"]["float32"]
+    checks = [
+        _compare(device, dtype, outcome, reference)
+        for device, by_dtype in outcomes.items()
+        for dtype, outcome in by_dtype.items()
+    ]
     reachable, hub = _hub()
     return Diagnosis(
         versions=versions(),
@@ -127,36 +134,64 @@ def _hub(timeout: float = 5.0) -> tuple[bool, str]:
         return False, f"{constants.ENDPOINT}: not reachable ({getattr(error, 'reason', error)})"
 
 
-def _examine(device: str, dtype: str, prompts: int, timeout: float) -> dict[str, Any]:
-    """Score the demo in a process of its own; `error` is in the result if that did not work."""
-    outcome = _run(device, dtype, prompts, timeout, {})
-    if outcome.get("crashed") and device == "cpu" and _SAFE_INSTRUCTIONS[0] not in os.environ:
-        second = _run(device, dtype, prompts, timeout, dict([_SAFE_INSTRUCTIONS]))
-        if "rewards" in second:
-            second["note"] = f"crashes ({outcome['error']}) unless {'='.join(_SAFE_INSTRUCTIONS)} is set"
-            return second
-    return outcome
+def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
+    """Score the demo in each dtype; `error` is in the result of one that did not work."""
+    outcomes = _answers(device, dtypes, prompts, timeout, {})
+    crashed = [dtype for dtype in dtypes if outcomes[dtype].get("crashed")]
+    if crashed and device == "cpu" and _SAFE_INSTRUCTIONS[0] not in os.environ:
+        for dtype, second in _answers(device, crashed, prompts, timeout, dict([_SAFE_INSTRUCTIONS])).items():
+            if "rewards" in second:
+                first = outcomes[dtype]["error"]
+                note = f"crashes ({first}) unless {'='.join(_SAFE_INSTRUCTIONS)} is set"
+                outcomes[dtype] = {**second, "note": note}
+    return outcomes
 
 
-def _run(device: str, dtype: str, prompts: int, timeout: float, extra: dict[str, str]) -> dict[str, Any]:
-    command = [sys.executable, "-W", "ignore", "-m", "rmcalib.rewards.doctor", device, dtype, str(prompts)]
+def _answers(
+    device: str, dtypes: Sequence[str], prompts: int, timeout: float, extra: dict[str, str]
+) -> dict[str, Outcome]:
+    outcomes: dict[str, Outcome] = {}
+    while left := [dtype for dtype in dtypes if dtype not in outcomes]:
+        outcomes |= _run(device, left, prompts, timeout, extra)
+    return {dtype: outcomes[dtype] for dtype in dtypes}
+
+
+def _run(
+    device: str, dtypes: Sequence[str], prompts: int, timeout: float, extra: dict[str, str]
+) -> dict[str, Outcome]:
+    """Score the demo in one process, which starts in the time of a scoring of its own, for several dtypes.
+
+    The result has the dtypes that were answered; if the process ends before its time, the one it was at has
+    an `error`, and those after it are missing.
+    """
+    names = ",".join(dtypes)
+    command = [sys.executable, "-W", "ignore", "-m", "rmcalib.rewards.doctor", device, names, str(prompts)]
     path = os.pathsep.join(part for part in sys.path if part)
-    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **extra}
+    # The demo is so small that threads would mostly wait for each other.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", **extra}
+    ending: Outcome | None = None
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout, env=environment, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no answer within {timeout:.0f} s"}
-    if done.returncode < 0:
-        return {"error": f"signal {-done.returncode}", "crashed": True}
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
-    outcome: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return outcome
+        done = subprocess.run(command, capture_output=True, timeout=timeout, env=environment, check=False)
+        said = done.stdout
+        if done.returncode < 0:
+            ending = {"error": f"signal {-done.returncode}", "crashed": True}
+        elif done.returncode:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            ending = {"error": (last or [f"exit code {done.returncode}"])[0]}
+    except subprocess.TimeoutExpired as expired:
+        said = expired.stdout or b""
+        ending = {"error": f"no answer within {timeout:.0f} s"}
+    outcomes: dict[str, Outcome] = {}
+    for line in said.decode(errors="replace").splitlines():
+        if line.startswith(_ANSWER):
+            outcomes |= json.loads(line.removeprefix(_ANSWER))
+    missing = [dtype for dtype in dtypes if dtype not in outcomes]
+    if missing:
+        outcomes[missing[0]] = ending or {"error": "no answer"}
+    return outcomes
 
 
-def _compare(device: str, dtype: str, outcome: dict[str, Any], reference: dict[str, Any]) -> Check:
+def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
     import numpy as np
 
     if "rewards" not in reference or "rewards" not in outcome:
@@ -175,18 +210,27 @@ def _compare(device: str, dtype: str, outcome: dict[str, Any], reference: dict[s
     return Check(device, dtype, status, rewards, chances, outcome["seconds"], outcome.get("note", ""))
 
 
-def _score_demo(device: str, dtype: str, prompts: int) -> dict[str, Any]:
+def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
     from rmcalib.rewards.benchmarks import load_benchmark
     from rmcalib.rewards.models import load_model
     from rmcalib.rewards.scoring import score_items
 
-    model = load_model("demo", device=device, dtype=dtype)
-    items = load_benchmark("demo", limit=prompts).items
-    next(score_items(model, items[:1]))  # the first pass pays for loading the device's code
-    start = time.perf_counter()
-    rewards = [item.rewards for chunk in score_items(model, items) for item in chunk]
+    try:
+        model = load_model("demo", device=device, dtype=dtype)
+        items = load_benchmark("demo", limit=prompts).items
+        next(score_items(model, items[:1]))  # the first pass pays for loading the device's code
+        start = time.perf_counter()
+        rewards = [item.rewards for chunk in score_items(model, items) for item in chunk]
+    except Exception as error:
+        return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
     return {"rewards": rewards, "seconds": time.perf_counter() - start}
 
 
+def _main() -> None:
+    device, dtypes, prompts = sys.argv[1:]
+    for dtype in dtypes.split(","):
+        print(_ANSWER + json.dumps({dtype: _score_demo(device, dtype, int(prompts))}), flush=True)
+
+
 if __name__ == "__main__":
-    print(json.dumps(_score_demo(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    _main()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
-from collections.abc import Callable, Iterator
+import dataclasses
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.files import write_json
+from rmcalib.remote import is_remote, mirrored
 from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
-from rmcalib.rewards.manifest import describe, score_inputs
+from rmcalib.rewards.manifest import asked_for, describe, inputs_hash, score_inputs
+from rmcalib.rewards.models import check_model_name, identify
+from rmcalib.rewards.processes import Team, joined, process_rank
 from rmcalib.rewards.registry import Recipe
-from rmcalib.rewards.runs import Run, RunError, run_folder
-from rmcalib.rewards.store import Scores, write_json
+from rmcalib.rewards.run_lock import RunError, locked, read_manifest
+from rmcalib.rewards.runs import Run, finished_inputs, finished_scores, run_folder
+from rmcalib.rewards.store import COLUMNS, Scores
 
 if TYPE_CHECKING:
     from rmcalib.rewards.models import RewardModel
@@ -47,8 +52,9 @@ def score(
     ----------
     model : a Hub id, a local folder, ``"demo"``, or a model that is loaded already.
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
-    output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``). A run that was killed is
-        taken up where it stopped, and a finished one is not scored again. Default: nothing is kept.
+    output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``), a folder or an fsspec URL.
+        A run that was killed is taken up where it stopped, and a finished one is not scored again. Default:
+        nothing is kept.
     revision, device, dtype, max_length, trust_remote_code, allow_pickle, recipe : how to load the model; see
         :func:`rmcalib.rewards.load_model`.
     token_budget : tokens in one forward pass; default what free memory allows.
@@ -68,103 +74,125 @@ def score(
     >>> scores.n_items
     8
     """
-    from rmcalib.rewards.models import RewardModel, load_model
-    from rmcalib.rewards.scoring import process_rank, score_items, shard
+    from rmcalib.rewards.models import load_model
+    from rmcalib.rewards.scoring import score_items, shard
 
-    rank, world = process_rank()
-    if output is None and world > 1:
+    if process_rank()[1] > 1 and (output is None or is_remote(output)):
         raise ValueError("output: several processes need a folder that all of them can reach")
-    bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
-    loaded = (
-        model
-        if isinstance(model, RewardModel)
-        else load_model(
-            model,
-            revision=revision,
-            device=device,
-            dtype=dtype,
-            trust_remote_code=trust_remote_code,
-            allow_pickle=allow_pickle,
-            max_length=max_length,
-            recipe=recipe,
-        )
-    )
-    inputs, about = score_inputs(loaded, bench), describe(loaded)
-    keep: Any = TemporaryDirectory() if output is None else contextlib.nullcontext(output)
-    with keep as root, _together(world) as wait:
-        run = Run(
-            run_folder(root, loaded.name, bench.name), bench, inputs, about=about, fresh=fresh, rank=rank
-        )
-        if rank > 0:
-            wait()  # until rank 0 has opened the folder
-        with run:
-            if rank == 0:
-                wait()
-            mine = [item for item in shard(bench.items, rank, world) if item.id not in run.done]
-            count = _counter(on_progress, sum(len(item.responses) for item in mine))
-            for scored in score_items(loaded, mine, token_budget=token_budget, progress=count):
-                run.add(scored)
-            wait()  # until all have written their parts
-            scores = run.finish(processes=world) if rank == 0 else None
-            wait()  # until rank 0 has joined them
-        return scores if scores is not None else Scores.from_parquet(run.folder / "scores.parquet")
+    loading: dict[str, Any] = {
+        "device": device,
+        "dtype": dtype,
+        "max_length": max_length,
+        "trust_remote_code": trust_remote_code,
+        "allow_pickle": allow_pickle,
+        "recipe": recipe,
+    }
+    keep: Any = TemporaryDirectory() if output is None else mirrored(output)
+    with keep as root, joined() as team:
+        with team.step():
+            bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+            name = check_model_name(model) if isinstance(model, str) else model.name
+            folder = run_folder(root, name, bench.name)
+            there = None
+            if isinstance(model, str) and not fresh and team.rank == 0:
+                there = _finished(folder, model, revision, bench, loading)
+        if team.gather(there is not None)[0]:
+            return there if there is not None else Scores.from_parquet(folder / "scores.parquet")
+
+        with team.step():
+            loaded = load_model(model, revision=revision, **loading) if isinstance(model, str) else model
+            inputs, about = score_inputs(loaded, bench), describe(loaded)
+            if isinstance(model, str):
+                about["asked"] = asked_for(model, loaded.revision, bench, **loading)
+        if len({*team.gather(inputs_hash(inputs))}) > 1:
+            raise ValueError(f"{name}: the processes found different models or data: start them again")
+
+        run = Run(folder, bench, inputs, about=about, fresh=fresh, rank=team.rank)
+        with contextlib.ExitStack() as opened:
+            for turn in (team.rank == 0, team.rank > 0):  # the others find the folder opened
+                with team.step():
+                    if turn:
+                        opened.enter_context(run)
+            with team.step():
+                own = {item.id for item in shard(bench.items, team.rank, team.world)}
+                items = [item for item in run.remaining if item.id in own]
+                count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
+                for scored in score_items(loaded, items, token_budget=token_budget, progress=count):
+                    run.add(scored)
+                    team.check()
+            with team.step():
+                scores = run.finish(processes=team.world) if team.rank == 0 else None
+        return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
 
 
 def keep_scores(folder: Path, scores: Scores, *, fresh: bool = False) -> None:
     """Keep scores that were made elsewhere in a run folder, with a manifest; another run is not replaced.
 
+    The hash is that of the scores themselves, whatever their manifest says: they are never taken for a run of
+    ours. A run's own scores can be given to it again, and stay what they are.
+
     >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
     >>> with TemporaryDirectory() as folder:
     ...     keep_scores(Path(folder), Scores.from_columns(columns))
-    ...     sorted(path.name for path in Path(folder).iterdir())
+    ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
     ['run.json', 'scores.parquet']
     """
-    digest = hashlib.sha256("\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass"))
-    digest.update(scores.reward.tobytes())
-    manifest = {"hash": digest.hexdigest(), "status": "finished", **scores.manifest}
-    told = folder / "run.json"
-    if told.exists() and not fresh and _hash_in(told) != manifest["hash"]:
-        raise RunError(f"{folder} holds another run: choose another --output, or --fresh to replace it")
-    scores.to_parquet(folder / "scores.parquet")
-    write_json(told, manifest)
+    digest = _content_hash(scores)
+    about = {key: value for key, value in scores.manifest.items() if key != "asked"}
+    manifest = {**about, "status": "finished", "hash": digest}
+    told, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
+    with locked(folder):
+        before = read_manifest(told)
+        if _is_own(before or {}, file, scores):
+            return
+        same = before is not None and before.get("hash") == digest
+        if not same and not fresh and (before is not None or file.exists() or parts.exists()):
+            raise RunError(f"{folder} holds another run: choose another --output, or --fresh to replace it")
+        if not same:  # killed at any moment, the folder holds no scores beside another's manifest
+            file.unlink(missing_ok=True)
+            shutil.rmtree(parts, ignore_errors=True)
+            write_json(told, {**manifest, "status": "scoring"})
+        dataclasses.replace(scores, manifest=manifest).to_parquet(file)
+        write_json(told, manifest)
 
 
-def _hash_in(manifest: Path) -> str | None:
+def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
+    """Tell whether a folder's finished run is the very one that `scores` were read from."""
+    finished = manifest.get("status") == "finished" and file.is_file()
+    if not finished or manifest.get("hash") in (None, _content_hash(scores)):
+        return False
+    if manifest["hash"] != scores.manifest.get("hash"):
+        return False
     try:
-        content = json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return content.get("hash") if isinstance(content, dict) else None
+        there = Scores.from_parquet(file)
+    except ValueError:
+        return False
+    return there.manifest.get("hash") == manifest["hash"] and _content_hash(there) == _content_hash(scores)
 
 
-def _counter(on_progress: OnProgress | None, total: int) -> Callable[[int, int], None] | None:
-    if on_progress is None:
-        return None
-    done = tokens = 0
+def _content_hash(scores: Scores) -> str:
+    return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
+
+
+def _finished(
+    folder: Path, model: str, revision: str | None, benchmark: Benchmark, loading: dict[str, Any]
+) -> Scores | None:
+    """Return the scores of a finished run of just what is asked for: no weights are needed to see that."""
+    if not finished_inputs(folder) or "base" in finished_inputs(folder).get("model_sources", {}):
+        return None  # an adapter's base model is known only to the adapter
+    asked = asked_for(model, identify(model, revision), benchmark, **loading)
+    return finished_scores(folder, benchmark, asked)
+
+
+def _counter(team: Team, on_progress: OnProgress | None, total: int) -> Callable[[int, int], None]:
+    """Count what all processes have done, and tell it where it is asked for."""
 
     def count(n_responses: int, n_tokens: int) -> None:
-        nonlocal done, tokens
-        done, tokens = done + n_responses, tokens + n_tokens
-        on_progress(done, total, tokens)
+        done, tokens = team.add("responses", n_responses), team.add("tokens", n_tokens)
+        if on_progress is not None:
+            on_progress(done, total, tokens)
 
-    on_progress(0, total, 0)
+    if on_progress is not None:
+        on_progress(0, total, 0)
     return count
-
-
-@contextlib.contextmanager
-def _together(world: int) -> Iterator[Callable[[], None]]:
-    """Join the processes of a launcher; yields a function that waits until all have called it."""
-    if world == 1:
-        yield lambda: None
-        return
-    import datetime
-
-    from torch import distributed
-
-    # A process may have much more to score than another; the launcher ends all if one dies.
-    distributed.init_process_group("gloo", timeout=datetime.timedelta(days=7))
-    try:
-        yield lambda: distributed.barrier()
-    finally:
-        distributed.destroy_process_group()

@@ -16,6 +16,7 @@ from rmcalib.rewards.hub import folder_name
 if TYPE_CHECKING:
     from rmcalib.rewards.benchmarks import Benchmark
     from rmcalib.rewards.models import RewardModel
+    from rmcalib.rewards.registry import Recipe
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 # Fields of a recipe that speak about the model and do not change its scores.
@@ -37,7 +38,6 @@ def score_inputs(model: RewardModel, benchmark: Benchmark) -> dict[str, Any]:
     recipe = dataclasses.asdict(model.recipe)
     for told in _TOLD:
         recipe.pop(told)
-    items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
     return {
         "model": model_folder(model.name),
         "model_revision": model.revision,
@@ -45,18 +45,59 @@ def score_inputs(model: RewardModel, benchmark: Benchmark) -> dict[str, Any]:
         "benchmark": benchmark.name,
         "benchmark_revision": benchmark.revision,
         "n_items": len(benchmark),
-        "items_sha256": hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest(),
+        "items_sha256": _items_hash(benchmark),
         "recipe": recipe,
+        "kind": model.kind,
+        "own_code": _own_code(model),
+        "attention": _attention(model),
         "dtype": str(model.dtype).removeprefix("torch."),
         "max_length": model.max_length,
         "scoring_version": SCORING_VERSION,
     }
 
 
+def asked_for(
+    model: str,
+    revision: str,
+    benchmark: Benchmark,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    max_length: int | None = None,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    recipe: Recipe | None = None,
+) -> str:
+    """Return a hash of what decides about `score_inputs` and is known before a model is loaded.
+
+    `revision` is the model's commit or SHA-256; the options are those of `load_model`. Equal hashes mean
+    equal inputs, except for the base model of a PEFT adapter, which only the adapter names, and for what
+    another version of transformers would choose (`attention`).
+    """
+    from rmcalib.rewards.devices import choose_device
+    from rmcalib.rewards.models import identify
+    from rmcalib.rewards.registry import recipe_for
+
+    recipe = recipe or recipe_for(model)
+    asked = {
+        "model": model_folder(model),
+        "revision": revision,
+        "tokenizer": recipe.tokenizer and identify(recipe.tokenizer),
+        "benchmark": [benchmark.name, benchmark.revision, _items_hash(benchmark)],
+        "recipe": dataclasses.asdict(recipe),
+        "device": choose_device(device).type,  # `auto` dtypes depend on it
+        "dtype": dtype,
+        "max_length": max_length,
+        "allowed": [trust_remote_code, allow_pickle],
+        "scoring_version": SCORING_VERSION,
+    }
+    return inputs_hash(asked)
+
+
 def describe(model: RewardModel) -> dict[str, Any]:
     """Say about a model what does not change its scores but belongs in the manifest."""
     known = {name: getattr(model.recipe, name) for name in _TOLD if name != "model"}
-    return {"model": model.name, "device": str(model.device), "kind": model.kind, "about_model": known}
+    return {"model": model.name, "device": str(model.device), "about_model": known}
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
@@ -66,6 +107,25 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def _own_code(model: RewardModel) -> list[str]:
+    """Name the classes that came with the checkpoint: the same files are another model without them."""
+    parts = [*model.backbone.modules(), model.tokenizer, model.config]
+    kinds = {type(part) for part in parts}
+    return sorted(kind.__name__ for kind in kinds if kind.__module__.startswith("transformers_modules"))
+
+
+def _attention(model: RewardModel) -> str | None:
+    """Name the attention that transformers has settled on: each rounds in its own way."""
+    config = getattr(model.backbone, "config", model.config)
+    name: str | None = getattr(config, "_attn_implementation", None)
+    return name
+
+
+def _items_hash(benchmark: Benchmark) -> str:
+    items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
+    return hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def package_versions() -> dict[str, str]:

@@ -3,26 +3,29 @@
 `<output>/<org>__<name>/<benchmark>/` holds `run.json` (the manifest) from the start,
 `parts/part-00007.parquet` while scoring, and `scores.parquet` at the end. Every file is written under a
 temporary name, flushed and renamed, so that a process killed at any moment leaves whole files only; what it
-had finished is not scored again.
+had finished is not scored again. Every file carries the run's hash: what another run has left is never taken
+for this one's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import platform
 import shutil
-import sys
 import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from rmcalib.files import write_json
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.hub import folder_name
 from rmcalib.rewards.manifest import inputs_hash, model_folder, package_versions
-from rmcalib.rewards.store import COLUMNS, Scores, write_json
+from rmcalib.rewards.run_lock import RunError, locked, read_manifest, utc
+from rmcalib.rewards.store import COLUMNS, Scores
+
+__all__ = ["Run", "RunError", "finished_inputs", "finished_scores", "run_folder"]
 
 
 class ScoredItem(Protocol):
@@ -45,10 +48,6 @@ class ScoredItem(Protocol):
         """Whether a text was cut."""
 
 
-class RunError(ValueError):
-    """A run folder cannot be used; the message is one line with the remedy."""
-
-
 def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
     """Return `<output>/<org>__<name>/<benchmark>`, which never leaves `output`.
 
@@ -56,6 +55,25 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
     'runs/org__rm/allenai__reward-bench-2'
     """
     return Path(output) / model_folder(model) / folder_name(benchmark)
+
+
+def finished_inputs(folder: Path) -> dict[str, Any]:
+    """Return the inputs of the finished run in `folder`; empty if there is none."""
+    manifest = read_manifest(folder / "run.json") or {}
+    inputs = manifest.get("inputs")
+    return inputs if manifest.get("status") == "finished" and isinstance(inputs, dict) else {}
+
+
+def finished_scores(folder: Path, benchmark: Benchmark, asked: str) -> Scores | None:
+    """Return the scores in `folder` if they are finished and are what is `asked` for (`asked_for`)."""
+    manifest = read_manifest(folder / "run.json") or {}
+    if manifest.get("status") != "finished" or manifest.get("asked") != asked:
+        return None
+    with Run(folder, benchmark, manifest["inputs"]) as run:
+        if run.remaining or not (folder / "scores.parquet").is_file():
+            return None
+        scores = Scores.from_parquet(folder / "scores.parquet")
+    return scores if scores.manifest.get("hash") == run.hash else None
 
 
 class Run:
@@ -104,7 +122,8 @@ class Run:
         self._items = {item.id: item for item in benchmark.items}
         self._next_part = 0
         self._started = time.time()
-        self._lock: Any = None
+        self._lock = contextlib.ExitStack()
+        self._versions_before: list[dict[str, str]] = []
 
     @property
     def parts(self) -> Path:
@@ -118,18 +137,16 @@ class Run:
 
     def __enter__(self) -> Run:
         """Take the lock, check that what is there belongs to the same inputs, and see what is done."""
-        if self.rank == 0:
-            self._acquire()
-        try:
+        with contextlib.ExitStack() as opened:
+            if self.rank == 0:
+                opened.enter_context(locked(self.folder))
             self._open()
-        except BaseException:
-            self._release()
-            raise
+            self._lock = opened.pop_all()  # kept: nothing went wrong
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give the lock back."""
-        self._release()
+        self._lock.close()
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
         """Write finished prompts as one more part; after this call they survive anything."""
@@ -137,7 +154,7 @@ class Run:
         if not scored:
             return
         rows = [row for item in scored for row in self._rows(item)]
-        part = Scores.from_rows(rows, source="scoring")
+        part = Scores.from_rows(rows, {"hash": self.hash}, source="scoring")
         mark = "" if self.rank == 0 else f"r{self.rank}-"
         part.to_parquet(self.parts / f"part-{mark}{self._next_part:05d}.parquet")
         self._next_part += 1
@@ -159,7 +176,7 @@ class Run:
             "empty": self.benchmark.n_empty,
             "tokens": sum(int(row["n_tokens"]) for row in ordered),
         }
-        timings = {"started": _utc(self._started), "finished": _utc(time.time())}
+        timings = {"started": utc(self._started), "finished": utc(time.time())}
         self.about |= about
         manifest = self._manifest(status="finished", counts=counts, timings=timings)
         scores = Scores.from_rows(ordered, manifest, source=str(self.folder))
@@ -170,7 +187,11 @@ class Run:
 
     def _manifest(self, **more: Any) -> dict[str, Any]:
         recipe = {"hash": self.hash, "inputs": self.inputs}
-        return {**self.inputs, **self.about, "versions": package_versions(), **more, **recipe}
+        versions: dict[str, Any] = {"versions": package_versions()}
+        before = [one for one in self._versions_before if one != versions["versions"]]
+        if before:
+            versions["versions_before"] = before
+        return {**self.inputs, **self.about, **versions, **more, **recipe}
 
     def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
         item = self._items[scored.id]
@@ -190,28 +211,44 @@ class Run:
             }
 
     def _open(self) -> None:
+        manifest: dict[str, Any] | None = None
         if self.rank == 0:
-            manifest = _read_manifest(self.folder / "run.json")
+            manifest = read_manifest(self.folder / "run.json")
             used = manifest is not None or (self.folder / "scores.parquet").exists() or self.parts.exists()
             same = manifest is not None and manifest.get("hash") == self.hash
             if used and not same and not self.fresh:
-                raise RunError(self._difference((manifest or {}).get("inputs", {})))
+                raise RunError(self._difference(manifest or {}))
             if self.fresh or not same:
+                manifest = None
                 (self.folder / "scores.parquet").unlink(missing_ok=True)
                 shutil.rmtree(self.parts, ignore_errors=True)
                 write_json(self.folder / "run.json", self._manifest(status="scoring"))
             for left in self.folder.rglob(".*.tmp"):
                 left.unlink(missing_ok=True)
         self.done = set(self._read_parts())
+        if manifest is not None:
+            self._note_versions(manifest)
 
-    def _difference(self, before: Mapping[str, Any]) -> str:
-        now, then = _flat(self.inputs), _flat(before)
+    def _note_versions(self, manifest: Mapping[str, Any]) -> None:
+        """Remember the packages that made what is there; a run may go on with others, and says so."""
+        known = [*manifest.get("versions_before", []), manifest.get("versions")] if self.done else []
+        self._versions_before = [one for i, one in enumerate(known) if one and one not in known[:i]]
+        now = self._manifest(status="scoring")
+        if self.remaining and now["versions"] != manifest.get("versions"):
+            write_json(self.folder / "run.json", now)
+
+    def _difference(self, manifest: Mapping[str, Any]) -> str:
+        now, then = _flat(self.inputs), _flat(manifest.get("inputs", {}))
         changed = [
             f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
             for key in sorted({*now, *then})
             if now.get(key) != then.get(key)
         ]
-        told = "; ".join(changed) if before else "without a readable manifest, run.json"
+        if not manifest.get("hash"):
+            changed = ["without a readable manifest, run.json"]
+        elif not then or not changed:
+            changed = ["scores that were made elsewhere"]
+        told = "; ".join(changed)
         return f"{self.folder} holds another run ({told}): choose another --output, or --fresh to replace it"
 
     def _read_parts(self) -> dict[str, list[dict[str, Any]]]:
@@ -230,6 +267,9 @@ class Run:
                 warnings.warn(f"{error}; its prompts are scored again", stacklevel=3)
                 file.unlink(missing_ok=True)
                 continue
+            if part.manifest.get("hash") != self.hash:
+                warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
+                continue
             columns = {name: getattr(part, name).tolist() for name in COLUMNS}
             for i, identifier in enumerate(columns["item_id"]):
                 if identifier in self._items and columns["response"][i] == 0:
@@ -237,43 +277,6 @@ class Run:
                 if identifier in self._items:
                     rows[identifier].append({name: values[i] for name, values in columns.items()})
         return rows
-
-    def _acquire(self) -> None:
-        """Take the lock. The system gives it back when its owner dies, so that no lock is ever stale."""
-        from filelock import FileLock, Timeout
-
-        owner = self.folder / "lock.json"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = FileLock(self.folder / ".lock", timeout=0)
-            self._lock.acquire()
-        except Timeout:
-            self._lock = None
-            who = _read_manifest(owner) or {}
-            told = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
-            raise RunError(
-                f"{self.folder} is in use by {told}: wait for it, or choose another --output"
-            ) from None
-        except OSError as error:
-            raise RunError(f"{self.folder}: cannot be written: {error.strerror or error}") from error
-        started = {"pid": os.getpid(), "host": platform.node(), "started": _utc(self._started)}
-        write_json(owner, {**started, "command": " ".join(sys.argv[:1])})
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            (self.folder / "lock.json").unlink(missing_ok=True)
-            self._lock.release()
-            self._lock = None
-
-
-def _read_manifest(path: Path) -> dict[str, Any] | None:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -284,7 +287,3 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib.files import write_file, write_text
 from rmcalib.rewards.benchmarks import distinct_ids
 
 COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
@@ -52,6 +51,11 @@ class Scores:
     def __len__(self) -> int:
         """Count the responses."""
         return len(self.reward)
+
+    def __repr__(self) -> str:
+        """Count what there is."""
+        about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
+        return f"Scores({self.n_items} prompts, {len(self)} responses, {about})"
 
     @property
     def offsets(self) -> npt.NDArray[np.int64]:
@@ -124,7 +128,7 @@ class Scores:
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file that carries the manifest."""
-        write_atomically(Path(path), lambda file: _write_table(self, file))
+        write_file(path, lambda file: _write_table(self, file))
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Scores:
@@ -143,8 +147,7 @@ class Scores:
         """Write JSONL, one object a response."""
         columns = [getattr(self, name).tolist() for name in COLUMNS]
         lines = (json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*columns, strict=True))
-        text = "".join(f"{line}\n" for line in lines)
-        write_atomically(Path(path), lambda file: file.write(text.encode()))
+        write_text(path, "".join(f"{line}\n" for line in lines))
 
     @classmethod
     def from_rewardbench_json(cls, path: str | Path) -> Scores:
@@ -153,8 +156,7 @@ class Scores:
 
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write RewardBench's `eval-set-scores` form (without the texts, which are not kept here)."""
-        content = json.dumps(to_rewardbench(self), indent=1)
-        write_atomically(Path(path), lambda file: file.write(content.encode()))
+        write_text(path, json.dumps(to_rewardbench(self), indent=1))
 
 
 _KINDS: dict[str, Any] = {
@@ -196,6 +198,8 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
         where = f"{source}, id {identifier!r}"
         if not isinstance(scores, list):
             raise ValueError(f"{where}: no scores (a generative judge gives none)")
+        if isinstance(n_correct, bool) or not isinstance(n_correct, int) or n_correct < 1:
+            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a whole number from 1 up")
         for i, score in enumerate(scores):
             while isinstance(score, list) and len(score) == 1:
                 score = score[0]
@@ -221,29 +225,6 @@ def to_rewardbench(scores: Scores) -> dict[str, Any]:
         result["results"].append(1.0 / rewards.count(best) if rewards[0] == best else 0.0)
     about = {"model": "unknown", "model_type": "Seq. Classifier", "chat_template": "tokenizer"}
     return result | {key: scores.manifest.get(key, value) for key, value in about.items()}
-
-
-def write_atomically(path: Path, write: Any) -> None:
-    """Let `write(file)` fill a temporary file, flush it and rename it: `path` is whole, or as it was."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written: {_why(error)}") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically, readable by people."""
-    content = json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n"
-    write_atomically(path, lambda file: file.write(content))
 
 
 def _write_table(scores: Scores, file: IO[bytes]) -> None:

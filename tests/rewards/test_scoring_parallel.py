@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcalib.rewards.scoring import process_rank, score_items
+from rmcalib.rewards.processes import process_rank
+from rmcalib.rewards.scoring import score_items
 from tests.rewards.tiny import tiny_items, tiny_model
 
 # Without this gloo goes by the machine's host name, which need not lead anywhere.
@@ -22,7 +23,8 @@ import json, sys
 from pathlib import Path
 import torch
 import torch.distributed as dist
-from rmcalib.rewards.scoring import process_rank, score_items, shard
+from rmcalib.rewards.processes import process_rank
+from rmcalib.rewards.scoring import score_items, shard
 from tests.rewards.tiny import tiny_items, tiny_model
 
 torch.set_num_threads(1)

@@ -17,9 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmcalib.files import write_file
 from rmcalib.rewards.benchmarks import Benchmark, Item
+from rmcalib.rewards.jobs import keep_scores
+from rmcalib.rewards.run_lock import locked
 from rmcalib.rewards.runs import Run, RunError, run_folder
-from rmcalib.rewards.store import COLUMNS, Scores, load_scores, write_atomically
+from rmcalib.rewards.store import COLUMNS, Scores, load_scores
 
 ROOT = Path(__file__).parents[2]
 
@@ -136,6 +139,14 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
             "not a number",
         ),
         ("x.json", '{"id": [1], "subset": ["M"], "scores": [[1, NaN]], "num_correct": [1]}', "reward is nan"),
+        *(
+            (
+                "x.json",
+                f'{{"id": [1], "subset": ["M"], "scores": [[1, 2]], "num_correct": [{value}]}}',
+                rf"x\.json, id 1: num_correct is {value}, not a whole number from 1 up",
+            )
+            for value in ("null", '"one"', "true", "0", "1.5")
+        ),
         ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: an object needs"),
         ("x.jsonl", "\n\n{oops}\n", r"x\.jsonl, line 3: not JSON"),
         ("x.jsonl", "\n", "no scores in it"),
@@ -161,7 +172,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None
         raise OSError(28, "No space left on device")
 
     with pytest.raises(ValueError, match=r"scores\.parquet: cannot be written: No space left on device"):
-        write_atomically(path, write)
+        write_file(path, write)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]
 
@@ -222,6 +233,30 @@ def test_a_run_resumes_and_ends_the_same(tmp_path: Path) -> None:
     with Run(tmp_path / "often", BENCH, INPUTS) as run:
         assert run.remaining == []
         assert same(run.finish(), once)
+
+
+def test_a_run_that_goes_on_with_other_packages_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, version in enumerate(("1", "2", "2", "3")):
+        monkeypatch.setattr(
+            "rmcalib.rewards.runs.package_versions", lambda version=version: {"torch": version}
+        )
+        with Run(tmp_path, BENCH, INPUTS) as run:
+            if version == "1":
+                continue  # killed before it had scored anything
+            run.add(scored(number))
+            manifest = json.loads((tmp_path / "run.json").read_text())
+            assert manifest["versions"] == {"torch": version}
+    assert manifest["versions_before"] == [{"torch": "2"}]
+    monkeypatch.setattr("rmcalib.rewards.runs.package_versions", lambda: {"torch": "2"})
+    with Run(tmp_path, BENCH, INPUTS) as run:
+        run.add(scored(*range(10)))
+        ended = run.finish().manifest
+    assert (ended["versions"], ended["versions_before"]) == ({"torch": "2"}, [{"torch": "3"}])
+    with Run(tmp_path / "once", BENCH, INPUTS) as run:
+        run.add(scored(*range(10)))
+        assert "versions_before" not in run.finish().manifest
 
 
 def test_other_inputs_are_refused_with_the_difference(tmp_path: Path) -> None:
@@ -356,3 +391,107 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"), Run(tmp_path / "file" / "x", BENCH, INPUTS):
         pass
+
+
+# Scores from elsewhere, beside runs
+
+
+def foreign(shift: float = 100.0, **manifest: Any) -> Scores:
+    """Scores of the same prompts that no run of ours has made."""
+    rows = [row(item.id, i, i == 0, shift + i, category=item.category) for item in ITEMS for i in range(3)]
+    return Scores.from_rows(rows, manifest)
+
+
+def finished(folder: Path) -> Scores:
+    with Run(folder, BENCH, INPUTS) as run:
+        run.add(scored(*range(10)))
+        return run.finish()
+
+
+def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
+    ours = finished(tmp_path)
+    foreign().to_parquet(tmp_path / "scores.parquet")
+    run = Run(tmp_path, BENCH, INPUTS)
+    with pytest.warns(UserWarning, match=r"scores\.parquet: not of this run"):
+        run.__enter__()
+    assert run.done == set()
+    run.add(scored(0, 1))
+    run.__exit__()
+    (tmp_path / "scores.parquet").unlink()
+    foreign(hash="another").to_parquet(tmp_path / "parts" / "part-00005.parquet")
+    run = Run(tmp_path, BENCH, INPUTS)
+    with pytest.warns(UserWarning, match=r"part-00005\.parquet: not of this run"):
+        run.__enter__()
+    assert run.done == {"0", "1"}
+    run.add(scored(*range(2, 10)))
+    with pytest.warns(UserWarning, match="not of this run"):
+        assert same(run.finish(), ours)
+    run.__exit__()
+
+
+@pytest.mark.parametrize("moment", ["run.json", "scores.parquet", "run.json again"])
+def test_replacing_a_run_can_be_killed_at_any_moment(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = finished(tmp_path)
+    left = ["lock.json", "run.json", "scores.parquet", "run.json again"]
+
+    def replace(self: Path, target: Path, replace: Any = Path.replace) -> Any:
+        step = left.pop(0)
+        assert step.startswith(target.name)
+        if step == moment:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            keep_scores(tmp_path, foreign(), fresh=True)
+    if moment == "run.json":  # still our run, which is made again
+        assert same(finished(tmp_path), ours)
+        return
+    with pytest.raises(RunError, match="holds another run"), Run(tmp_path, BENCH, INPUTS):
+        pass
+    keep_scores(tmp_path, foreign())  # taken up again
+    kept = load_scores(tmp_path / "scores.parquet")
+    assert same(kept, foreign())
+    assert kept.manifest == json.loads((tmp_path / "run.json").read_text())
+    assert kept.manifest["status"] == "finished"
+
+
+def test_scores_that_claim_a_runs_hash_are_told_from_it(tmp_path: Path) -> None:
+    ours = finished(tmp_path)
+    told = (tmp_path / "run.json").read_text()
+    claimed = foreign(**ours.manifest)
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, claimed)
+    keep_scores(tmp_path, load_scores(tmp_path / "scores.parquet"), fresh=True)  # its own: nothing changes
+    assert (tmp_path / "run.json").read_text() == told
+    keep_scores(tmp_path, claimed, fresh=True)
+    with (
+        pytest.raises(RunError, match=r"another run \(scores that were made elsewhere\)"),
+        Run(tmp_path, BENCH, INPUTS),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("column", ["is_correct", "category", "reward"])
+def test_scores_that_differ_in_any_column_are_others(column: str, tmp_path: Path) -> None:
+    rows = [row("a", 0, True, 1.0), row("a", 1, True, 0.5), row("a", 2, False)]
+    keep_scores(tmp_path, Scores.from_rows(rows))
+    keep_scores(tmp_path, Scores.from_rows(rows))
+    change = {"is_correct": False, "category": "Focus", "reward": 0.25}[column]
+    changed = [
+        one | {column: change} if column == "category" or i == 1 else one for i, one in enumerate(rows)
+    ]
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, Scores.from_rows(changed))
+
+
+def test_scores_are_not_kept_where_a_run_is_going_on(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(RunError, match="is in use by process"):
+        keep_scores(tmp_path, foreign(), fresh=True)
+    (tmp_path / "scores.parquet").write_text("somebody's work")
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, foreign())
+    assert (tmp_path / "scores.parquet").read_text() == "somebody's work"
