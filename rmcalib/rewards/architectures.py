@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rmcalib.rewards.models import RewardModel
 
 # Architectures whose attention takes ready masks and positions, so that a row may hold several texts: tested,
-# and checked again on the first batch of every run. "one": all layers take the same mask, with the window in
+# and checked again on a few prompts of every run. "one": all layers take the same mask, with the window in
 # it where the configuration has one; "by layer": a dictionary from the layers' types to masks.
 PACKABLE = {
     "llama": "one",
@@ -40,7 +40,6 @@ def can_share(model: RewardModel) -> bool:
     config = running_config(model)
     return (
         model.kind == "causal"
-        and model.recipe.pooling != "mean"
         and config.model_type in PACKABLE
         and getattr(config, "_attn_implementation", None) in ("sdpa", "eager")
         and hasattr(model.backbone, "layers")

@@ -21,17 +21,23 @@ if TYPE_CHECKING:
 _NAME = "rmcalib_by_branch"
 
 
-_BLOCK = 128  # queries at a time: what comes after them is not even computed
+_BLOCK = 64  # queries at a time: what comes after them is not even computed
 
 
 @dataclass(frozen=True)
-class _Block:
-    """Neighbouring tokens of one text, which see its prompt, and its own part up to themselves."""
+class _Branch:
+    """The own part of a text, whose tokens see its prompt and what comes before them in the part."""
 
     row: int
     prompt: slice
-    own: slice  # from the beginning of the text's own part to the end of the block
-    queries: slice
+    own: slice
+
+    def blocks(self) -> Iterator[tuple[slice, int]]:
+        """Yield some queries at a time, and how many of the prompt's and the own tokens they see at most."""
+        n_prompt = self.prompt.stop - self.prompt.start
+        for start in range(self.own.start, self.own.stop, _BLOCK):
+            stop = min(start + _BLOCK, self.own.stop)
+            yield slice(start, stop), n_prompt + stop - self.own.start
 
 
 class Branches:
@@ -39,33 +45,27 @@ class Branches:
 
     def __init__(self, rows: Sequence[Row]) -> None:
         """Lay out `rows` as `rmcalib.rewards.packing.pack` does."""
-        self.blocks: list[_Block] = []
-        self._masks: dict[tuple[int, int, int, int | None], torch.Tensor] = {}
+        self.parts: list[_Branch] = []
+        self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
         for number, row in enumerate(rows):
             at = 0
             for tree in row:
                 prompt = slice(at, at + tree.prefix_len)
-                self._add(number, slice(at, at), prompt)
+                self.parts.append(_Branch(number, slice(at, at), prompt))
                 at = prompt.stop
                 for text in tree.texts:
                     own = slice(at, at + len(text) - tree.prefix_len)
-                    self._add(number, prompt, own)
+                    self.parts.append(_Branch(number, prompt, own))
                     at = own.stop
 
-    def _add(self, row: int, prompt: slice, own: slice) -> None:
-        for start in range(own.start, own.stop, _BLOCK):
-            stop = min(start + _BLOCK, own.stop)
-            self.blocks.append(_Block(row, prompt, slice(own.start, stop), slice(start, stop)))
-
-    def mask(self, block: _Block, window: int | None, like: torch.Tensor) -> torch.Tensor:
-        """Return what the queries of `block` see: (queries, prompt + own), 0 or very small."""
+    def mask(self, n_queries: int, n_seen: int, window: int | None, like: torch.Tensor) -> torch.Tensor:
+        """Return what the last `n_queries` of `n_seen` tokens see: 0 or very small."""
         import torch
 
-        n_prompt, n_own, n = (s.stop - s.start for s in (block.prompt, block.own, block.queries))
-        key = (n_prompt, n_own, n, window)
+        key = (n_queries, n_seen, window)
         if key not in self._masks:
-            seen = torch.arange(n_prompt + n_own, device=like.device)
-            distance = seen[-n:, None] - seen
+            seen = torch.arange(n_seen, device=like.device)
+            distance = seen[-n_queries:, None] - seen
             hidden = distance < 0
             if window is not None:
                 hidden |= distance >= window
@@ -100,15 +100,22 @@ def branch_attention(
         output = attend(query, key, value, attn_mask=attention_mask, scale=scaling)
         return output.transpose(1, 2).contiguous(), None
     output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-    for block in branches.blocks:
-        row, queries = block.row, block.queries
-        keys, values = key[row, None, :, block.own], value[row, None, :, block.own]
-        if block.prompt.stop > block.prompt.start:
-            keys = torch.cat([key[row, None, :, block.prompt], keys], dim=2)
-            values = torch.cat([value[row, None, :, block.prompt], values], dim=2)
-        mask = branches.mask(block, sliding_window, query)
-        part = attend(query[row, None, :, queries], keys, values, attn_mask=mask, scale=scaling)
-        output[row, queries] = part[0].transpose(0, 1)
+    for branch in branches.parts:
+        row = branch.row
+        keys, values = key[row, None, :, branch.own], value[row, None, :, branch.own]
+        if branch.prompt.stop > branch.prompt.start:
+            keys = torch.cat([key[row, None, :, branch.prompt], keys], dim=2)
+            values = torch.cat([value[row, None, :, branch.prompt], values], dim=2)
+        for queries, n_seen in branch.blocks():
+            mask = branches.mask(queries.stop - queries.start, n_seen, sliding_window, query)
+            part = attend(
+                query[row, None, :, queries],
+                keys[:, :, :n_seen],
+                values[:, :, :n_seen],
+                attn_mask=mask,
+                scale=scaling,
+            )
+            output[row, queries] = part[0].transpose(0, 1)
     return output, None
 
 

@@ -47,13 +47,9 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
         else:
             outputs = model.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
             states = outputs.last_hidden_state
-            if model.recipe.pooling == "mean":
-                weights = attention_mask.to(states.device)[:, :, None].float()
-                pooled = (states.float() * weights).sum(1) / weights.sum(1)
-            else:
-                rows = torch.arange(len(texts), device=states.device)
-                pooled = states[rows, torch.tensor([text.pooled for text in texts], device=states.device)]
-            rewards = model.head(pooled.float())
+            rows = torch.arange(len(texts), device=states.device)
+            pooled = torch.tensor([text.pooled for text in texts], device=states.device)
+            rewards = model.head(states[rows, pooled].float())
     return [text.index for text in texts], rewards.float().cpu()
 
 

@@ -8,6 +8,7 @@ text. Several trees share a row, so that rows are full whatever the lengths.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -73,11 +74,16 @@ def plain_batches(texts: Iterable[Text], *, budget: int, same_length: bool = Fal
     return batches
 
 
-def shared_batches(texts: Iterable[Text], *, budget: int, kappa: float) -> list[list[Row]]:
+def shared_batches(
+    texts: Iterable[Text], *, budget: int, kappa: float, usual: int = ROW_TOKENS
+) -> list[list[Row]]:
     """Pack `texts` into rows of about 1,024 tokens, and rows into batches of at most `budget` tokens.
 
-    `kappa` is the row length at which attention costs as much as everything else (see `grow_trees`).
+    `kappa` is the row length at which attention costs as much as everything else (see `grow_trees`). If a
+    row's length costs nothing by itself (`kappa` is infinite), every row is a batch of about `usual` tokens,
+    and nothing is padded.
     """
+    full = min(usual if math.isinf(kappa) else ROW_TOKENS, budget)
     trees = grow_trees(texts, budget=budget, kappa=kappa)
     rows: list[list[Tree]] = []
     room: list[int] = []
@@ -86,12 +92,15 @@ def shared_batches(texts: Iterable[Text], *, budget: int, kappa: float) -> list[
         place = next((number for number, left in enumerate(room) if len(tree) <= left), None)
         if place is None:
             rows.append([tree])
-            room.append(min(ROW_TOKENS, budget) - len(tree))
+            room.append(full - len(tree))
         else:
             rows[place].append(tree)
             room[place] -= len(tree)
+    packed = sorted((tuple(row) for row in rows), key=row_length, reverse=True)
+    if math.isinf(kappa):
+        return [[row] for row in packed]
     batches: list[list[Row]] = []
-    for row in sorted((tuple(row) for row in rows), key=row_length, reverse=True):
+    for row in packed:
         if batches and (len(batches[-1]) + 1) * row_length(batches[-1][0]) <= budget:
             batches[-1].append(row)
         else:

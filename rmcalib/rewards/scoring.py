@@ -71,8 +71,8 @@ def score_items(
     max_length : longest text in tokens; longer ones lose their end and are flagged. Default: the model's.
     token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
         memory allows. Running out of memory halves it, and the job goes on.
-    share : compute a prompt once for all its responses, where the architecture allows it. The first batch is
-        checked against the plain way; if they disagree there is a warning, and nothing is shared.
+    share : compute a prompt once for all its responses, where the architecture allows it. A few prompts are
+        scored the plain way too; if rewards disagree there is a warning, and nothing is shared.
     progress : called after each forward pass with the numbers of responses and of tokens it has scored.
 
     Raises
@@ -109,13 +109,6 @@ def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
     if not 0 <= rank < world:
         raise ValueError(f"rank: must be from 0 to {world - 1}, got {rank}")
     return list(items[rank::world])
-
-
-def process_rank() -> tuple[int, int]:
-    """Return this process's rank and the number of processes, as torchrun and accelerate set them."""
-    import os
-
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _chunks(scorer: _Scorer, items: Sequence[Item], limit: int) -> Iterator[list[ScoredItem]]:
@@ -180,6 +173,16 @@ def _finish(
     return scored
 
 
+def _sample(texts: Sequence[Text]) -> list[Text]:
+    """Choose prompts to check sharing on: the two shortest, which share a row, and a longer one."""
+    prompts: dict[int, list[Text]] = {}
+    for text in texts:
+        prompts.setdefault(text.prompt, []).append(text)
+    groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
+    chosen = [*groups[:2], *groups[2:][len(groups) // 4 :][:1]]
+    return [text for group in chosen for text in group]
+
+
 class _Scorer:
     """What a job learns on the way: how many tokens fit, and whether sharing is right."""
 
@@ -191,16 +194,16 @@ class _Scorer:
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
         self.tolerance = _TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-1)
+        self.usual = devices.usual_tokens(model.device)
         self.kappa = attention_crossover(model) if share else 1.0
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Score one chunk; a flat array, prompt after prompt."""
         recipe = self.model.recipe
-        pooling = "last_token" if recipe.pooling == "mean" else recipe.pooling
         texts: list[Text] = []
         for prompt, responses in enumerate(encoded):
             for text in responses:
-                pooled = pooled_position(text.input_ids, pooling=pooling, pad=self.pad)
+                pooled = pooled_position(text.input_ids, pooling=recipe.pooling, pad=self.pad)
                 texts.append(Text(len(texts), prompt, text, pooled))
         while self.unchecked and texts:
             self._check(texts)
@@ -213,10 +216,14 @@ class _Scorer:
     def _plan(self, texts: Sequence[Text]) -> list[tuple[list[Text], list[Row]]]:
         """Return the batches: their texts, and their rows when prompts are shared."""
         if self.share:
-            batches = shared_batches(texts, budget=self.budget, kappa=self.kappa)
+            batches = self._shared_batches(texts)
             return [([text for row in rows for tree in row for text in tree.texts], rows) for rows in batches]
+        budget = min(self.budget, self.usual)
         same_length = needs_same_length(self.model)
-        return [(batch, []) for batch in plain_batches(texts, budget=self.budget, same_length=same_length)]
+        return [(batch, []) for batch in plain_batches(texts, budget=budget, same_length=same_length)]
+
+    def _shared_batches(self, texts: Sequence[Text]) -> list[list[Row]]:
+        return shared_batches(texts, budget=self.budget, kappa=self.kappa, usual=self.usual)
 
     def _work_off(self, pending: dict[int, Text], rewards: FloatArray) -> None:
         """Score what is `pending` until it is done, or until memory runs out and the plan must change."""
@@ -249,25 +256,27 @@ class _Scorer:
         self._halve()  # here, and not above, where the error still holds the failed pass's tensors
 
     def _check(self, texts: Sequence[Text]) -> None:
-        """Score the first row both ways, and stop sharing if the rewards differ."""
-        rows = shared_batches(texts, budget=self.budget, kappa=self.kappa)[0][:1]
-        by_index = {text.index: text for text in texts}
+        """Score a few prompts both ways, and stop sharing if the rewards differ."""
+        sample = _sample(texts)
+        shared: dict[int, float] = {}
         try:
-            order, shared = forward.shared_rewards(self.model, rows)
-            plain = np.array([float(forward.plain_rewards(self.model, [by_index[i]])[1]) for i in order])
+            for rows in self._shared_batches(sample):
+                order, values = forward.shared_rewards(self.model, rows)
+                shared.update(zip(order, values.tolist(), strict=True))
+            plain = np.array([float(forward.plain_rewards(self.model, [text])[1]) for text in sample])
         except Exception as error:
             if not devices.is_out_of_memory(error):
                 self._stop_sharing(f"{type(error).__name__}: {error}")
                 return
             # Try again with less, down to single texts; what does not fit even then fails when it is scored.
-            self.unchecked = self.budget > 1
+            self.share = self.unchecked = self.budget > 1
             short_of_memory = True
         else:
             short_of_memory = self.unchecked = False
         if short_of_memory:
             self._halve()
             return
-        difference = np.abs(shared.numpy() - plain).max()
+        difference = np.abs(np.array([shared[text.index] for text in sample]) - plain).max()
         if not difference <= self.tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
             self._stop_sharing(f"rewards differ by up to {difference:.2g}")
 

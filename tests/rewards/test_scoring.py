@@ -129,20 +129,6 @@ def test_identical_responses_alone_are_no_reason_to_warn() -> None:
     assert item.rewards[0] == pytest.approx(item.rewards[1], abs=1e-6)
 
 
-def test_mean_pooling_goes_the_plain_way() -> None:
-    model, stock = tiny_model("llama", pooling="mean")
-    items = tiny_items(4)
-    assert not can_share(model)
-    ids = model.tokenizer(
-        f"<s><|user|>{items[0].prompt}<|end|><|assistant|>{items[0].responses[0]}<|end|>",
-        add_special_tokens=False,
-        return_tensors="pt",
-    )["input_ids"]
-    with torch.no_grad():
-        expected = stock.score(stock.model(ids).last_hidden_state.mean(1)).item()
-    assert flat(scored(model, items))[0] == pytest.approx(expected, abs=1e-5)
-
-
 def test_an_appended_token_is_pooled() -> None:
     model, stock = tiny_model("llama", append_token_id=9)
     (item,) = tiny_items(1)
@@ -228,14 +214,20 @@ def test_a_reward_that_is_no_number_names_item_and_response() -> None:
             scored(model, items, share=share)
 
 
-def test_sharing_that_disagrees_is_dropped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("blind_to", ["everything", "trees", "branches"])
+def test_sharing_that_disagrees_is_dropped_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, blind_to: str
+) -> None:
     model, _ = tiny_model("llama")
     items = tiny_items(10)
     expected = flat(scored(model, items))
     right = packing.tree_mask
 
-    def blind(*args: Any, **kwargs: Any) -> torch.Tensor:
-        return torch.zeros_like(right(*args, **kwargs))  # everybody sees everybody
+    def blind(trees: torch.Tensor, branches: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if blind_to == "everything":
+            return torch.zeros_like(right(trees, branches, *args, **kwargs))
+        trees, branches = (0 * trees, branches) if blind_to == "trees" else (trees, 0 * branches)
+        return right(trees, branches, *args, **kwargs)
 
     monkeypatch.setattr(forward, "tree_mask", blind)
     monkeypatch.setattr(forward, "attends_by_branch", lambda _: False)
