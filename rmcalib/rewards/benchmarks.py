@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from rmcalib.rewards.hub import HubError, check_repo_id, resolve_commit, translated
+from rmcalib.rewards.processes import may_draw
 
 SHORT_NAMES = {"reward-bench-2": "allenai/reward-bench-2", "rewardbench2": "allenai/reward-bench-2"}
 COLUMNS = ("id", "prompt", "chosen", "rejected", "subset")
@@ -48,6 +48,10 @@ class Benchmark:
     def __len__(self) -> int:
         """Count the prompts."""
         return len(self.items)
+
+    def __repr__(self) -> str:
+        """Name it and count it."""
+        return f"Benchmark({self.name!r}, revision={self.revision!r}, {len(self)} prompts)"
 
     @property
     def categories(self) -> tuple[str, ...]:
@@ -192,7 +196,7 @@ def _from_hub(name: str, revision: str | None, split: str) -> Benchmark:
 
     try:
         with translated(name, repo_type="dataset", revision=revision):
-            if not sys.stderr.isatty():
+            if not may_draw():
                 datasets.disable_progress_bars()
             table = datasets.load_dataset(name, revision=commit, split=split)
     except HubError as error:

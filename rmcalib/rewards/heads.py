@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from rmcalib.rewards.hub import PICKLE, HubError
+
 
 class Head(nn.Module):
     """Linear layers with an activation between them: (n, hidden) -> (n,) reward, in float32.
@@ -134,22 +136,26 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
     return layers
 
 
-def tensor_names(folder: Path, file: str | None = None) -> dict[str, Path]:
+def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = False) -> dict[str, Path]:
     """List the tensors of a checkpoint folder (or of one file in it) with the file that holds each."""
-    return {name: path for path in _weight_files(folder, file) for name in _names(path)}
+    files = weight_files(folder, file)
+    return {name: path for path in files for name in _names(path, allow_pickle)}
 
 
-def read_tensors(folder: Path, prefix: str, file: str | None = None) -> dict[str, torch.Tensor]:
+def read_tensors(
+    folder: Path, prefix: str, file: str | None = None, *, allow_pickle: bool = False
+) -> dict[str, torch.Tensor]:
     """Read the tensors whose names start with `prefix` and a dot (all of them for ""), without the prefix."""
     start = f"{prefix}." if prefix else ""
     result: dict[str, torch.Tensor] = {}
-    for name, path in tensor_names(folder, file).items():
+    for name, path in tensor_names(folder, file, allow_pickle=allow_pickle).items():
         if name.startswith(start):
-            result[name.removeprefix(start)] = _read(path, name)
+            result[name.removeprefix(start)] = _read(path, name, allow_pickle)
     return result
 
 
-def _weight_files(folder: Path, file: str | None) -> list[Path]:
+def weight_files(folder: Path, file: str | None = None) -> list[Path]:
+    """List the files that a checkpoint's weights are read from: safetensors if there are all, else pickle."""
     if file is not None:
         return [folder / file] if (folder / file).is_file() else []
     for index, single in (
@@ -165,27 +171,29 @@ def _weight_files(folder: Path, file: str | None) -> list[Path]:
     return []
 
 
-def _names(path: Path) -> Iterator[str]:
+def _names(path: Path, allow_pickle: bool) -> Iterator[str]:
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as file:
             yield from file.keys()
     else:
-        yield from _pickled(path)
+        yield from _pickled(path, allow_pickle)
 
 
-def _read(path: Path, name: str) -> torch.Tensor:
+def _read(path: Path, name: str, allow_pickle: bool) -> torch.Tensor:
     if path.suffix == ".safetensors":
         from safetensors import safe_open
 
         with safe_open(path, framework="pt") as file:
             tensor: torch.Tensor = file.get_tensor(name)
             return tensor
-    return _pickled(path)[name]
+    return _pickled(path, allow_pickle)[name]
 
 
-def _pickled(path: Path) -> dict[str, torch.Tensor]:
-    """Read pickle weights (reached by `allow_pickle` only) with torch's restricted unpickler."""
+def _pickled(path: Path, allow_pickle: bool) -> dict[str, torch.Tensor]:
+    """Read pickle weights, if that is allowed, with torch's restricted unpickler."""
+    if not allow_pickle:
+        raise HubError(f"{path}: a pickle file, {PICKLE}")
     tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     return tensors

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, TypeVar
+
+from rmcalib.rewards.processes import may_draw
 
 RepoType = Literal["model", "dataset"]
 T = TypeVar("T")
@@ -28,7 +29,8 @@ _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
 OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
-PICKLE_ONLY = "has pickle weights only, which can run code when loaded: pass --allow-pickle if you trust it"
+PICKLE = "which can run code when loaded: pass --allow-pickle if you trust it"
+PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 
 class HubError(ValueError):
@@ -124,7 +126,7 @@ def fetch_model(
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
-    if not sys.stderr.isatty():
+    if not may_draw():
         disable_progress_bars()
     patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
@@ -133,7 +135,7 @@ def fetch_model(
         folder = Path(
             snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
         )
-        if small_files_only or any(folder.glob("*.safetensors")):
+        if small_files_only or has_safe_weights(folder):
             return folder
         pickles = list(_PICKLE_WEIGHTS)
         if allow_pickle:
@@ -145,6 +147,16 @@ def fetch_model(
             if plan:
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
+
+
+def has_safe_weights(folder: Path) -> bool:
+    """Tell whether the weights of a model or an adapter are in safetensors files; others do not count.
+
+    >>> has_safe_weights(Path(__file__).parent / "demo" / "model")
+    True
+    """
+    names = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    return any((folder / name).is_file() for name in names)
 
 
 @contextlib.contextmanager
@@ -182,11 +194,13 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
     if "GatedRepoError" in names or "is a gated dataset" in text:
-        return f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login` or HF_TOKEN)"
+        return (
+            f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login`) or set HF_TOKEN"
+        )
     if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
         return "no such revision (give a branch, a tag or a full commit)"
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
-        return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login` or HF_TOKEN)"
+        return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login`, or set HF_TOKEN)"
     if constants.HF_HUB_OFFLINE and names & {
         "OfflineModeIsEnabled",
         "LocalEntryNotFoundError",
@@ -203,6 +217,8 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
+    if "RemoteProtocolError" in names or "peer closed connection" in text:
+        return f"the transfer from {endpoint} broke off, again and again: try later; what has arrived is kept"
     if names & {
         "LocalEntryNotFoundError",
         "ConnectionError",
@@ -210,7 +226,10 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "TimeoutException",
         "ProtocolError",
     }:
-        return f"the Hub at {endpoint} cannot be reached, and the {kind} is not in the local cache"
+        return (
+            f"the Hub at {endpoint} cannot be reached, and the {kind} is not in the local cache: try "
+            f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"
+        )
     if repo_type == "dataset" and isinstance(error, FileNotFoundError):
         return f"the Hub at {endpoint} did not give the data files: try again later"
     return f"{type(error).__name__}: {_line(error)}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,10 @@ from rmcalib.rewards.heads import (
     linear_layers,
     read_tensors,
     tensor_names,
+    weight_files,
 )
-from rmcalib.rewards.hub import HubError, translated
+from rmcalib.rewards.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
+from rmcalib.rewards.processes import may_draw
 from rmcalib.rewards.registry import Recipe
 
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
@@ -81,16 +82,16 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     config = _load_config(asked, folder)
     device = choose_device(asked.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     dtype = _dtype(asked, config, device)
-    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": asked.trust_remote_code}
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "trust_remote_code": asked.trust_remote_code,
+        "use_safetensors": _are_safe(asked, folder),
+    }
     if asked.recipe.attention is not None:
         options["attn_implementation"] = asked.recipe.attention
     device_map = _device_map(asked, folder, config, device, dtype)
     if device_map is not None:
         options["device_map"] = device_map
-    if not any(folder.glob("*.safetensors")):
-        if not any(folder.glob("*.bin")):
-            raise HubError(f"{asked.name}: no weights in {folder} (model.safetensors)")
-        options["use_safetensors"] = False
     head = asked.recipe.head
     with translated(asked.name), _quietly():
         if head == "remote":
@@ -107,13 +108,24 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     return Parts(backbone, module, kind, config, device, dtype)
 
 
+def _are_safe(asked: Asked, folder: Path) -> bool:
+    """Tell whether the weights that will be loaded are safetensors; pickle ones must be allowed."""
+    files = weight_files(folder)
+    if not files and not has_safe_weights(folder):
+        raise HubError(f"{asked.name}: no weights in {folder} (model.safetensors)")
+    safe = all(file.suffix == ".safetensors" for file in files)
+    if not safe and not asked.allow_pickle:
+        raise HubError(f"{asked.name}: {PICKLE_ONLY}")
+    return safe
+
+
 def _classifier(
     asked: Asked, folder: Path, adapter: Path | None, config: Any, options: dict[str, Any]
 ) -> tuple[nn.Module, nn.Module, str]:
     """The stock `AutoModelForSequenceClassification`, with one output or a named one."""
     from transformers import AutoModelForSequenceClassification
 
-    names = tensor_names(folder)
+    names = tensor_names(folder, allow_pickle=asked.allow_pickle)
     _settle_labels(asked, folder, adapter, config)
     model, info = AutoModelForSequenceClassification.from_pretrained(
         folder, config=config, output_loading_info=True, **options
@@ -132,7 +144,7 @@ def _classifier(
         )
     score = getattr(model, "score", None)
     if isinstance(score, nn.Linear) and getattr(config, "is_causal", True):
-        stored = {} if adapter is not None else read_tensors(folder, "score")
+        stored = {} if adapter is not None else read_tensors(folder, "score", allow_pickle=asked.allow_pickle)
         layers = (
             linear_layers(stored, asked.name) if stored else [score]
         )  # the file's precision, not the dtype's
@@ -163,7 +175,7 @@ def _with_head(
 
 def _linear_head(asked: Asked, folder: Path, config: Any) -> Head:
     recipe = asked.recipe
-    tensors = read_tensors(folder, recipe.head, recipe.head_file)
+    tensors = read_tensors(folder, recipe.head, recipe.head_file, allow_pickle=asked.allow_pickle)
     if not tensors:
         raise HubError(f"{asked.name}: no tensors {recipe.head}.* in the checkpoint, so it has no score head")
     layers = linear_layers(tensors, f"{asked.name}: {recipe.head}")
@@ -187,7 +199,10 @@ def _normaliser(config: Any) -> tuple[float, float]:
 
 def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
     values_file, gates_file = (asked.recipe.head_file or "").split()
-    values, gates = (read_tensors(folder, "network", file) for file in (values_file, gates_file))
+    values, gates = (
+        read_tensors(folder, "network", file, allow_pickle=asked.allow_pickle)
+        for file in (values_file, gates_file)
+    )
     if not values or not gates:
         raise HubError(f"{asked.name}: {values_file} or {gates_file} holds no head (needs --allow-pickle)")
     return DistributionHead(
@@ -235,10 +250,13 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
     where = folder if adapter is None else adapter
     file = None if adapter is None else _adapter_file(adapter)
     expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
-    stored = [name for name in tensor_names(where, file) if _plain_name(name) in expected]
+    names = tensor_names(where, file, allow_pickle=asked.allow_pickle)
+    stored = [name for name in names if _plain_name(name) in expected]
     if stored:
         prefix, _, _ = stored[0].rpartition(".")
-        config.num_labels = read_tensors(where, prefix, file)["weight"].shape[0]
+        config.num_labels = read_tensors(where, prefix, file, allow_pickle=asked.allow_pickle)[
+            "weight"
+        ].shape[0]
     elif "num_labels" not in said and "id2label" not in said:
         return  # nothing to go by: what is missing is said after loading
     labels, column = config.num_labels, asked.recipe.column
@@ -258,7 +276,7 @@ def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]
     except ImportError as error:
         raise HubError(f"{asked.name}: a PEFT adapter; install `peft` to load it") from error
 
-    names = tensor_names(adapter, _adapter_file(adapter))
+    names = tensor_names(adapter, _adapter_file(adapter), allow_pickle=asked.allow_pickle)
     supplied = {_plain_name(name) for name in names if "lora_" not in name}
     wrapped = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     return wrapped.merge_and_unload(safe_merge=True), supplied
@@ -297,18 +315,18 @@ def _some(names: Any) -> str:
 def _dtype(asked: Asked, config: Any, device: torch.device) -> torch.dtype:
     """Settle the dtype: as asked for; else float32 on a CPU, the recipe's or the checkpoint's elsewhere."""
     if asked.dtype != "auto":
-        if asked.dtype not in DTYPES:
-            raise ValueError(f"dtype: unknown {asked.dtype!r} (have: auto, {', '.join(DTYPES)})")
-        return _named_dtype(asked.dtype)
+        return _named_dtype(asked.dtype, "dtype", ("auto", *DTYPES))
     if device.type == "cpu":
         return torch.float32
     if asked.recipe.dtype is not None:
-        return _named_dtype(asked.recipe.dtype)
+        return _named_dtype(asked.recipe.dtype, f"{asked.name}: dtype", DTYPES)
     own = getattr(config, "dtype", None)
     return own if isinstance(own, torch.dtype) else torch.float32
 
 
-def _named_dtype(name: str) -> torch.dtype:
+def _named_dtype(name: str, where: str, allowed: tuple[str, ...]) -> torch.dtype:
+    if name not in allowed:
+        raise ValueError(f"{where}: unknown {name!r} (have: {', '.join(allowed)})")
     dtype: torch.dtype = getattr(torch, name)
     return dtype
 
@@ -319,7 +337,7 @@ def _device_map(asked: Asked, folder: Path, config: Any, device: torch.device, d
         return None
     own = getattr(config, "dtype", None)
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-    stored = sum(path.stat().st_size for path in {*tensor_names(folder).values()})
+    stored = sum(path.stat().st_size for path in weight_files(folder))
     return "auto" if stored * ratio > 0.9 * free_memory(device) else None
 
 
@@ -339,7 +357,7 @@ def _quietly() -> Iterator[None]:
 
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(40)  # errors only
-    if not sys.stderr.isatty():
+    if not may_draw():
         logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield

@@ -15,6 +15,7 @@ from rmcalib.rewards.hub import (
     HubError,
     check_repo_id,
     fetch_model,
+    has_safe_weights,
     resolve_commit,
 )
 from rmcalib.rewards.registry import Recipe, recipe_for
@@ -145,15 +146,12 @@ def locate(
     small_files_only: bool = False,
 ) -> tuple[Path, str]:
     """Return the folder with a model's files, downloaded if need be, and their commit or SHA-256."""
-    local = DEMO if name == "demo" else Path(name)
-    if name == "demo" or (name and local.is_dir()):
-        if revision is not None:
-            raise HubError(f"revision: {name} is a folder, which has none (only Hub models do)")
+    commit = identify(name, revision)
+    if is_local(name):
+        local = DEMO if name == "demo" else Path(name)
         if not small_files_only:
             _check_pickle(name, local, allow_pickle)
-        return local, _digest(local)
-    check_repo_id(name)
-    commit = resolve_commit(name, revision=revision)
+        return local, commit
     extra = () if recipe is None or recipe.head_file is None else tuple(recipe.head_file.split())
     folder = fetch_model(
         name,
@@ -165,6 +163,25 @@ def locate(
         small_files_only=small_files_only,
     )
     return folder, commit
+
+
+def identify(name: str, revision: str | None = None) -> str:
+    """Return a Hub model's commit, or the SHA-256 of a local one's files; nothing is downloaded."""
+    if not is_local(name):
+        return resolve_commit(name, revision=revision)
+    if revision is not None:
+        raise HubError(f"revision: {name} is a folder, which has none (only Hub models do)")
+    return _digest(DEMO if name == "demo" else Path(name))
+
+
+def is_local(name: str) -> bool:
+    """Tell whether a model is on this machine: the demo, or a folder."""
+    return name == "demo" or (name != "" and Path(name).is_dir())
+
+
+def check_model_name(name: str) -> str:
+    """Return `name` if it is a model of this machine, or can be one of the Hub; else raise a `HubError`."""
+    return name if is_local(name) else check_repo_id(name)
 
 
 def _base_of(
@@ -190,7 +207,7 @@ def _base_of(
 
 def _check_pickle(name: str, folder: Path, allow_pickle: bool) -> None:
     pickles = [*folder.glob("pytorch_model*.bin"), *folder.glob("adapter_model.bin")]
-    if pickles and not any(folder.glob("*.safetensors")) and not allow_pickle:
+    if pickles and not has_safe_weights(folder) and not allow_pickle:
         raise HubError(f"{name}: {PICKLE_ONLY}")
 
 

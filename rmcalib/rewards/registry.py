@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib.rewards.devices import DTYPES
+from rmcalib.rewards.pooling import POOLINGS
+
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
 STATUSES = ("plain", "recipe", "adapter", "remote", "unsupported")
 SCALES = ("yes", "modified", "no", "unknown")
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
     """
     if isinstance(entry, Recipe):
-        return entry
+        return _checked(entry, f"{where} ({entry.model})")
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     where = f"{where} ({entry['model']})"
@@ -114,9 +118,17 @@ def recipe_from(entry: Any, where: str) -> Recipe:
             raise ValueError(f"{where}: unknown field {key!r}{_suggest(str(key), fields)}")
         if value is not None:
             values[key] = _typed(str(fields[key].type), key, value, where)
-    recipe = Recipe(**values)
+    return _checked(Recipe(**values), where)
+
+
+def _checked(recipe: Recipe, where: str) -> Recipe:
     _choice(recipe.status, STATUSES, "status", where)
     _choice(recipe.bradley_terry, SCALES, "bradley_terry", where)
+    _choice(recipe.pooling, POOLINGS, "pooling", where)
+    if recipe.dtype is not None:
+        _choice(recipe.dtype, DTYPES, "dtype", where)
+    if recipe.attention is not None:
+        _choice(recipe.attention, ATTENTIONS, "attention", where)
     if recipe.status == "unsupported" and not recipe.reason:
         raise ValueError(f"{where}: 'unsupported' needs a `reason`")
     if recipe.head == "remote" and not recipe.trust_remote_code:

@@ -245,8 +245,9 @@ class _HubHandler(_Handler):
         return commit, repo.commits[commit], repo
 
     def _resolve(self, commit: str, files: dict[str, bytes], repo: Repo, path: str) -> None:
-        if repo.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self.reply_error(403, "GatedRepo")
+        who = self.headers.get("Authorization")
+        if repo.gated and who != f"Bearer {TOKEN}":
+            return self.reply_error(403 if who else 401, "GatedRepo")
         if path not in files:
             return self.reply(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit})
         content = files[path]

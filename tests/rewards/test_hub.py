@@ -7,7 +7,6 @@ imported. They run unchanged, except that they need not sleep between their atte
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,13 +18,12 @@ import pytest
 from rmcalib.rewards.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
+from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
 
-MODEL, BENCH, RESULTS = "org/tiny-rm", "allenai/reward-bench-2", "allenai/reward-bench-2-results"
-ROOT = Path(__file__).parents[2]
 _FILES = ("GET /org", "GET /datasets", "GET /a")
-PRELUDE = """
-import sys, time
-time.sleep = lambda seconds: None
+PRELUDE = (
+    WITHOUT_WAITING
+    + """
 from rmcalib.rewards.benchmarks import load_benchmark
 from rmcalib.rewards.models import load_model
 from rmcalib.rewards.published import published_scores
@@ -40,26 +38,17 @@ def bench(*args, **kwargs):
 def model(*args, **kwargs):
     attempt(lambda: f"{(m := load_model(*args, device='cpu', **kwargs)).kind} at {m.revision}")
 """
+)
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("files")
-    return {
-        "model": tiny.save_model(folder / "model"),
-        "old": tiny.save_model(folder / "old", tiny.tiny_classifier(seed=5)),
-        "bench": tiny.save_benchmark(folder / "bench"),
-        "bench2": tiny.save_benchmark(folder / "bench2", tiny.benchmark_rows(9)),
-    }
+    return save_files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.fixture
 def hub(files: dict[str, Path]) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        hub.add("models", MODEL, files["old"], ref="v1")
-        hub.add("models", MODEL, files["model"])
-        hub.add("datasets", BENCH, files["bench2"], ref="v2")
-        hub.add("datasets", BENCH, files["bench"])
+    with serve(files) as hub:
         yield hub
 
 
@@ -69,18 +58,9 @@ def commit(hub: LoopbackHub, kind: str, name: str, ref: str = "main") -> str:
 
 def run(url: str, home: Path, code: str, **env: str) -> list[str]:
     """Run `code` after the prelude and return the lines it prints; a traceback fails the test."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment |= {
-        "HF_ENDPOINT": url,
-        "HF_HOME": str(home),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "DISABLE_SAFETENSORS_CONVERSION": "1",
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-    }
     result = subprocess.run(
         [sys.executable, "-c", PRELUDE + code],
-        env=environment | env,
+        env=environment(url, home, **env),
         capture_output=True,
         text=True,
         check=False,
@@ -138,7 +118,7 @@ def test_gated_missing_and_private(hub: LoopbackHub, files: dict[str, Path], tmp
     lines = run(hub.url, tmp_path, code)
     assert lines[0] == (
         f"HubError: org/gated: the model is gated: accept its terms at {hub.url}/org/gated, "
-        "then log in (`hf auth login` or HF_TOKEN)"
+        "then log in (`hf auth login`) or set HF_TOKEN"
     )
     assert "the data set is gated: accept its terms at" in lines[1]
     assert lines[2].startswith(f"HubError: org/none: no such model at {hub.url} (if it is private, log in")
@@ -192,7 +172,7 @@ def test_lasting_trouble_is_said_in_one_line(
 def test_nobody_there_and_nothing_cached(tmp_path: Path) -> None:
     lines = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}'); bench('{BENCH}')")
     told = "the Hub at http://127.0.0.1:9 cannot be reached, and the model is not in the local cache"
-    assert lines[0] == f"HubError: {MODEL}: {told}"
+    assert lines[0] == f"HubError: {MODEL}: {told}: try `rmcalib doctor`, or give the path of a local folder"
     assert "cannot be reached, and the data set is not in the local cache" in lines[1]
     offline = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}')", HF_HUB_OFFLINE="1")
     assert offline == [f"HubError: {MODEL}: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"]

@@ -349,6 +349,41 @@ def test_pickle_weights_need_the_flag(plain: Path, tmp_path: Path) -> None:
     torch.testing.assert_close(rewards(model), rewards(load_model(str(plain), device="cpu")))
 
 
+def test_safetensors_that_are_not_the_weights_do_not_stand_for_them(plain: Path, tmp_path: Path) -> None:
+    folder = copied(plain, tmp_path / "m")
+    (folder / "model.safetensors").rename(folder / "optimizer_state.safetensors")
+    with pytest.raises(HubError, match="no weights in"):
+        load_model(str(folder), device="cpu")
+    torch.save(tiny.tiny_classifier().state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(HubError, match=r"pickle weights only.*pass --allow-pickle"):
+        load_model(str(folder), device="cpu")
+    model = load_model(str(folder), device="cpu", allow_pickle=True)
+    torch.testing.assert_close(rewards(model), rewards(load_model(str(plain), device="cpu")))
+
+
+def test_a_pickled_adapter_needs_the_flag(plain: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    folder, expected = adapter_of(plain, tmp_path / "adapter", with_head=False)
+    safe = folder / "adapter_model.safetensors"
+    torch.save(load_file(safe), folder / "adapter_model.bin")
+    safe.rename(folder / "model.safetensors")  # which an adapter is not loaded from
+    with pytest.raises(HubError, match=r"adapter_model\.bin: a pickle file.*pass --allow-pickle"):
+        load_model(str(folder), device="cpu")
+    model = load_model(str(folder), device="cpu", allow_pickle=True)
+    torch.testing.assert_close(rewards(model), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_pickled_head_needs_the_flag(plain: Path, tmp_path: Path) -> None:
+    folder, layer = copied(plain, tmp_path / "m"), nn.Linear(32, 1)
+    torch.save({f"v_head.{k}": v for k, v in layer.state_dict().items()}, folder / "head.pt")
+    recipe = Recipe(str(folder), head="v_head", head_file="head.pt")
+    with pytest.raises(HubError, match=r"head\.pt: a pickle file.*pass --allow-pickle"):
+        load_model(str(folder), device="cpu", recipe=recipe)
+    model = load_model(str(folder), device="cpu", recipe=recipe, allow_pickle=True)
+    assert torch.equal(next(model.head.parameters()), layer.weight)
+
+
 def test_a_pickle_that_runs_code_is_refused_even_with_the_flag(plain: Path, tmp_path: Path) -> None:
     import os
     import pickle
@@ -421,6 +456,16 @@ def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
         load_model("org/x", recipe=recipe)
 
 
+def test_a_recipe_made_in_python_with_an_unknown_dtype_is_named() -> None:
+    from rmcalib.rewards import loading
+
+    asked = loading.Asked("me/rm", Recipe("me/rm", dtype="bf16"), "auto", "auto", False, False)
+    with pytest.raises(
+        ValueError, match=r"me/rm: dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)"
+    ):
+        loading._dtype(asked, tiny.tiny_config(), torch.device("cuda", 0))
+
+
 def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmcalib.rewards import loading
 
@@ -460,6 +505,9 @@ def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path)
     ]
     hashes = {inputs_hash(score_inputs(*pair)) for pair in others}
     assert len(hashes | {first}) == 5
+    running: Any = model.backbone.config
+    running._attn_implementation = "eager"
+    assert inputs_hash(score_inputs(model, bench)) not in hashes | {first}
 
 
 OWN_CODE = """
@@ -494,6 +542,29 @@ def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
     assert by_flag.kind == by_recipe.kind == "opaque"
     torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)
     torch.testing.assert_close(rewards(by_recipe), -10 * custom(IDS), atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["auto", "score"])
+def test_runs_with_and_without_own_code_are_different_runs(head: str, tmp_path: Path) -> None:
+    from rmcalib.rewards import load_benchmark, score_inputs
+    from rmcalib.rewards.manifest import asked_for, inputs_hash
+
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoModelForSequenceClassification": "own.OwnRewardModel", "AutoModel": "own.OwnModel"}
+    folder = custom.save(tmp_path / "both", "score", auto_map=auto, num_labels=1)
+    (folder / "own.py").write_text(
+        OWN_CODE.replace("gate", "score") + "\nclass OwnModel(LlamaModel):\n    pass\n"
+    )
+    bench, recipe = load_benchmark("demo", limit=2), Recipe(str(folder), head=head)
+    inputs, asked = [], []
+    for flag in (False, True):
+        model = load_model(str(folder), device="cpu", trust_remote_code=flag, recipe=recipe)
+        inputs.append(score_inputs(model, bench))
+        asked.append(asked_for(str(folder), model.revision, bench, trust_remote_code=flag, recipe=recipe))
+    assert inputs[0]["own_code"] == []
+    assert inputs[1]["own_code"] == ["OwnRewardModel" if head == "auto" else "OwnModel"]
+    assert inputs_hash(inputs[0]) != inputs_hash(inputs[1])
+    assert asked[0] != asked[1]
 
 
 def test_an_architecture_of_its_own_asks_for_the_flag_and_not_for_input(tmp_path: Path) -> None:

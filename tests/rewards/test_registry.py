@@ -150,6 +150,12 @@ def test_a_user_s_file_wins_over_the_leaderboard(tmp_path: Path) -> None:
         ("- {model: a/b, trust_remote_code: 1}", r"trust_remote_code must be bool"),
         ("- {model: a/b, status: fine}", r"status: unknown 'fine' \(have: plain"),
         ("- {model: a/b, bradley_terry: perhaps}", r"bradley_terry: unknown 'perhaps'"),
+        (
+            "- {model: a/b, dtype: bf16}",
+            r"\(a/b\): dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)",
+        ),
+        ("- {model: a/b, pooling: middle}", r"pooling: unknown 'middle' \(have: checkpoint, "),
+        ("- {model: a/b, attention: flash}", r"attention: unknown 'flash' \(have: eager, sdpa, flash_att"),
         ("- {model: a/b, status: unsupported}", r"'unsupported' needs a `reason`"),
         ("- {model: a/b, head: remote}", r"needs `trust_remote_code: true`"),
         ("- {model: a/b}\n- {model: a/b}", r"'a/b' is there twice"),
