@@ -17,6 +17,8 @@ from rmcalib.rewards.store import Scores
 
 __all__ = [
     "Forecasts",
+    "centred",
+    "first_correct_probability",
     "forecast",
     "log_softmax",
     "pairwise_forecasts",
@@ -145,6 +147,24 @@ def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
     )
 
 
+def centred(values: FloatArray, forecasts: Forecasts) -> FloatArray:
+    """Return values (N,) less the mean of their prompt.
+
+    >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
+    ...            "is_correct": [True, False], "reward": [3.0, 1.0]}
+    >>> centred(np.array([3.0, 1.0]), forecast(Scores.from_columns(columns)))
+    array([ 1., -1.])
+    """
+    means = np.add.reduceat(values, forecasts.starts) / forecasts.sizes
+    return values - np.repeat(means, forecasts.sizes)
+
+
+def first_correct_probability(forecasts: Forecasts) -> FloatArray:
+    """Return P(first) of each prompt's first correct response (n,): what the reference protocol looks at."""
+    correct = np.flatnonzero(forecasts.is_correct)
+    return forecasts.probability[correct[np.searchsorted(correct, forecasts.starts)]]
+
+
 def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return the sub-2 forecasts of every correct-versus-wrong pair: probabilities, outcomes, prompts.
 
@@ -170,7 +190,7 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
     gap = forecasts.log_probability[one] - forecasts.log_probability[other]
     prompt = np.repeat(owner, repeats)
-    return _sigmoid(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+    return sigmoid(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
 
 
 def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -187,7 +207,7 @@ def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArra
     log_odds = _log_sum(forecasts, forecasts.is_correct) - _log_sum(forecasts, ~forecasts.is_correct)
     prompt = np.arange(len(forecasts))
     return (
-        _sigmoid(np.concatenate([log_odds, -log_odds])),
+        sigmoid(np.concatenate([log_odds, -log_odds])),
         _yes_then_no(len(forecasts)),
         np.concatenate([prompt, prompt]),
     )
@@ -197,7 +217,7 @@ def _yes_then_no(n: int) -> FloatArray:
     return np.repeat([1.0, 0.0], n)
 
 
-def _sigmoid(x: FloatArray) -> FloatArray:
+def sigmoid(x: FloatArray) -> FloatArray:
     """1 / (1 + exp(−x)) without overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x >= 0, 1.0, small) / (1.0 + small)

@@ -9,19 +9,22 @@ import numpy as np
 from rmcalib.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
     Interval,
+    NullTest,
     cross_fit,
     ece_interval,
     ece_null,
     fit_top_1_temperature,
 )
-from rmcalib.calibration.intervals import EceOptions
+from rmcalib.calibration.binning import EceOptions
 from rmcalib.rewards.forecasts import (
     Forecasts,
+    centred,
     log_softmax,
     pairwise_forecasts,
     select_prompts,
     set_forecasts,
 )
+from rmcalib.rewards.pairwise_null import pairwise_null
 from rmcalib.rewards.resampling import (
     correlation_interval,
     mean_intervals,
@@ -33,6 +36,7 @@ __all__ = [
     "Measure",
     "Settings",
     "accuracy_of",
+    "cross_fitted_logs",
     "length_measures",
     "picked_rows",
     "reward_measures",
@@ -78,16 +82,6 @@ def top_1_measures(forecasts: Forecasts, settings: Settings) -> Measures:
     n, prompt = len(forecasts), forecasts.prompt
     p, y = forecasts.probability, forecasts.is_correct.astype(np.float64)
     picked, right = picked_rows(forecasts, settings.seed)
-    null = ece_null(
-        p,
-        y,
-        groups=prompt,
-        draw="one_per_group",
-        resamples=settings.resamples,
-        rng=settings.seed,
-        bins=settings.bins,
-    )
-    pairs = pairwise_forecasts(forecasts)
     accuracy, confidence = accuracy_of(forecasts), p[picked]
     brier = np.add.reduceat((p - y) ** 2, forecasts.starts)
     log_loss = -forecasts.log_probability[forecasts.is_correct]
@@ -102,9 +96,7 @@ def top_1_measures(forecasts: Forecasts, settings: Settings) -> Measures:
     )
     return {
         "ece": _binned(p, y, prompt, settings),
-        "ece_null_mean": Measure(null.mean, None, None, n),
-        "ece_null_95": Measure(null.high, None, None, n),
-        "ece_p_value": Measure(null.p_value, None, None, n),
+        **_null("ece", _top_1_null(p, y, prompt, settings), n),
         **means,
         "confidence_ece": _binned(confidence, right, np.arange(n), settings),
         "debiased_ece": _binned(p, y, prompt, settings, norm=2, debias=True),
@@ -112,7 +104,12 @@ def top_1_measures(forecasts: Forecasts, settings: Settings) -> Measures:
         "smooth_ece": _measure(
             smooth_ece_interval(p, y, prompt, level=settings.level, seed=settings.seed), n
         ),
-        "pairwise_ece": _binned(*pairs, settings),
+        "pairwise_ece": _binned(*pairwise_forecasts(forecasts), settings),
+        **_null(
+            "pairwise_ece",
+            pairwise_null(forecasts, bins=settings.bins, resamples=settings.resamples, seed=settings.seed),
+            n,
+        ),
     }
 
 
@@ -128,15 +125,6 @@ def temperature_measures(forecasts: Forecasts, settings: Settings) -> Measures:
         note = f"needs at least {FEWEST_FOR_TEMPERATURE} prompts"
         return {name: Measure(None, None, None, n, note) for name in names}
     prompt = forecasts.prompt
-    limits = _temperature_limits(forecasts)
-
-    def fit(index: IntArray) -> float:
-        kept = np.zeros(n, dtype=bool)
-        kept[index] = True
-        part = select_prompts(forecasts, kept)
-        found = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
-        return float(np.clip(found.temperature, *limits))
-
     whole = fit_top_1_temperature(forecasts.reward, forecasts.is_correct, prompt)
     if whole.at_limit is not None:
         note = _HOT if whole.at_limit == "hot" else _COLD
@@ -152,10 +140,7 @@ def temperature_measures(forecasts: Forecasts, settings: Settings) -> Measures:
             seed=settings.seed,
         )
         fitted = _measure(interval, n)
-    temperatures = cross_fit(
-        n, fit, lambda found, test: np.full(len(test), found), folds=5, rng=settings.seed
-    )
-    logs = log_softmax(forecasts.reward, forecasts.offsets, temperature=temperatures)
+    logs = cross_fitted_logs(forecasts, settings.seed)
     p, y = np.exp(logs), forecasts.is_correct.astype(np.float64)
     means = _means(
         {
@@ -167,25 +152,29 @@ def temperature_measures(forecasts: Forecasts, settings: Settings) -> Measures:
     return {"temperature": fitted, "ece_at_temperature": _binned(p, y, prompt, settings), **means}
 
 
+def cross_fitted_logs(forecasts: Forecasts, seed: int) -> FloatArray:
+    """Return log P(i first) (N,) at temperatures fitted on other prompts: five folds."""
+    n, limits = len(forecasts), _temperature_limits(forecasts)
+
+    def fit(index: IntArray) -> float:
+        kept = np.zeros(n, dtype=bool)
+        kept[index] = True
+        part = select_prompts(forecasts, kept)
+        found = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
+        return float(np.clip(found.temperature, *limits))
+
+    temperatures = cross_fit(n, fit, lambda found, test: np.full(len(test), found), folds=5, rng=seed)
+    return log_softmax(forecasts.reward, forecasts.offsets, temperature=temperatures)
+
+
 def set_measures(forecasts: Forecasts, settings: Settings) -> Measures:
     """Measure P(a correct response is first): for prompts with several correct responses, such as Ties."""
     p, y, prompt = set_forecasts(forecasts)
     n = len(forecasts)
-    null = ece_null(
-        p,
-        y,
-        groups=prompt,
-        draw="one_per_group",
-        resamples=settings.resamples,
-        rng=settings.seed,
-        bins=settings.bins,
-    )
     return {
         **_means({"correct_first_probability": p[:n]}, settings),
         "correct_first_ece": _binned(p, y, prompt, settings),
-        "correct_first_ece_null_mean": Measure(null.mean, None, None, n),
-        "correct_first_ece_null_95": Measure(null.high, None, None, n),
-        "correct_first_ece_p_value": Measure(null.p_value, None, None, n),
+        **_null("correct_first_ece", _top_1_null(p, y, prompt, settings), n),
     }
 
 
@@ -218,8 +207,8 @@ def length_measures(forecasts: Forecasts, settings: Settings, *, calibration: bo
         return {name: Measure(None, None, None, n, note) for name in names}
     options = {"resamples": settings.resamples, "seed": settings.seed}
     reward = correlation_interval(
-        _centred(forecasts.reward, forecasts),
-        _centred(forecasts.length, forecasts),
+        centred(forecasts.reward, forecasts),
+        centred(forecasts.length, forecasts),
         forecasts.prompt,
         level=settings.level,
         **options,
@@ -275,14 +264,9 @@ def margins(forecasts: Forecasts) -> FloatArray:
     return np.minimum.reduceat(correct, forecasts.starts) - np.maximum.reduceat(wrong, forecasts.starts)
 
 
-def _centred(values: FloatArray, forecasts: Forecasts) -> FloatArray:
-    means = np.add.reduceat(values, forecasts.starts) / forecasts.sizes
-    return values - np.repeat(means, forecasts.sizes)
-
-
 def _temperature_limits(forecasts: Forecasts) -> tuple[float, float]:
     """A hundredth and a hundred times the rewards' spread: beyond them a forecast is one-hot or uniform."""
-    spread = float(np.std(_centred(forecasts.reward, forecasts))) or 1.0
+    spread = float(np.std(centred(forecasts.reward, forecasts))) or 1.0
     return spread / 100, spread * 100
 
 
@@ -299,6 +283,23 @@ def _binned(p: FloatArray, y: FloatArray, prompt: IntArray, settings: Settings, 
         **chosen,
     )
     return _measure(interval, int(prompt.max()) + 1)
+
+
+def _top_1_null(p: FloatArray, y: FloatArray, prompt: IntArray, settings: Settings) -> NullTest:
+    return ece_null(
+        p,
+        y,
+        groups=prompt,
+        draw="one_per_group",
+        resamples=settings.resamples,
+        rng=settings.seed,
+        bins=settings.bins,
+    )
+
+
+def _null(name: str, null: NullTest, n: int) -> Measures:
+    values = {"null_mean": null.mean, "null_95": null.high, "p_value": null.p_value}
+    return {f"{name}_{what}": Measure(value, None, None, n) for what, value in values.items()}
 
 
 def _means(columns: dict[str, FloatArray], settings: Settings) -> Measures:

@@ -11,7 +11,13 @@ from rmcalib.arrays import BoolArray, FloatArray
 from rmcalib.calibration import Interval
 from rmcalib.calibration.reference import reference_top_1
 from rmcalib.rewards.benchmarks import Benchmark
-from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, top_1_prompts
+from rmcalib.rewards.forecasts import (
+    Forecasts,
+    first_correct_probability,
+    forecast,
+    select_prompts,
+    top_1_prompts,
+)
 from rmcalib.rewards.measures import (
     Measure,
     Measures,
@@ -22,7 +28,6 @@ from rmcalib.rewards.measures import (
     temperature_measures,
     top_1_measures,
 )
-from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.resampling import mean_intervals
 from rmcalib.rewards.rewardbench import TIES
 from rmcalib.rewards.rewardbench_intervals import rewardbench_intervals
@@ -30,12 +35,11 @@ from rmcalib.rewards.store import Scores
 
 __all__ = [
     "METRICS",
+    "NEED_PROBABILITIES",
     "OVERALL",
     "category_names",
     "metric_rows",
     "response_lengths",
-    "scale_note",
-    "why_no_calibration",
 ]
 
 OVERALL = "overall"
@@ -53,6 +57,9 @@ METRICS: dict[str, str] = {
     "equal_mass_ece": "ECE with bins of equal numbers",
     "smooth_ece": "smooth ECE: no bins",
     "pairwise_ece": "sub-2 ECE over correct-versus-wrong pairs, both orientations",
+    "pairwise_ece_null_mean": "mean pairwise ECE of a calibrated forecast with as much data",
+    "pairwise_ece_null_95": "95% point of the pairwise ECE of a calibrated forecast",
+    "pairwise_ece_p_value": "chance that a calibrated forecast shows a pairwise ECE at least as large",
     "brier": "Brier score: squared error summed over a prompt's responses",
     "nll": "negative log-likelihood of the correct response",
     "temperature": "best temperature T: dividing the rewards by it maximises the likelihood",
@@ -75,12 +82,15 @@ METRICS: dict[str, str] = {
     "shortest_baseline": "accuracy of picking the shortest response",
     "longest_baseline": "accuracy of picking the longest response",
 }
-"""Every metric with what it means. All but accuracy, scores, margins and lengths need probabilities."""
+"""Every metric with what it means."""
 
-_TOP_1 = tuple(METRICS)[:4] + tuple(METRICS)[5:18]
+_LAST_TOP_1 = "nll_at_temperature"
+_TOP_1 = tuple(name for name in tuple(METRICS)[: [*METRICS].index(_LAST_TOP_1) + 1] if name != "accuracy")
 _REWARDS = ("accuracy", "margin_mean", "margin_median")
 _LENGTHS = tuple(METRICS)[-4:]
 _SETS = tuple(name for name in METRICS if name.startswith("correct_first"))
+NEED_PROBABILITIES = frozenset({*_TOP_1, *_SETS, "reference_top_1", "confidence_length_correlation"})
+"""The metrics that a model has none of whose rewards are no Plackett-Luce utilities."""
 
 
 def metric_rows(
@@ -162,30 +172,6 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
     return np.array(lengths)
 
 
-def why_no_calibration(recipe: Recipe) -> str | None:
-    """Return why a model's rewards are no Plackett-Luce utilities at all, or None if they can be read so.
-
-    >>> why_no_calibration(Recipe("org/rm")) is None
-    True
-    """
-    if recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
-        return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
-    return None
-
-
-def scale_note(recipe: Recipe) -> str:
-    """Return what a reader should know about the scale of a model's rewards; empty for Bradley-Terry ones.
-
-    >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
-    'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
-    """
-    if recipe.bradley_terry == "no":
-        return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
-    if recipe.bradley_terry == "modified":
-        return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
-    return ""
-
-
 def find_value(
     rows: Iterable[Mapping[str, Any]], metric: str, category: str = OVERALL
 ) -> Mapping[str, Any] | None:
@@ -235,8 +221,7 @@ def _measures(
 
 def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
     """The public code's number: the first correct response of every prompt, Ties included."""
-    correct = np.flatnonzero(forecasts.is_correct)
-    p = forecasts.probability[correct[np.searchsorted(correct, forecasts.starts)]]
+    p = first_correct_probability(forecasts)
     interval = mean_intervals(
         1 - p[:, None], resamples=settings.resamples, level=settings.level, seed=settings.seed
     )[0]

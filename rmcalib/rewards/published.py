@@ -2,15 +2,17 @@
 
 The Hub data set `allenai/reward-bench-2-results` has one JSON file a model, most of it the rendered texts. A
 file is streamed, only the columns that are needed are kept, and reading stops as soon as they are there. What
-is cached is a Parquet file of the scores.
+is cached is a Parquet file of the scores. The leaderboard's figures are in small files of their own.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,6 +22,7 @@ from rmcalib.rewards.store import Scores, from_rewardbench
 
 RESULTS = "allenai/reward-bench-2-results"
 FOLDER = "eval-set-scores"
+FIGURES = "eval-set"
 _NEEDED = ("id", "subset", "scores", "num_correct", "model", "model_type", "chat_template")
 _BLOCK = 1 << 18
 
@@ -71,6 +74,52 @@ def published_models(*, revision: str | None = None) -> list[str]:
         )
         paths = [PurePosixPath(entry.path) for entry in entries if isinstance(entry, RepoFile)]
     return sorted(str(p.relative_to(FOLDER).with_suffix("")) for p in paths if p.suffix == ".json")
+
+
+def published_figures(
+    models: Iterable[str], *, revision: str | None = None, jobs: int = 8
+) -> tuple[dict[str, dict[str, float]], str]:
+    """Fetch the leaderboard's own figures of models, `jobs` at a time: by model and category; and the commit.
+
+    Models that have none are not in the answer. Files are kept in the Hub's cache, so that the same commit is
+    fetched once only, and can be read without a network.
+    """
+    commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
+    names = [name for name in dict.fromkeys(models) if _is_repo_id(name)]
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        found = list(pool.map(lambda name: _figures(name, commit), names))
+    return {name: figures for name, figures in zip(names, found, strict=True) if figures}, commit
+
+
+def _figures(model: str, commit: str) -> dict[str, float]:
+    from huggingface_hub import _CACHED_NO_EXIST, hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()  # the files are tiny
+    name = f"{FIGURES}/{model}.json"
+    if try_to_load_from_cache(RESULTS, name, revision=commit, repo_type="dataset") is _CACHED_NO_EXIST:
+        return {}
+    with translated(RESULTS, repo_type="dataset"):
+        try:
+            path = Path(hf_hub_download(RESULTS, name, repo_type="dataset", revision=commit))
+        except LocalEntryNotFoundError:  # the Hub was not asked
+            raise
+        except EntryNotFoundError:
+            return {}
+    content = _parse(path.read_bytes(), f"{RESULTS}/{name}")
+    if not isinstance(content, dict):
+        raise ValueError(f"{RESULTS}/{name}: not a JSON object")
+    numbers = {key: value for key, value in content.items() if type(value) in (int, float)}
+    return {key: float(value) for key, value in numbers.items() if math.isfinite(value)}
+
+
+def _is_repo_id(name: str) -> bool:
+    try:
+        check_repo_id(name)
+    except HubError:
+        return False
+    return True
 
 
 def select_columns(blocks: Iterable[bytes], wanted: Iterable[str], source: str) -> dict[str, Any]:

@@ -9,7 +9,8 @@ import numpy as np
 
 from rmcalib.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration import Interval, bootstrap_sums, recentred_interval, smooth_ece
-from rmcalib.calibration.intervals import resampling_weights
+from rmcalib.calibration.intervals import Statistic, resampling_weights
+from rmcalib.calibration.smooth import cosine_coefficients, fixed_points, residual_grid
 from rmcalib.rewards.forecasts import Forecasts
 
 __all__ = [
@@ -17,11 +18,14 @@ __all__ = [
     "correlation_interval",
     "mean_intervals",
     "smooth_ece_interval",
+    "spearman_sums",
     "temperature_interval",
+    "temperature_sums",
 ]
 
 _GRID = 128  # grid points of the resampled smooth ECE; the value itself uses the fine grid of `smooth_ece`
-_SMOOTH_RESAMPLES = 200
+_STEPS = 12  # halvings: to 1/4096
+SMOOTH_RESAMPLES = 200
 _SMOOTH_SHARES: FloatArray = np.array([0.0, 0.3, 0.6, 0.8, 1.0, 1.25, 1.6, 3.0])
 
 
@@ -67,11 +71,18 @@ def correlation_interval(
 ) -> Interval | None:
     """Return Spearman's rank correlation of x and y (n,), resampling ``groups``; None if one is constant.
 
-    Ranks are those of the whole data in every resample.
-
     >>> x = np.arange(8.0)
     >>> correlation_interval(x, x**3, np.arange(8)).value
     1.0
+    """
+    found = spearman_sums(x, y, groups)
+    return None if found is None else bootstrap_sums(*found, resamples=resamples, level=level, rng=seed)
+
+
+def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[FloatArray, Statistic] | None:
+    """Return what each group adds to Spearman's correlation (G, 6), and how it follows from totals (R, 6).
+
+    Ranks are those of the whole data in every resample. None if x or y is constant, or has under 3 values.
     """
     a, b = average_ranks(x), average_ranks(y)
     a, b = a - a.mean(), b - b.mean()
@@ -85,7 +96,7 @@ def correlation_interval(
         spread = np.maximum(saa - sa**2 / n, 0) * np.maximum(sbb - sb**2 / n, 0)
         return np.where(spread > 0, sab - sa * sb / n, 0) / np.sqrt(np.where(spread > 0, spread, 1))
 
-    return bootstrap_sums(sums, correlation, resamples=resamples, level=level, rng=seed)
+    return sums, correlation
 
 
 def temperature_interval(
@@ -98,6 +109,18 @@ def temperature_interval(
     seed: int = 0,
 ) -> Interval:
     """Return the interval of a fitted temperature, by one Newton step from it in each resample.
+
+    ``log_probability`` (N,) is the forecast at that temperature.
+    """
+    sums, step = temperature_sums(forecasts, log_probability, temperature)
+    interval = bootstrap_sums(sums, step, resamples=resamples, level=level, rng=seed)
+    return Interval(temperature, interval.low, interval.high, level, interval.resamples)
+
+
+def temperature_sums(
+    forecasts: Forecasts, log_probability: FloatArray, temperature: float
+) -> tuple[FloatArray, Statistic]:
+    """Return what each prompt adds to a Newton step from a fitted temperature (n, 2), and the step (R,).
 
     ``log_probability`` (N,) is the forecast at that temperature. With β = 1/T the slope of a prompt's
     negative log-likelihood is E[r] − r_correct and its curvature Var[r], both under the forecast.
@@ -113,9 +136,7 @@ def temperature_interval(
         curvature = np.maximum(rows[:, 1], 1e-300)
         return temperature * np.exp(np.clip(rows[:, 0] / (beta * curvature), -20, 20))
 
-    sums = np.column_stack([slope, spread])
-    interval = bootstrap_sums(sums, step, resamples=resamples, level=level, rng=seed)
-    return Interval(temperature, interval.low, interval.high, level, interval.resamples)
+    return np.column_stack([slope, spread]), step
 
 
 def smooth_ece_interval(
@@ -132,38 +153,11 @@ def smooth_ece_interval(
     >>> interval.low < interval.value < interval.high
     True
     """
-    n_groups = int(groups.max()) + 1
-    place = p * _GRID
-    left = np.minimum(place.astype(np.int64), _GRID - 1)
-    residual, share = y - p, place - left
-    cells = groups * (_GRID + 1) + left
-    size = n_groups * (_GRID + 1)
-    grid = np.bincount(cells, residual * (1 - share), size) + np.bincount(cells + 1, residual * share, size)
     counts = np.bincount(groups).astype(np.float64)
-    sums = np.column_stack([grid.reshape(n_groups, -1), counts])
-    weights = resampling_weights(_SMOOTH_RESAMPLES, n_groups, np.random.default_rng(seed))
+    sums = np.column_stack([residual_grid(p, y - p, groups, _GRID), counts])
+    weights = resampling_weights(SMOOTH_RESAMPLES, len(sums), np.random.default_rng(seed))
     total, drawn = sums.sum(axis=0, keepdims=True), weights @ sums
-    observed, replicates = (_cosines(rows[:, :-1] / rows[:, -1:]) for rows in (total, drawn))
-    draws = [_fixed_points(replicates - (1 - share_) * observed) for share_ in _SMOOTH_SHARES]
-    truths = _fixed_points(_SMOOTH_SHARES[:, None] * observed)
+    observed, replicates = (cosine_coefficients(rows[:, :-1] / rows[:, -1:]) for rows in (total, drawn))
+    draws = [fixed_points(replicates - (1 - share) * observed, steps=_STEPS) for share in _SMOOTH_SHARES]
+    truths = fixed_points(_SMOOTH_SHARES[:, None] * observed, steps=_STEPS)
     return recentred_interval(smooth_ece(p, y), np.array(draws), truths, level=level)
-
-
-def _cosines(grid: FloatArray) -> FloatArray:
-    """Cosine coefficients of rows (R, size + 1), as the spectrum of their even extension."""
-    even = np.concatenate([grid, grid[:, -2:0:-1]], axis=1)
-    even[:, [0, _GRID]] *= 2
-    return np.fft.rfft(even, axis=1).real / 2
-
-
-def _fixed_points(coefficients: FloatArray) -> FloatArray:
-    """For each row, the width σ at which the norm of the smoothed residual is σ."""
-    low, high = np.zeros(len(coefficients)), np.ones(len(coefficients))
-    frequency = np.pi * np.arange(_GRID + 1)
-    for _ in range(12):
-        middle = (low + high) / 2
-        damped = coefficients * np.exp(-((frequency * middle[:, None]) ** 2) / 2)
-        density = np.abs(np.fft.irfft(damped, 2 * _GRID, axis=1)[:, : _GRID + 1]) * 2 * _GRID
-        norm = (density.sum(axis=1) - (density[:, 0] + density[:, -1]) / 2) / _GRID
-        low, high = np.where(norm > middle, middle, low), np.where(norm > middle, high, middle)
-    return (low + high) / 2

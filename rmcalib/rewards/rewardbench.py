@@ -39,31 +39,59 @@ def ties_score(scores: Scores) -> float:
     0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
     + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), where w is the tied prompt's and 0/0 counts as 0.
     """
-    selected = scores.category == TIES
-    if not selected.any():
+    if not (scores.category == TIES).any():
         return float("nan")
-    ids, reward, correct = scores.item_id[selected], scores.reward[selected], scores.is_correct[selected]
+    total = ties_sums(scores).sum(axis=0, keepdims=True)
+    has_both = total[0, -1] > 0
+    return float(ties_scores(total)[0]) if has_both else float("nan")
+
+
+def ties_sums(scores: Scores) -> FloatArray:
+    """Return what each number N adds to the Ties score, in the order of `ties_scores`: (numbers, 8)."""
+    rows = scores.category == TIES
+    ids, reward, correct = scores.item_id[rows], scores.reward[rows], scores.is_correct[rows]
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    worst_correct = np.minimum.reduceat(np.where(correct, reward, np.inf), starts)
-    best_correct = np.maximum.reduceat(np.where(correct, reward, -np.inf), starts)
-    best_wrong = np.maximum.reduceat(np.where(correct, -np.inf, reward), starts)
-    gap, width = worst_correct - best_wrong, best_correct - worst_correct
+    worst = np.minimum.reduceat(np.where(correct, reward, np.inf), starts)
+    best = np.maximum.reduceat(np.where(correct, reward, -np.inf), starts)
+    gap = worst - np.maximum.reduceat(np.where(correct, -np.inf, reward), starts)
+    width = best - worst
     kind, _, number = np.array([name.partition(":") for name in ids[starts].tolist()]).T
-    ref, tied = np.flatnonzero(kind == "ref"), np.flatnonzero(kind == "tied")
-    _, in_ref, in_tied = np.intersect1d(number[ref], number[tied], return_indices=True)
-    if not len(in_ref):
-        return float("nan")
-    w, g_tied = width[tied][in_tied], gap[tied][in_tied]
-    g_least = np.minimum(gap[ref][in_ref], g_tied)
+    numbers, place = np.unique(number, return_inverse=True)
+    per_kind = {}
+    for name in ("ref", "tied"):
+        at = np.flatnonzero(kind == name)
+        gaps, widths = np.full(len(numbers), np.nan), np.full(len(numbers), np.nan)
+        gaps[place[at]], widths[place[at]] = gap[at], width[at]
+        per_kind[name] = gaps, widths
+    (g_ref, _), (g_tied, w) = per_kind["ref"], per_kind["tied"]
+    both = ~np.isnan(g_ref) & ~np.isnan(g_tied)
+    least = np.fmin(g_ref, g_tied)
     with np.errstate(divide="ignore", invalid="ignore"):
-        margin = np.nan_to_num(np.tanh(g_least / w - 1), nan=0.0)
-    return float(
-        0.30 * np.mean(gap[tied] > 0)
-        + 0.30 * np.mean(gap[ref] > 0)
-        + 0.20 * np.mean(g_tied > w)
-        + 0.20 * np.mean(g_least > w)
-        + 0.01 * np.mean(margin)
+        margin = np.nan_to_num(np.tanh(least / w - 1), nan=0.0)
+    columns = (
+        g_tied > 0,
+        ~np.isnan(g_tied),
+        g_ref > 0,
+        ~np.isnan(g_ref),
+        both & (g_tied > w),
+        both & (least > w),
+        np.where(both, margin, 0.0),
+        both,
     )
+    return np.column_stack([column.astype(np.float64) for column in columns])
+
+
+def ties_scores(sums: FloatArray) -> FloatArray:
+    """Return the Ties score (R,) of totals (R, 8), as `ties_score` has it, for resamples."""
+    a_tied, n_tied, a_ref, n_ref, wide, wide_both, margin, n_both = sums.T
+    n_tied, n_ref, n_both = (np.maximum(n, 1) for n in (n_tied, n_ref, n_both))
+    score: FloatArray = (
+        0.3 * a_tied / n_tied
+        + 0.3 * a_ref / n_ref
+        + 0.2 * (wide + wide_both) / n_both
+        + 0.01 * margin / n_both
+    )
+    return score
 
 
 def category_scores(scores: Scores) -> dict[str, float]:

@@ -1,13 +1,16 @@
 import numpy as np
 import pytest
 
-from rmcalib.rewards.forecasts import forecast, select_prompts, top_1_prompts
+from rmcalib.calibration import ece
+from rmcalib.rewards.forecasts import forecast, pairwise_forecasts, select_prompts, top_1_prompts
 from rmcalib.rewards.measures import Settings, picked_rows
-from rmcalib.rewards.metrics import METRICS, OVERALL, find_value, metric_rows, scale_note, why_no_calibration
+from rmcalib.rewards.metrics import METRICS, OVERALL, find_value, metric_rows
+from rmcalib.rewards.pairwise_null import pairwise_null
 from rmcalib.rewards.registry import Recipe, registry
 from rmcalib.rewards.resampling import correlation_interval, mean_intervals, temperature_interval
 from rmcalib.rewards.rewardbench import ties_score
-from rmcalib.rewards.rewardbench_intervals import _ties_scores, _ties_sums, rewardbench_intervals
+from rmcalib.rewards.rewardbench_intervals import rewardbench_intervals
+from rmcalib.rewards.scales import scale_note, why_no_calibration
 from rmcalib.rewards.store import Scores
 from tests.rewards import slow_metrics as slow
 from tests.rewards.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
@@ -128,7 +131,7 @@ def test_intervals_of_accuracy_and_temperature_cover_the_truth() -> None:
     assert max(missed.values()) < 9, missed
 
 
-def test_ties_are_resampled_by_number_and_the_formula_is_rewardbenchs() -> None:
+def test_ties_are_resampled_by_number() -> None:
     rng = np.random.default_rng(12)
     prompts, ids = [], []
     for number in range(25):
@@ -140,9 +143,6 @@ def test_ties_are_resampled_by_number_and_the_formula_is_rewardbenchs() -> None:
             correct = [i < n_correct for i in range(n_correct + 3)]
             prompts.append(slow.Prompt("Ties", rewards.tolist(), correct, [1.0] * (n_correct + 3)))
     scores = scores_of(prompts, ids=ids)
-    sums = _ties_sums(scores)
-    # Summed over all numbers, the resampled formula is RewardBench's own.
-    assert _ties_scores(sums.sum(axis=0, keepdims=True))[0] == pytest.approx(ties_score(scores), abs=1e-12)
     found = rewardbench_intervals(scores, resamples=400)
     ties = found["Ties"]
     assert ties is not None
@@ -263,3 +263,35 @@ def test_registry_decides_what_is_measured() -> None:
         "RLHFlow/ArmoRM-Llama3-8B-v0.1",
     }
     assert scale_note(Recipe("org/rm", bradley_terry="yes")) == ""
+
+
+def test_the_pairwise_null_is_that_of_winners_drawn_from_the_forecast() -> None:
+    scores = ragged_scores(60, seed=3)
+    forecasts = forecast(scores)
+    forecasts = select_prompts(forecasts, top_1_prompts(forecasts))
+    null = pairwise_null(forecasts, resamples=300, seed=1)
+    p, happened, _ = pairwise_forecasts(forecasts)
+    assert null.value == pytest.approx(ece(p, happened), abs=1e-12)
+    rng = np.random.default_rng(2)
+    slowly = []
+    for _ in range(300):
+        world = []
+        for start, size in zip(forecasts.starts, forecasts.sizes, strict=True):
+            rewards = forecasts.reward[start : start + size].tolist()
+            winner = rng.choice(size, p=slow.probabilities(rewards))
+            world.append(slow.Prompt("x", rewards, [i == winner for i in range(size)], [1.0] * size))
+        slowly.append(slow.ece(slow.pairs(world)))
+    error = np.std(slowly) * (2 / 300) ** 0.5
+    assert null.mean == pytest.approx(np.mean(slowly), abs=4 * error)
+    assert null.high == pytest.approx(np.quantile(slowly, 0.95), abs=12 * error)
+
+
+def test_pairwise_p_values_of_calibrated_models_are_uniform_and_of_others_small() -> None:
+    values = []
+    for seed in range(60):
+        forecasts = forecast(calibrated_scores(40, seed=seed))
+        values.append(pairwise_null(forecasts, resamples=100, seed=seed).p_value)
+    assert 0.35 < np.mean(values) < 0.65
+    assert np.mean(np.array(values) < 0.1) < 0.25
+    overconfident = forecast(calibrated_scores(400, seed=1), temperature=0.2)
+    assert pairwise_null(overconfident, resamples=100).p_value < 0.02
