@@ -5,7 +5,7 @@ from rmcalib.rewards.hub import HubError
 from rmcalib.rewards.manifest import describe, score_inputs
 from rmcalib.rewards.models import RewardModel, load_model
 from rmcalib.rewards.published import published_models, published_scores
-from rmcalib.rewards.registry import Recipe, recipe_for, registry
+from rmcalib.rewards.registry import Recipe, recipe_for
 from rmcalib.rewards.rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
 from rmcalib.rewards.runs import Run, RunError, run_folder
 from rmcalib.rewards.store import Scores, load_scores
@@ -29,7 +29,6 @@ __all__ = [
     "published_models",
     "published_scores",
     "recipe_for",
-    "registry",
     "run_folder",
     "score_inputs",
     "ties_score",

@@ -10,10 +10,11 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,13 @@ Judge = Callable[[PlanEntry, Scores, Path], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for all models of a batch: the benchmark, how to score, where to keep it.
+    """What is the same for all models of a batch: the benchmark, and how to score.
 
-    `source` and `limit` are what `load_benchmark` made `benchmark` from; `judging` are the settings of the
-    metrics, which are computed anew when they change.
+    `source` and `limit` are what `load_benchmark` made `benchmark` from.
     """
 
     benchmark: Benchmark
     source: str
-    output: Path
     limit: int | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -55,7 +54,6 @@ class Job:
     allow_pickle: bool = False
     fresh: bool = False
     free_disk: bool = False
-    judging: Mapping[str, Any] = field(default_factory=dict)
 
     def loading(self) -> dict[str, Any]:
         """Return the options of `load_model` that do not depend on the model."""
@@ -78,14 +76,32 @@ class Ticket:
 class Batch:
     """A running batch; open it by `open_batch`."""
 
-    def __init__(self, output: Path, status: Status, judge: Judge | None, judging: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        output: Path,
+        status: Status,
+        judge: Judge | None,
+        judging: Mapping[str, Any],
+        place: str | None = None,
+    ) -> None:
         """Remember where the results go, where the states are told, and what is done with scores."""
         self.output, self.status, self.judge = output, status, judge
+        self.place = place or str(output)
         self.judging = json.loads(json.dumps(dict(judging)))
 
-    def ticket(self, entry: PlanEntry, folder: Path, commit: str | None, asked: Mapping[str, Any]) -> Ticket:
-        """Compare what is asked for with what an earlier run has left in the model's folder."""
+    def ticket(
+        self,
+        entry: PlanEntry,
+        folder: Path,
+        commit: str | None,
+        asked: Mapping[str, Any],
+        *,
+        fresh: bool = False,
+    ) -> Ticket:
+        """Compare what is asked for with what an earlier run has left in the folder, unless ``fresh``."""
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        if fresh:
+            return Ticket(entry, commit, digest, folder)
         mark, run = read_mark(folder), _read(folder / "run.json")
         same = mark.get("asked") == digest and (folder / "scores.parquet").is_file()
         scored = same and run.get("status") == "finished" and run.get("hash") == mark.get("run")
@@ -95,6 +111,7 @@ class Batch:
     def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
         """Judge the scores of a model unless that is done, and mark the model as done."""
         name, folder = ticket.entry.model, ticket.folder
+        shutil.rmtree(folder / "parts", ignore_errors=True)  # of a run that was killed while it tidied up
         mark = {"asked": ticket.asked, "run": _read(folder / "run.json").get("hash"), "judging": None}
         if not ticket.judged:
             write_json(folder / "asked.json", mark)
@@ -102,7 +119,7 @@ class Batch:
                 self.status.change(name, "evaluating")
                 self.judge(ticket.entry, scores or Scores.from_parquet(folder / "scores.parquet"), folder)
             write_json(folder / "asked.json", {**mark, "judging": self.judging})
-        self.status.change(name, "done", folder=str(folder), fresh=not ticket.judged)
+        self.status.change(name, "done", folder=self._named(folder), fresh=not ticket.judged)
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -110,7 +127,11 @@ class Batch:
         try:
             yield
         except Exception as error:
-            self.status.change(name, "failed", why=told(error))
+            self.status.change(name, "failed", why=self._named(told(error)))
+
+    def _named(self, text: object) -> str:
+        """Name the output as the user does: what is told outlives a folder that only mirrors it."""
+        return str(text).replace(str(self.output), self.place)
 
 
 @contextlib.contextmanager
@@ -121,9 +142,14 @@ def open_batch(
     judge: Judge | None = None,
     judging: Mapping[str, Any] | None = None,
     on_change: Callable[[Status], None] | None = None,
+    place: str | None = None,
     **about: Any,
 ) -> Iterator[Batch]:
-    """Take the lock of a batch's output folder and begin a run: states in `batch.json`, `events.jsonl`."""
+    """Take the lock of a batch's output folder and begin a run: states in `batch.json`, `events.jsonl`.
+
+    `judging` are the settings of `judge`, which is called anew when they change. `place` is how the output is
+    called in what is told, where that is not the folder (a mirrored URL).
+    """
     from filelock import FileLock, Timeout
 
     try:
@@ -145,7 +171,7 @@ def open_batch(
             if entry.skipped:
                 status.change(entry.model, "skipped", why=entry.skipped)
         try:
-            yield Batch(output, status, judge, judging or {})
+            yield Batch(output, status, judge, judging or {}, place)
         except BaseException:
             status.end("interrupted")
             raise
@@ -160,7 +186,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
     """
     entries = [entry for entry in plan if not entry.skipped]
     ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
-    with ThreadPoolExecutor(max_workers=1) as judging, Worker(job.output / "batch.log") as worker:
+    with ThreadPoolExecutor(max_workers=1) as judging, Worker(batch.output / "batch.log") as worker:
         for number, entry in enumerate(entries):
             assert ahead is not None
             current = ahead
@@ -185,7 +211,10 @@ def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
 
 def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
-    """See what is done of a model: asks the Hub for its commit, and downloads nothing."""
+    """See what is done of a model: asks the Hub for its commit, and downloads nothing.
+
+    With ``job.fresh`` nothing counts as done.
+    """
     recipe = entry.recipe
     local = entry.model == "demo" or Path(entry.model).is_dir()
     commit = None if local else resolve_commit(entry.model)
@@ -200,8 +229,8 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
         "scoring_version": SCORING_VERSION,
         **job.loading(),
     }
-    folder = run_folder(job.output, entry.model, job.benchmark.name)
-    return batch.ticket(entry, folder, commit, asked)
+    folder = run_folder(batch.output, entry.model, job.benchmark.name)
+    return batch.ticket(entry, folder, commit, asked, fresh=job.fresh)
 
 
 def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
@@ -257,7 +286,7 @@ def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
         "options": {
             **job.loading(),
             "revision": ticket.commit,
-            "output": str(job.output),
+            "output": str(batch.output),
             "token_budget": job.token_budget,
             "fresh": job.fresh,
         },

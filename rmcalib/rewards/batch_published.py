@@ -15,6 +15,7 @@ from rmcalib.rewards.plan import PlanEntry, Selection, select
 from rmcalib.rewards.published import RESULTS, published_models, published_scores
 from rmcalib.rewards.registry import Recipe, registry
 from rmcalib.rewards.runs import run_folder
+from rmcalib.rewards.scales import remember_model
 from rmcalib.rewards.store import Scores
 
 __all__ = ["published_plan", "run_published"]
@@ -43,12 +44,12 @@ def run_published(
 ) -> None:
     """Take the published scores of the models in `plan`, `jobs` files at a time.
 
-    Scores that were fetched once are in the cache, and models that are done are passed over.
+    Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
     try:
         entries = [entry for entry in plan if not entry.skipped]
-        futures = {pool.submit(_take, batch, entry, commit): entry for entry in entries}
+        futures = {pool.submit(_take, batch, entry, commit, fresh): entry for entry in entries}
         for future in as_completed(futures):
             entry = futures[future]
             with batch.attempt(entry.model):
@@ -56,20 +57,20 @@ def run_published(
                 if ticket is None:
                     continue
                 if scores is not None:
-                    keep_scores(ticket.folder, scores, fresh=fresh)
+                    keep_scores(ticket.folder, remember_model(scores, entry.recipe), fresh=fresh)
                 batch.conclude(ticket, scores)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _take(batch: Batch, entry: PlanEntry, commit: str) -> tuple[Ticket | None, Scores | None]:
+def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
     """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
     folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
     asked = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
-    ticket = batch.ticket(entry, folder, commit, asked)
+    ticket = batch.ticket(entry, folder, commit, asked, fresh=fresh)
     if ticket.scored:
         return ticket, None
-    mark = read_mark(folder)
+    mark = {} if fresh else read_mark(folder)
     why = str(mark.get("skipped", "")) if mark.get("asked") == ticket.asked else ""
     if not why:
         batch.status.change(entry.model, "downloading")

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["Worker", "WorkerError", "main", "told"]
+__all__ = ["Worker", "WorkerError", "is_for_users", "main", "told"]
 
 _PACKAGE = Path(__file__).parents[1]
 _EVERY = 0.5  # seconds between two reports of progress
@@ -41,6 +41,11 @@ def told(error: BaseException) -> str:
     line = " ".join(str(error).split())
     plain = isinstance(error, (ValueError, OSError, MemoryError)) and line
     return line if plain else f"{type(error).__name__}: {line}".removesuffix(": ")
+
+
+def is_for_users(category: type[Warning], filename: str) -> bool:
+    """Tell whether a warning is one of ours about a model; those of libraries go to a log."""
+    return filename.startswith(str(_PACKAGE)) and issubclass(category, UserWarning)
 
 
 class Worker:
@@ -140,7 +145,7 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
 
     def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
         line = " ".join(str(message).split())
-        if filename.startswith(str(_PACKAGE)) and issubclass(category, UserWarning):
+        if is_for_users(category, filename):
             _send(channel, event="warning", text=line)
         else:
             sys.stderr.write(f"{task['model']}: {category.__name__}: {line}\n")

@@ -2,35 +2,37 @@
 
 Workers hold a model each and score blocks of prompts; the process that runs the batch is the only one that
 writes. So nothing has to be shared between nodes, a block that was scored twice because a node was lost is
-kept once, and what is written looks like a local run's, to the last bit of a reward. Blocks are whole chunks
-of `rmcalib.rewards.scoring`, which is why it does not matter who scores them, or in which order.
+kept once, and what is written looks like a local run's: to the last bit of a reward, with the same number of
+threads and tokens in a pass. Blocks are whole chunks of `rmcalib.rewards.scoring`, which is why it does not
+matter who scores them, or in which order.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.rewards.batch import Batch, Job, Ticket, free_checkpoint, scoring_ticket
+from rmcalib.rewards.batch import Batch, Job, Ticket, scoring_ticket
 from rmcalib.rewards.batch_worker import told
+from rmcalib.rewards.cluster_workers import Crew, Scorer, Stopped, gist, import_ray
 from rmcalib.rewards.plan import PlanEntry
 from rmcalib.rewards.runs import Run
 
 if TYPE_CHECKING:
-    from rmcalib.rewards.benchmarks import Benchmark, Item
-    from rmcalib.rewards.registry import Recipe
-    from rmcalib.rewards.scoring import ScoredItem
+    from rmcalib.rewards.benchmarks import Item
 
 __all__ = ["Cluster", "gpus_for", "run_ray"]
 
-_LOSSES = 5  # workers of one model that may be lost, with their node or by themselves, before it has failed
+_AT_ONCE = 256  # models
 _MOST_CHUNKS = 8  # in a block: what is lost with a node at most
+_NODES_GONE = 600.0  # seconds without any node that could hold a worker, before a model has failed
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,11 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
 
 def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster) -> None:
     """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
-    ray = _ray()
+    ray = import_ray()
     started = _connect(ray, cluster.address)
-    pool = ThreadPoolExecutor(max_workers=256)  # they only wait; the room limits them
+    room = _Room(ray)
+    pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait; the room limits them
     try:
-        room = _Room(ray)
         items = ray.put(job.benchmark)
         for entry in plan:
             if entry.skipped:
@@ -86,7 +88,10 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                 pool.submit(_one, batch, job, ticket, cluster, room, need, items)
         pool.shutdown(wait=True)
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Interrupted: every thread ends within a second or so, gives its workers and its folder back, and
+        # only then is the cluster left.
+        room.stopping.set()
+        pool.shutdown(wait=True, cancel_futures=True)
         if started:
             ray.shutdown()
 
@@ -101,20 +106,26 @@ def _one(
     items: Any,
 ) -> None:
     """Score one model and conclude it; what goes wrong is its failure alone."""
-    try:
-        with batch.attempt(ticket.entry.model):
-            _score(batch, job, ticket, cluster.shards, need, items)
-            room.judge(batch, ticket)
-    finally:
-        room.give(need, cluster.shards)
+    with contextlib.suppress(Stopped), batch.attempt(ticket.entry.model):
+        try:
+            _score(batch, job, ticket, cluster.shards, room, need, items)
+        finally:
+            room.give(need, cluster.shards)
+        room.judge(batch, ticket)
 
 
-def _score(batch: Batch, job: Job, ticket: Ticket, shards: int, need: dict[str, float], items: Any) -> None:
-    ray, name = _ray(), ticket.entry.model
+def _score(
+    batch: Batch, job: Job, ticket: Ticket, shards: int, room: _Room, need: dict[str, float], items: Any
+) -> None:
+    ray, name = import_ray(), ticket.entry.model
     # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
     remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
     loading = {**job.loading(), "revision": ticket.commit}
-    crew = _Crew(ray, lambda: remote.remote(name, ticket.entry.recipe, loading, job.token_budget, items))
+    crew = Crew(
+        ray,
+        lambda: remote.remote(name, ticket.entry.recipe, loading, job.token_budget, items),
+        room.patience(need),
+    )
     batch.status.change(name, "downloading")
     try:
         inputs, about = crew.open(shards)
@@ -123,9 +134,14 @@ def _score(batch: Batch, job: Job, ticket: Ticket, shards: int, need: dict[str, 
             blocks = _blocks(run.remaining, shards)
             total = sum(len(item.responses) for block in blocks for item in block)
             done = tokens = 0
+            warned: set[str] = set()
             batch.status.progress(name, 0, total, 0)
-            for scored in crew.work_off([[item.id for item in block] for block in blocks]):
+            for scored, warnings in crew.work_off([[item.id for item in block] for block in blocks]):
                 run.add(scored)
+                for text in warnings:
+                    if gist(text) not in warned:
+                        warned.add(gist(text))
+                        batch.status.warn(name, text)
                 done += sum(len(item.rewards) for item in scored)
                 tokens += sum(sum(item.n_tokens) for item in scored)
                 batch.status.progress(name, done, total, tokens)
@@ -138,72 +154,6 @@ def _score(batch: Batch, job: Job, ticket: Ticket, shards: int, need: dict[str, 
         crew.dismiss()
 
 
-class _Crew:
-    """The workers of one model: whoever is ready takes the next block, and a lost one is replaced."""
-
-    def __init__(self, ray: Any, hire: Callable[[], Any]) -> None:
-        self.losses = 0
-        self._ray, self._hire = ray, hire
-        self._busy: dict[Any, tuple[Any, list[str] | None]] = {}  # by reference: the worker, and its block
-        self._idle: list[Any] = []
-
-    def open(self, n_workers: int) -> Any:
-        """Hire workers and wait for the first to be ready; returns what it says about the model."""
-        for _ in range(n_workers):
-            self._add()
-        while True:
-            for _, about in self._finished([]):
-                return about
-
-    def work_off(self, blocks: list[list[str]]) -> Iterator[list[ScoredItem]]:
-        """Yield each block's scores once, in the order in which they come."""
-        while blocks or any(block is not None for _, block in self._busy.values()):
-            while blocks and self._idle:
-                worker, block = self._idle.pop(), blocks.pop(0)
-                self._busy[worker.score.remote(block)] = (worker, block)
-            for scored_block, result in self._finished(blocks):
-                if scored_block is not None:
-                    yield result
-
-    def free(self, commit: str) -> int:
-        """Drop the model from the caches of the workers that are there."""
-        return sum(_get(self._ray, worker.free.remote(commit)) for worker in self._idle)
-
-    def dismiss(self) -> None:
-        """Let all workers go."""
-        for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
-            if self._ray.is_initialized():
-                self._ray.kill(worker)
-
-    def _add(self) -> None:
-        if not self._ray.is_initialized():  # or Ray would start another cluster
-            raise ValueError("the batch was interrupted")
-        worker = self._hire()
-        self._busy[worker.about.remote()] = (worker, None)
-
-    def _finished(self, blocks: list[list[str]]) -> Iterator[tuple[list[str] | None, Any]]:
-        """Wait for a worker; what a lost one was doing goes back to `blocks`."""
-        ready, _ = self._ray.wait(list(self._busy), num_returns=1)
-        for reference in ready:
-            worker, block = self._busy.pop(reference)
-            try:
-                result = _get(self._ray, reference)
-            except _LostError as error:
-                self.losses += 1
-                if self._ray.is_initialized():
-                    self._ray.kill(worker)  # it may only be out of reach
-                if self.losses > _LOSSES:
-                    raise ValueError(
-                        f"{self.losses} workers were lost, for want of memory or with their nodes: {error}"
-                    ) from None
-                blocks += [block] if block is not None else []
-                time.sleep(self.losses)  # a node that was just lost may still be offered to new workers
-                self._add()
-            else:
-                self._idle.append(worker)
-                yield block, result
-
-
 def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
     """Cut what is left into blocks of whole chunks: few enough to be cheap, enough for all workers."""
     from rmcalib.rewards.scoring import CHUNK
@@ -211,50 +161,6 @@ def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
     n_chunks = math.ceil(len(items) / CHUNK)
     size = CHUNK * max(1, min(_MOST_CHUNKS, n_chunks // (4 * n_workers)))
     return [list(items[start : start + size]) for start in range(0, len(items), size)]
-
-
-class Scorer:
-    """A worker of a cluster, with one model, which is loaded when it is first needed."""
-
-    def __init__(
-        self,
-        name: str,
-        recipe: Recipe,
-        loading: dict[str, Any],
-        token_budget: int | None,
-        benchmark: Benchmark,
-    ) -> None:
-        """Remember what to score; loading could fail, and that is told by a call, not by a dead worker."""
-        self.name, self.recipe, self.loading = name, recipe, loading
-        self.token_budget, self.benchmark = token_budget, benchmark
-        self._items = {item.id: item for item in benchmark.items}
-        self._model: Any = None
-
-    def about(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what changes a score, and what else the manifest says."""
-        from rmcalib.rewards.manifest import describe, score_inputs
-
-        model = self._loaded()
-        return score_inputs(model, self.benchmark), describe(model)
-
-    def score(self, ids: list[str]) -> list[ScoredItem]:
-        """Score the prompts with these ids."""
-        from rmcalib.rewards.scoring import score_items
-
-        items = [self._items[identifier] for identifier in ids]
-        chunks = score_items(self._loaded(), items, token_budget=self.token_budget)
-        return [item for chunk in chunks for item in chunk]
-
-    def free(self, commit: str) -> int:
-        """Drop the model from this node's cache; return the bytes that freed."""
-        return free_checkpoint(commit)
-
-    def _loaded(self) -> Any:
-        from rmcalib.rewards.models import load_model
-
-        if self._model is None:
-            self._model = load_model(self.name, recipe=self.recipe, **self.loading)
-        return self._model
 
 
 class _Room:
@@ -265,20 +171,50 @@ class _Room:
         self._used = {"CPU": 0.0, "GPU": 0.0}
         self._changed = threading.Condition()
         self._judging = threading.Lock()
+        self.stopping = threading.Event()
 
     def total(self, kind: str) -> float:
         return float(self._ray.cluster_resources().get(kind, 0.0))
 
     def check(self, need: dict[str, float]) -> None:
         """Refuse a worker that no node could ever hold: Ray would wait for ever."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         for kind, amount in need.items():
-            most = max((float(node.get(kind, 0.0)) for node in nodes), default=0.0)
+            most = self._most(kind)
             if amount > most:
                 raise ValueError(
                     f"needs {amount:g} {kind}s on one node, and the largest has {most:g} "
                     "(see --gpus and --gpu-memory)"
                 )
+
+    def patience(self, need: dict[str, float]) -> Callable[[], None]:
+        """Return what is asked while a model waits: ends it when it should stop, or has nothing to wait for.
+
+        Nodes that are lost may come back, but not for ever.
+        """
+        looked = there = time.monotonic()
+
+        def look() -> None:
+            nonlocal looked, there
+            if self.stopping.is_set():
+                raise Stopped
+            now = time.monotonic()
+            if now - looked < min(10.0, _NODES_GONE / 10):
+                return
+            looked = now
+            if all(amount <= self._most(kind) for kind, amount in need.items()):
+                there = now
+            elif now - there > _NODES_GONE:
+                raise ValueError(
+                    f"for {now - there:.0f} s the cluster has had no node left with "
+                    + " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items() if amount)
+                )
+
+        return look
+
+    def _most(self, kind: str) -> float:
+        """What the largest node has."""
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return max((float(node.get(kind, 0.0)) for node in nodes), default=0.0)
 
     def take(self, need: dict[str, float], shards: int) -> None:
         """Wait until all shards of a model fit, or until nothing else runs."""
@@ -300,31 +236,6 @@ class _Room:
         """Judge one model at a time: drawing is not safe in several threads."""
         with self._judging:
             batch.conclude(ticket)
-
-
-class _LostError(Exception):
-    """A worker is gone, or cannot be reached."""
-
-
-def _get(ray: Any, reference: Any) -> Any:
-    """Get a result; what the worker raised is raised here, and that it was lost is told apart from that."""
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
-        cause = error.cause if isinstance(error.cause, Exception) else error
-        raise ValueError(told(cause)) from None
-    except ray.exceptions.RayError as error:
-        raise _LostError(told(error)[:300]) from None
-
-
-def _ray() -> Any:
-    # After an interruption, threads that still wait for a result must not start another cluster.
-    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("--engine ray: Ray is not installed (pip install 'rmcalib[ray]')") from None
-    return ray
 
 
 def _connect(ray: Any, address: str) -> bool:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from rmcalib.rewards.store import Scores
-from tests.hub import tiny
+from tests.hub import tiny, world
 from tests.hub.server import LoopbackHub
 
 ROOT = Path(__file__).parents[2]
@@ -46,24 +45,14 @@ def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
 
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    return {
-        **kept,
-        "HF_ENDPOINT": url,
-        "HF_HOME": str(home),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "DISABLE_SAFETENSORS_CONVERSION": "1",
-        "PYTHONPATH": str(ROOT),
-        "OMP_NUM_THREADS": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        **more,
-    }
+    """Return the environment of a batch that sees this Hub only, with its cache in `home`."""
+    ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    return world.environment(url, home, **ray, **more)
 
 
 def command(*options: object) -> list[str]:
-    common = ("--device", "cpu", "--resamples", "20", "--token-budget", "1024")
-    return [sys.executable, "-m", "rmcalib", "batch", *map(str, (*common, *options))]
+    running = () if "published" in options else ("--device", "cpu", "--token-budget", "1024")
+    return [sys.executable, "-m", "rmcalib", "batch", *map(str, ("--resamples", "20", *running, *options))]
 
 
 def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:

@@ -150,6 +150,20 @@ def test_finished_checkpoints_can_be_dropped_and_are_not_fetched_again(
     assert freed[0]["bytes"] > 10_000
 
 
+def test_fresh_scores_what_is_done_again(hub: LoopbackHub, tmp_path: Path) -> None:
+    env, output = environment(hub.url, tmp_path / "home"), tmp_path / "runs"
+    options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output, "--json")
+    assert batch(env, *options, "--no-metrics").returncode == 0
+    (file,) = output.glob("*/*/scores.parquet")
+    before, n_events = all_scores(output), len(read_events(output))
+    changed = file.stat().st_mtime_ns
+    done = batch(env, *options, "--no-metrics", "--fresh")
+    assert done.returncode == 0, done.stderr
+    assert "scoring" in {event["event"] for event in read_events(output)[n_events:]}
+    assert file.stat().st_mtime_ns > changed
+    assert_same_scores(all_scores(output), before)
+
+
 def test_a_batch_in_use_is_refused_in_one_line(
     hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
 ) -> None:

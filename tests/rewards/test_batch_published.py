@@ -66,6 +66,12 @@ def test_published_batch(tmp_path: Path) -> None:
         assert fetched == {"org/broken"}
         assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]
 
+        # Afresh: all are taken again, from the cache, and so is the one that had no scores.
+        n_events = len(read_events(tmp_path / "runs"))
+        assert states(told(batch(env, *options, "--fresh", "--no-metrics"))) == expected
+        taken = {e["model"] for e in read_events(tmp_path / "runs")[n_events:] if e["event"] == "downloading"}
+        assert taken == set(expected)
+
         # Elsewhere, from the cache, and only what is listed; what is not published is skipped.
         models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unheard-of"))
         n_requests = len(hub.requests)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from rmcalib.rewards.batch_status import read_events
 from rmcalib.rewards.cluster import _connect
 from tests.hub.server import LoopbackHub
 from tests.rewards.batch_hub import (
@@ -21,6 +24,7 @@ from tests.rewards.batch_hub import (
     all_scores,
     assert_same_scores,
     batch,
+    command,
     environment,
     models_file,
     states,
@@ -62,7 +66,7 @@ add = Run.add
 Run.add = lambda run, scored: (add(run, scored), time.sleep(0.3))
 bench = load_benchmark("reward-bench-2")
 plan = make_plan(read_models(models))
-job = Job(bench, "reward-bench-2", output, device="cpu", token_budget=1024)
+job = Job(bench, "reward-bench-2", device="cpu", token_budget=1024)
 killer = threading.Thread(target=kill_one)
 killer.start()
 with open_batch(output, plan, engine="ray") as batch:
@@ -130,6 +134,58 @@ def test_command_on_a_cluster_of_its_own_tells_failures_as_locally(
     assert_same_scores(all_scores(tmp_path / "runs"), all_scores(reference))
     # The local engine takes up what the cluster has left, and finds nothing to do.
     assert told(batch(environment(hub.url, home), *options))["counts"] == {"done": 2, "failed": 1}
+
+
+SLOW = """
+import time
+from rmcalib.cli import main
+from rmcalib.rewards.runs import Run
+add = Run.add
+Run.add = lambda run, scored: (add(run, scored), time.sleep(0.5))  # time enough to be interrupted
+main()
+"""
+
+
+def test_interrupted_and_resumed_and_checkpoints_dropped(
+    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+) -> None:
+    reference, _ = local
+    output, home = tmp_path / "runs", tmp_path / "home"
+    env = environment(hub.url, home)
+    models = models_file(tmp_path / "m.yaml", GOOD[:2])
+    options = ("--models", models, "--output", output, "--json", "--no-metrics", "--engine", "ray")
+    arguments = command(*options)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, *arguments[3:]],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(output.glob("*/*/parts/part-*.parquet")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
+    content = json.loads((output / "batch.json").read_text())
+    assert content["status"] == "interrupted"
+    assert "failed" not in states(content).values()
+    parts = list(output.glob("*/*/parts/part-*.parquet"))
+    assert parts
+    assert not list(output.rglob("*.tmp"))
+    assert not list(output.glob("*/*/lock.json"))  # the folders were given back
+
+    done = batch(env, *options, "--free-disk")
+    assert done.returncode == 0, done.stderr
+    assert_same_scores(all_scores(output), {name: all_scores(reference)[name] for name in all_scores(output)})
+    assert len(all_scores(output)) == 2
+    freed = {e["model"]: e["bytes"] for e in read_events(output) if e["event"] == "freed"}
+    assert set(freed) == set(GOOD[:2])
+    assert min(freed.values()) > 10_000
+    assert not list((home / "hub").glob("models--*"))
 
 
 def test_an_address_without_a_cluster_is_one_line() -> None:
