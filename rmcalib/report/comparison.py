@@ -7,7 +7,7 @@ makes prompts hard for both falls out of the difference.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,12 @@ import numpy as np
 from rmcalib.arrays import BoolArray, FloatArray, IntArray, check_integer
 from rmcalib.calibration import ErrorOptions, fit_top_1_temperature, smooth_ece
 from rmcalib.calibration.binning import bin_edges, bin_index, binned_error
-from rmcalib.calibration.intervals import check_level
-from rmcalib.report.leaderboard_measures import (
-    cross_fitted_logs,
-    first_correct_probability,
-    grouped_sums,
-    prompt_weights,
-    unpack_bins,
-)
+from rmcalib.calibration.intervals import Statistic, check_level
+from rmcalib.report.leaderboard_measures import grouped_sums, prompt_weights, unpack_bins
 from rmcalib.rewards.forecasts import (
     Forecasts,
+    centred,
+    first_correct_probability,
     forecast,
     log_softmax,
     pairwise_forecasts,
@@ -32,9 +28,16 @@ from rmcalib.rewards.forecasts import (
     set_forecasts,
     top_1_prompts,
 )
-from rmcalib.rewards.measures import FEWEST_FOR_TEMPERATURE, Settings, accuracy_of, margins, picked_rows
-from rmcalib.rewards.metrics import METRICS, category_names
-from rmcalib.rewards.resampling import average_ranks
+from rmcalib.rewards.measures import (
+    FEWEST_FOR_TEMPERATURE,
+    Settings,
+    accuracy_of,
+    cross_fitted_logs,
+    margins,
+    picked_rows,
+)
+from rmcalib.rewards.metrics import METRICS, NEED_PROBABILITIES, category_names
+from rmcalib.rewards.resampling import spearman_sums, temperature_sums
 from rmcalib.rewards.rewardbench import category_scores
 from rmcalib.rewards.rewardbench_intervals import rewardbench_draws
 from rmcalib.rewards.store import COLUMNS, Scores
@@ -42,7 +45,7 @@ from rmcalib.rewards.store import COLUMNS, Scores
 __all__ = ["BETTER", "compare_scores"]
 
 Row = dict[str, Any]
-Statistic = Callable[[FloatArray], FloatArray]  # resampling weights (R, n) -> values (R,)
+Resampled = Callable[[FloatArray], FloatArray]  # resampling weights (R, n) -> values (R,)
 
 BETTER: dict[str, int] = {
     "accuracy": 1,
@@ -77,17 +80,24 @@ class _Metric:
 
     value: float
     n: int
-    resampled: Statistic | None = None
+    resampled: Resampled | None = None
     most: int = 10**9  # fewer resamples, where each is slow
 
 
-def compare_scores(a: Scores, b: Scores, *, settings: Settings | None = None) -> list[Row]:
-    """Return rows of category, metric, a, b, difference (b − a), low, high, p_value, n: one a metric.
+def compare_scores(
+    a: Scores,
+    b: Scores,
+    *,
+    no_calibration: tuple[str | None, str | None] = (None, None),
+    settings: Settings | None = None,
+) -> list[Row]:
+    """Return rows of category, metric, a, b, difference (b − a), low, high, p_value, n, note: one a metric.
 
     Both must have been scored on the same prompts; those that only one has are left out. Intervals are
     percentiles of the paired differences; p_value is twice the smaller share of them beyond zero. Errors such
     as the ECE carry noise upwards in both models; most of that falls out of the difference. Left out are
     what does not depend on the model (the baselines of length) and what is no metric (nulls and p-values).
+    ``no_calibration`` says why probabilities of ``a`` or ``b`` mean nothing: what needs them is empty then.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -107,24 +117,38 @@ def compare_scores(a: Scores, b: Scores, *, settings: Settings | None = None) ->
         for side, scores in zip(found, own, strict=True):
             if name in scores:
                 side["rewardbench_score"] = scores[name]
-        rows += [
-            {"category": shown, "metric": metric, **_difference(found[0][metric], found[1][metric], settings)}
-            for metric in METRICS
-            if metric in found[0] and metric in found[1]
-        ]
+        for metric in METRICS:
+            if metric not in found[0] or metric not in found[1]:
+                continue
+            if metric in NEED_PROBABILITIES and any(no_calibration):
+                row = _without(found[0][metric], found[1][metric], no_calibration)
+            else:
+                row = _difference(found[0][metric], found[1][metric], settings)
+            rows.append({"category": shown, "metric": metric, **row})
     return rows
+
+
+def _without(a: _Metric, b: _Metric, why: tuple[str | None, str | None]) -> Row:
+    """The row of a metric that one or both of the models can have no value of."""
+    sides = {"a": (a, why[0]), "b": (b, why[1])}
+    return {
+        **{name: metric.value if reason is None else None for name, (metric, reason) in sides.items()},
+        **dict.fromkeys(("difference", "low", "high", "p_value")),
+        "n": a.n,
+        "note": "; ".join(f"{name.upper()}: {reason}" for name, (_, reason) in sides.items() if reason),
+    }
 
 
 def _difference(a: _Metric, b: _Metric, settings: Settings) -> Row:
     row: Row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
     if a.resampled is None or b.resampled is None:
-        return row | {"low": None, "high": None, "p_value": None, "n": a.n}
+        return row | {"low": None, "high": None, "p_value": None, "n": a.n, "note": ""}
     weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
     draws = b.resampled(weights) - a.resampled(weights)
     low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
-    return row | {"low": float(low), "high": float(high), "p_value": p_value, "n": a.n}
+    return row | {"low": float(low), "high": float(high), "p_value": p_value, "n": a.n, "note": ""}
 
 
 def _metrics(everything: Forecasts, members: BoolArray, settings: Settings) -> dict[str, _Metric]:
@@ -194,7 +218,9 @@ def _at_temperature(part: Forecasts, settings: Settings) -> dict[str, _Metric]:
     }
     fitted = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
     if fitted.at_limit is None:
-        found["temperature"] = _temperature(part, fitted.temperature)
+        at_best = log_softmax(part.reward, part.offsets, temperature=fitted.temperature)
+        steps = _of_sums(*temperature_sums(part, at_best, fitted.temperature))
+        found["temperature"] = replace(steps, value=fitted.temperature)
     return found
 
 
@@ -202,17 +228,16 @@ def _with_length(part: Forecasts, settings: Settings) -> dict[str, _Metric]:
     if np.isnan(part.length).any():
         return {}
 
-    def centred(values: FloatArray) -> FloatArray:
-        return values - np.repeat(np.add.reduceat(values, part.starts) / part.sizes, part.sizes)
-
     picked, _ = picked_rows(part, settings.seed)
     found = {
-        "reward_length_correlation": _spearman(centred(part.reward), centred(part.length), part.prompt),
-        "confidence_length_correlation": _spearman(
+        "reward_length_correlation": spearman_sums(
+            centred(part.reward, part), centred(part.length, part), part.prompt
+        ),
+        "confidence_length_correlation": spearman_sums(
             part.log_probability[picked], part.length[picked], np.arange(len(part))
         ),
     }
-    return {name: metric for name, metric in found.items() if metric is not None}
+    return {name: _of_sums(*sums) for name, sums in found.items() if sums is not None}
 
 
 def _mean(values: FloatArray) -> _Metric:
@@ -222,11 +247,7 @@ def _mean(values: FloatArray) -> _Metric:
 def _binned(p: FloatArray, y: FloatArray, prompt: IntArray, options: ErrorOptions) -> _Metric:
     edges = bin_edges(p, options)
     sums = grouped_sums(p, y, prompt, bin_index(p, edges), len(edges) - 1)
-
-    def error(weights: FloatArray) -> FloatArray:
-        return binned_error(unpack_bins(weights @ sums), options)
-
-    return _Metric(float(error(np.ones((1, len(sums))))[0]), len(sums), error)
+    return _of_sums(sums, lambda totals: binned_error(unpack_bins(totals), options))
 
 
 def _median(values: FloatArray) -> _Metric:
@@ -247,35 +268,10 @@ def _smooth(part: Forecasts, p: FloatArray, y: FloatArray) -> _Metric:
     return _Metric(smooth_ece(p, y), len(part), resampled, most=_SMOOTH_RESAMPLES)
 
 
-def _temperature(part: Forecasts, temperature: float) -> _Metric:
-    """One Newton step in log 1/T from the fit in each resample, as the interval of an evaluation has it."""
-    p, r = np.exp(log_softmax(part.reward, part.offsets, temperature=temperature)), part.reward
-    mean = np.add.reduceat(p * r, part.starts)
-    spread = np.add.reduceat(p * (r - np.repeat(mean, part.sizes)) ** 2, part.starts)
-    slope = mean - np.add.reduceat(np.where(part.is_correct, r, 0.0), part.starts)
-
-    def step(weights: FloatArray) -> FloatArray:
-        curvature = np.maximum(weights @ spread, 1e-300)
-        return temperature * np.exp(np.clip(temperature * (weights @ slope) / curvature, -20, 20))
-
-    return _Metric(temperature, len(part), step)
-
-
-def _spearman(x: FloatArray, y: FloatArray, prompt: IntArray) -> _Metric | None:
-    """Spearman's correlation with the ranks of the whole data in every resample; None if one is constant."""
-    a, b = average_ranks(x), average_ranks(y)
-    a, b = a - a.mean(), b - b.mean()
-    if not a.any() or not b.any():
-        return None
-    terms = (np.ones_like(a), a, b, a * a, b * b, a * b)
-    sums = np.column_stack([np.bincount(prompt, term) for term in terms])
-
-    def correlation(weights: FloatArray) -> FloatArray:
-        n, sa, sb, saa, sbb, sab = (weights @ sums).T
-        spread = np.sqrt(np.maximum(saa - sa**2 / n, 0) * np.maximum(sbb - sb**2 / n, 0))
-        return np.where(spread > 0, sab - sa * sb / n, 0) / np.where(spread > 0, spread, 1)
-
-    return _Metric(float(correlation(np.ones((1, len(sums))))[0]), len(sums), correlation)
+def _of_sums(sums: FloatArray, statistic: Statistic) -> _Metric:
+    """A statistic of totals over prompts."""
+    value = float(statistic(sums.sum(axis=0, keepdims=True))[0])
+    return _Metric(value, len(sums), lambda weights: statistic(weights @ sums))
 
 
 def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:

@@ -25,6 +25,7 @@ METHODS: dict[str, str] = {
     "pearson": "Pearson's r",
 }
 _FEWEST = 3
+_FEW = 6  # resamples of fewer models hardly differ, and their interval would look like certainty
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,8 @@ def correlate(
 
     ``kendall`` is tau-b = (C − D) / sqrt((P − X)(P − Y)): concordant less discordant pairs, over the pairs
     that are not tied in x and those not tied in y. ``spearman`` correlates mid-ranks, recomputed in every
-    resample; ``pearson`` the values. The p-value is that of no association (exact for tau-b without ties and
-    few models).
+    resample; ``pearson`` the values. Of fewer than six models the interval is all of -1 to 1. The p-value is
+    that of no association (exact for tau-b without ties and few models).
 
     >>> found = correlate([0.1, 0.2, 0.3, 0.4], [10, 30, 20, 40])
     >>> round(found.value, 4), found.n
@@ -78,6 +79,8 @@ def correlate(
     draws = coefficient(a, b, weights)
     # A resample of one model many times has no coefficient.
     low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    if n < _FEW:
+        low, high = -1.0, 1.0
     return Correlation(value, float(low), float(high), _p_value(a, b, method), n, method)
 
 

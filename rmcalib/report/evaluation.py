@@ -13,7 +13,7 @@ from rmcalib.files import write_bytes, write_csv, write_json, write_text
 from rmcalib.report.examples import Example, clean_text, worst_examples
 from rmcalib.report.figures import figure_png, reliability_figure
 from rmcalib.report.tables import margin_table, reliability_table
-from rmcalib.report.words import plain_words
+from rmcalib.report.words import plain_words, temperature_notes
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, set_forecasts, top_1_prompts
 from rmcalib.rewards.measures import Settings, margins
@@ -23,10 +23,9 @@ from rmcalib.rewards.metrics import (
     find_value,
     metric_rows,
     response_lengths,
-    scale_note,
-    why_no_calibration,
 )
-from rmcalib.rewards.registry import Recipe, recipe_for
+from rmcalib.rewards.registry import Recipe, registry
+from rmcalib.rewards.scales import recipe_of_run, scale_note, why_no_calibration
 from rmcalib.rewards.store import Scores
 
 if TYPE_CHECKING:
@@ -54,6 +53,10 @@ class Evaluation:
     summary: str
     manifest: dict[str, Any]
     settings: Settings
+
+    def __repr__(self) -> str:
+        """Say what it is about; the numbers are in `table`."""
+        return f"Evaluation({self.model!r} on {self.benchmark!r}: {self.summary})"
 
     @property
     def table(self) -> pandas.DataFrame:
@@ -109,7 +112,8 @@ def evaluate(
     scores : what :func:`rmcalib.score` or :func:`rmcalib.load_scores` returned.
     benchmark : the texts, for examples to read and for lengths in characters; not needed for the metrics.
     model : the model's name; default what the scores' manifest says.
-    recipe, recipes : what is known of the model's loss; default the registry's entry (with more YAML files).
+    recipe, recipes : what is known of the model's loss; default the registry's entry (with more YAML files),
+        else what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
     n_examples : how many of the worst forecasts to keep.
 
@@ -123,7 +127,7 @@ def evaluate(
     """
     name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or "unknown")
-    recipe = recipe or recipe_for(name, recipes)
+    recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
     lengths = response_lengths(scores, benchmark)
@@ -138,7 +142,10 @@ def evaluate(
         reliability=[] if reason else _reliability(everything, settings),
         margins=_margins(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
-        notes=_notes(scores, benchmark, recipe, reason, lengths is not None),
+        notes=[
+            *_notes(scores, benchmark, recipe, reason, lengths is not None),
+            *([] if reason else temperature_notes(rows)),
+        ],
         summary=plain_words(name, rows),
         manifest=scores.manifest,
         settings=settings,
@@ -235,7 +242,8 @@ def _notes(
         )
     empty = benchmark.n_empty if benchmark is not None else scores.manifest.get("counts", {}).get("empty", 0)
     if empty:
-        notes.append(f"{empty} responses are empty; they were scored like the others.")
+        told = "1 response is empty; it was" if empty == 1 else f"{empty} responses are empty; they were"
+        notes.append(f"{told} scored like the others.")
     _, sharing = np.unique(
         np.column_stack([np.repeat(np.arange(scores.n_items), np.diff(scores.offsets)), scores.reward]),
         axis=0,

@@ -11,6 +11,7 @@ from rmcalib.report.examples import Example, clean_text
 from rmcalib.report.page import render
 from rmcalib.report.svg import margin_svg, reliability_svg
 from rmcalib.rewards.metrics import METRICS, OVERALL, find_value
+from rmcalib.rewards.resampling import SMOOTH_RESAMPLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,8 @@ def evaluation_page(evaluation: Evaluation) -> str:
     categories = list(dict.fromkeys(row["category"] for row in rows))
     several = _by_category(rows, categories, (*_SETS, "correct_first_ece_p_value", "rewardbench_score"))
     settings = evaluation.settings
+    smooth = any(row["metric"] == "smooth_ece" and row["low"] is not None for row in rows)
+    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth else ""
     return render(
         "evaluation.html",
         title=f"Calibration of {clean_text(evaluation.model)}",
@@ -67,7 +70,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         n_bins=settings.bins,
         footer=(
             f"rmcalib {__version__}, protocol exact, {settings.bins} equal-width bins, {settings.level:.0%} "
-            f"intervals from {settings.resamples:,} resamples of prompts, seed {settings.seed}."
+            f"intervals from {settings.resamples:,} resamples of prompts{fewer}, seed {settings.seed}."
         ),
     )
 

@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rmcalib.arrays import FloatArray
-from rmcalib.report.correlation import METHODS, Method, correlation_rows
+from rmcalib.report.correlation import Method
 from rmcalib.report.examples import clean_text
+from rmcalib.report.leaderboard_assembly import SCORE, Leaderboard, Row, assemble
 from rmcalib.report.leaderboard_measures import measure_model
 from rmcalib.report.leaderboard_runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard_tables import Official, read_table
-from rmcalib.report.leaderboard_words import check_notes, summary_words
+from rmcalib.report.leaderboard_words import check_notes
 from rmcalib.rewards.measures import Settings
-from rmcalib.rewards.metrics import METRICS, OVERALL, scale_note, why_no_calibration
+from rmcalib.rewards.metrics import OVERALL
 from rmcalib.rewards.registry import Recipe, registry
+from rmcalib.rewards.scales import recipe_of_run, why_no_calibration
 from rmcalib.rewards.store import Scores
 
-__all__ = ["RANKED_BY", "Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
+__all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
-Row = dict[str, Any]
-SCORE = "rewardbench_score"
-RANKED_BY = {
-    "score": "by score",
-    "accuracy": "by accuracy",
-    "ece": "by ECE",
-    "ece_at_temperature": "by ECE after temperature",
-    "reference_top_1": "by the reference protocol",
-}
-"""What models are ranked by, and how a page calls it; the score and accuracy from the top, errors from 0."""
 _FROM_RUNS = ("ece", "ece_at_temperature", "reference_top_1", "brier", "nll")
 _REFERENCE = {
     "ece_score": (
@@ -43,44 +33,13 @@ _REFERENCE = {
 }
 
 
-@dataclass(frozen=True)
-class Leaderboard:
-    """Models by calibration, as tidy tables; figures and page are drawn from them.
-
-    ``models``: one row a model, best calibrated first, those without calibration last (``why`` says why).
-    ``metrics``: one row a model, category and metric. ``correlations``: one a metric, target and method.
-    ``ranks``: one a model and way of ranking. ``reliability``, ``rejection``: curves of each model.
-    ``check``: our scores against official ones. ``metric`` is what models are sorted by.
-    """
-
-    benchmark: str
-    metric: str
-    protocol: str
-    categories: list[str]
-    models: list[Row]
-    metrics: list[Row]
-    correlations: list[Row]
-    ranks: list[Row]
-    reliability: list[Row]
-    rejection: list[Row]
-    check: list[Row]
-    notes: list[str]
-    summary: str
-    settings: Settings
-
-    @property
-    def ranked(self) -> list[Row]:
-        """The models that have a calibration error, best first."""
-        return [row for row in self.models if row["rank"] is not None]
-
-
 def leaderboard_from_runs(
     folders: Iterable[str | Path],
     *,
     benchmark: str | None = None,
     metric: str = "ece",
     methods: Sequence[Method] = ("kendall",),
-    official: Official | None = None,
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool = False,
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
@@ -94,7 +53,7 @@ def leaderboard_from_runs(
     benchmark : which benchmark, where the runs are of several.
     metric : what to sort by and correlate: ece, ece_at_temperature, reference_top_1, brier or nll.
     methods : coefficients of correlation: kendall, spearman, pearson.
-    official : official figures to check our own scores against.
+    official : official figures to check our own scores against, or what gets them for a benchmark and models.
     bradley_terry_only : leave out models known not to be on a Bradley-Terry scale.
     recipes : more YAML files that describe models.
     settings : bins, resamples, level, seed.
@@ -105,8 +64,11 @@ def leaderboard_from_runs(
         raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(_FROM_RUNS)})")
     runs, notes = find_runs(folders, benchmark=benchmark)
     known = registry(recipes)
-    kept, left_out = _on_scale(runs, lambda run: known.get(run.model), bradley_terry_only)
+    recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
+    kept, left_out = _on_scale(runs, lambda run: recipe_of[run.folder], bradley_terry_only)
     notes += _left_out(left_out)
+    if callable(official):
+        official = official(kept[0].benchmark, [run.model for run in kept])
     metrics: list[Row] = []
     curves: list[Row] = []
     rejection: list[Row] = []
@@ -116,7 +78,7 @@ def leaderboard_from_runs(
         if on_model is not None:
             on_model(i, len(kept), run.label)
         scores = Scores.from_parquet(run.scores_file)
-        recipe = known.get(run.model) or Recipe(run.model)
+        recipe = recipe_of[run.folder]
         label = clean_text(run.label)
         found = measure_model(
             scores, model=label, no_calibration=why_no_calibration(recipe), settings=settings
@@ -135,8 +97,11 @@ def leaderboard_from_runs(
     categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
     check = _check(metrics, {clean_text(run.label): run.model for run in kept}, official)
     if official is not None:
-        notes += check_notes([run.model for run in kept], official)
-    return _assemble(
+        notes += [
+            *([official.note] if official.note else []),
+            *check_notes([r.model for r in kept], official),
+        ]
+    return assemble(
         benchmark=clean_text(kept[0].benchmark),
         metric=metric,
         protocol="exact",
@@ -182,7 +147,7 @@ def leaderboard_from_table(
         for name, values in columns.items()
     ]
     metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
-    return _assemble(
+    return assemble(
         benchmark=clean_text(Path(path).name),
         metric=table.metric,
         protocol=f"as {Path(path).name} has it: column {table.metric}",
@@ -198,122 +163,6 @@ def leaderboard_from_table(
         notes=[*_left_out([table.models[i] for i in left_out]), *_REFERENCE.get(table.metric, ())],
         settings=settings,
     )
-
-
-def _assemble(
-    *,
-    benchmark: str,
-    metric: str,
-    protocol: str,
-    models: list[str],
-    marks: Mapping[str, Recipe],
-    metrics: list[Row],
-    categories: list[str],
-    correlated: Sequence[str],
-    ranked_by: Sequence[str],
-    methods: Sequence[Method],
-    curves: tuple[list[Row], list[Row]],
-    check: list[Row],
-    notes: list[str],
-    settings: Settings,
-) -> Leaderboard:
-    by_model: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
-    for row in metrics:
-        by_model[row["model"]][row["category"], row["metric"]] = row
-
-    def column(name: str, category: str = OVERALL) -> FloatArray:
-        found = [by_model[model].get((category, name), {}).get("value") for model in models]
-        return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
-
-    score = column(SCORE)
-    if not np.isfinite(score).any():
-        score = column("accuracy")
-        notes.append("No score over all categories can be had; the leaderboard is that of accuracy.")
-    columns = {name: score if name == "score" else column(name) for name in (*ranked_by, metric)}
-    ranks = {name: _ranks(values, up=name in ("score", "accuracy")) for name, values in columns.items()}
-    unknown = [name for i, name in enumerate(models) if not np.isfinite(columns[metric][i])]
-    rows = [
-        _wide(by_model[name], name, marks[name], categories, metric, 100 * score[i])
-        | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
-        for i, name in enumerate(models)
-    ]
-    rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
-    correlations = [
-        row
-        for method in methods
-        for name in correlated
-        for row in correlation_rows(
-            column(name),
-            {category: 100 * column(SCORE, category) for category in categories},
-            leaderboard=100 * score,
-            metric=name,
-            method=method,
-            level=settings.level,
-            seed=settings.seed,
-        )
-    ]
-    tied = {row["rank"] for row in rows if row["rank"] is not None}
-    if len(rows) - len(unknown) > 1 and len(tied) == 1:
-        notes.append("All models have the same calibration error: their order means nothing.")
-    if len(models) - len(unknown) < 3:
-        notes.append("Correlations need at least three models with a calibration error.")
-    return Leaderboard(
-        benchmark=benchmark,
-        metric=metric,
-        protocol=protocol,
-        categories=categories,
-        models=rows,
-        metrics=[{"model": r["model"], "benchmark": benchmark, **r} for r in metrics],
-        correlations=correlations,
-        ranks=[
-            {"model": row["model"], "by": by, "rank": row["ranks"][by]}
-            for row in rows
-            for by in ranked_by
-            if row["ranks"][by] is not None
-        ],
-        reliability=curves[0],
-        rejection=curves[1],
-        check=check,
-        notes=notes,
-        summary=summary_words(rows, correlations, metric, METHODS),
-        settings=settings,
-    )
-
-
-def _wide(
-    found: Mapping[tuple[str, str], Row],
-    name: str,
-    recipe: Recipe,
-    categories: Sequence[str],
-    metric: str,
-    score: float,
-) -> Row:
-    def of(category: str, wanted: str) -> Row | None:
-        row = found.get((category, wanted))
-        return None if row is None or row["value"] is None else row
-
-    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *METRICS))}
-    main = found.get((OVERALL, metric))
-    category_score = {c: of(c, SCORE) for c in categories}
-    return {
-        "model": name,
-        "scale": recipe.bradley_terry,
-        "mark": scale_note(recipe),
-        "why": ""
-        if main is not None and main["value"] is not None
-        else (main or {}).get("note") or "not measured",
-        "score": score if np.isfinite(score) else None,
-        "values": {key: row for key, row in values.items() if row is not None},
-        "category_scores": {c: None if r is None else 100 * r["value"] for c, r in category_score.items()},
-        "category_ece": {c: row for c in categories if (row := of(c, "ece")) is not None},
-    }
-
-
-def _ranks(values: FloatArray, *, up: bool) -> list[int | None]:
-    """1 for the best; equal values share the better rank; None where there is no value."""
-    errors = -values if up else values
-    known = errors[np.isfinite(errors)]
-    return [1 + int((known < error).sum()) if np.isfinite(error) else None for error in errors]
 
 
 def _tidy(model: str, category: str, metric: str, value: float) -> Row:

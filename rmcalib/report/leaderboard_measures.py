@@ -15,11 +15,23 @@ from typing import Any
 import numpy as np
 
 from rmcalib.arrays import FloatArray, IntArray, chunks
-from rmcalib.calibration import ErrorOptions, cross_fit, ece_null, fit_top_1_temperature, reliability
+from rmcalib.calibration import ErrorOptions, ece_null, fit_top_1_temperature, reliability
 from rmcalib.calibration.binning import BinSums, binned_error
 from rmcalib.calibration.intervals import SHARES, recentred, recentred_interval, resampling_weights
-from rmcalib.rewards.forecasts import Forecasts, forecast, log_softmax, select_prompts, top_1_prompts
-from rmcalib.rewards.measures import FEWEST_FOR_TEMPERATURE, Settings, accuracy_of, picked_rows
+from rmcalib.rewards.forecasts import (
+    Forecasts,
+    first_correct_probability,
+    forecast,
+    select_prompts,
+    top_1_prompts,
+)
+from rmcalib.rewards.measures import (
+    FEWEST_FOR_TEMPERATURE,
+    Settings,
+    accuracy_of,
+    cross_fitted_logs,
+    picked_rows,
+)
 from rmcalib.rewards.metrics import OVERALL, category_names
 from rmcalib.rewards.rewardbench import category_scores
 from rmcalib.rewards.store import Scores
@@ -27,8 +39,6 @@ from rmcalib.rewards.store import Scores
 __all__ = [
     "ModelMeasures",
     "bin_sums",
-    "cross_fitted_logs",
-    "first_correct_probability",
     "grouped_sums",
     "measure_model",
     "prompt_weights",
@@ -131,31 +141,6 @@ def unpack_bins(rows: FloatArray) -> BinSums:
     """
     count, probability, outcome = np.split(rows, 3, axis=-1)
     return BinSums(count, probability, outcome)
-
-
-def cross_fitted_logs(forecasts: Forecasts, seed: int) -> FloatArray:
-    """Return log P(i first) (N,) at temperatures fitted on other prompts: five folds, as in an evaluation."""
-    n = len(forecasts)
-    centred = forecasts.reward - np.repeat(
-        np.add.reduceat(forecasts.reward, forecasts.starts) / forecasts.sizes, forecasts.sizes
-    )
-    spread = float(np.std(centred)) or 1.0
-
-    def fit(index: IntArray) -> float:
-        kept = np.zeros(n, dtype=bool)
-        kept[index] = True
-        part = select_prompts(forecasts, kept)
-        found = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
-        return float(np.clip(found.temperature, spread / 100, spread * 100))
-
-    temperatures = cross_fit(n, fit, lambda found, test: np.full(len(test), found), folds=5, rng=seed)
-    return log_softmax(forecasts.reward, forecasts.offsets, temperature=temperatures)
-
-
-def first_correct_probability(forecasts: Forecasts) -> FloatArray:
-    """Return P(first) of each prompt's first correct response (n,): what the reference protocol looks at."""
-    correct = np.flatnonzero(forecasts.is_correct)
-    return forecasts.probability[correct[np.searchsorted(correct, forecasts.starts)]]
 
 
 class _Rows:

@@ -10,6 +10,7 @@ from rmcalib.files import write_bytes, write_csv, write_text
 from rmcalib.report.drawing import figure_bytes, figure_svg
 from rmcalib.report.leaderboard import Leaderboard
 from rmcalib.report.leaderboard_figures import FIGURES, draw_figures
+from rmcalib.report.leaderboard_measures import CATEGORY_RESAMPLES, NULL_DRAWS
 from rmcalib.report.leaderboard_scatter import scatter_tips
 from rmcalib.report.leaderboard_words import metric_name, to_markdown
 from rmcalib.report.page import render
@@ -130,7 +131,9 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         notes=board.notes,
         footer=(
             f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals from {settings.resamples:,} resamples of prompts, seed {settings.seed}."
+            f"intervals from {settings.resamples:,} resamples of prompts (the ECE of categories: "
+            f"{min(CATEGORY_RESAMPLES, settings.resamples)}), p-values from "
+            f"{min(NULL_DRAWS, settings.resamples)} draws of a calibrated forecast, seed {settings.seed}."
             if intervals
             else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
         ),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CATEGORIES", "ModelTable", "Official", "read_official", "read_table"]
+__all__ = ["CATEGORIES", "ModelTable", "Official", "official_from_hub", "read_official", "read_table"]
 
 CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 _CALIBRATION = ("ece", "ece_score")
@@ -32,6 +32,7 @@ class Official:
 
     path: str
     figures: dict[str, dict[str, float]]
+    note: str = ""
 
 
 def read_table(
@@ -85,6 +86,32 @@ def read_official(path: str | Path) -> Official:
         for i, row in enumerate(rows)
     }
     return Official(str(path), figures)
+
+
+def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
+    """Fetch the official figures of models on RewardBench 2 from its results on the Hub.
+
+    The score over all is the mean of the six categories, where all are there.
+    """
+    from rmcalib.rewards.benchmarks import SHORT_NAMES
+    from rmcalib.rewards.published import RESULTS, published_figures
+
+    if benchmark != SHORT_NAMES["reward-bench-2"]:
+        raise ValueError(
+            f"--leaderboard hub: {RESULTS} is about {SHORT_NAMES['reward-bench-2']}, and the runs are of "
+            f"{benchmark} (give a CSV of official scores instead)"
+        )
+    found, commit = published_figures(models)
+    figures = {}
+    for model, values in found.items():
+        places = {name: _find(list(values), name) for name in CATEGORIES}
+        there = {name: list(values.values())[place] for name, place in places.items() if place is not None}
+        percent = dict(zip(there, _percent(list(there.values())), strict=True))
+        if len(percent) == len(CATEGORIES):
+            percent["overall"] = sum(percent.values()) / len(CATEGORIES)
+        figures[model] = percent
+    note = f"Official scores: {RESULTS} at commit {commit}, of {len(figures)} of {len(set(models))} models."
+    return Official(RESULTS, figures, note)
 
 
 def _read(path: str | Path) -> tuple[list[str], list[list[str]]]:

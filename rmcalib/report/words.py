@@ -7,9 +7,10 @@ from typing import Any
 
 from rmcalib.rewards.metrics import OVERALL, find_value
 
-__all__ = ["plain_words", "temperature_words"]
+__all__ = ["plain_words", "temperature_notes", "temperature_words"]
 
 Rows = Sequence[Mapping[str, Any]]
+_FEW = 30  # prompts: with fewer, even a bad forecast passes for calibrated
 
 
 def plain_words(model: str, rows: Rows) -> str:
@@ -34,7 +35,12 @@ def plain_words(model: str, rows: Rows) -> str:
         f"{model} picks the correct response for {accuracy:.0%} of the prompts, with a mean confidence of "
         f"{confidence:.0%}."
     ]
-    if p_value >= 0.05:
+    if p_value >= 0.05 and row["n"] < _FEW:
+        sentences.append(
+            f"{row['n']} prompts are too few to tell whether it is calibrated: its ECE is {ece:.3f}, where a "
+            f"calibrated model would show about {value('ece_null_mean'):.3f} with as many."
+        )
+    elif p_value >= 0.05:
         sentences.append(
             f"No sign of miscalibration: its ECE of {ece:.3f} is what a calibrated model shows with this "
             f"much data (about {value('ece_null_mean'):.3f}; p = {p_value:.2f})."
@@ -79,6 +85,29 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
         f"Dividing the rewards by T = {fitted['value']:.2g} brings the ECE from {before['value']:.3f} "
         f"to {after['value']:.3f}, on prompts not used for the fit."
     )
+
+
+def temperature_notes(rows: Rows) -> list[str]:
+    """Say where there is no temperature, and why, and where one makes the log loss worse.
+
+    >>> rows = [{"metric": name, "category": "Math", "value": value, "note": note, "n": 9}
+    ...         for name, value, note in [("temperature", None, "needs 20 prompts"), ("nll", 0.5, ""),
+    ...                                   ("nll_at_temperature", 0.8, "")]]
+    >>> temperature_notes(rows)
+    ['No temperature T for Math: needs 20 prompts.', 'At T the log loss gets worse: Math (0.500 to 0.800).']
+    """
+    without: dict[str, list[str]] = {}
+    worse = []
+    for row in rows:
+        category = str(row["category"])
+        if row["metric"] == "temperature" and row["value"] is None and row["note"] and row["n"]:
+            without.setdefault(str(row["note"]), []).append(category)
+        if row["metric"] == "nll_at_temperature" and row["value"] is not None:
+            before = find_value(rows, "nll", category)
+            if before is not None and before["value"] is not None and row["value"] > before["value"] + 0.01:
+                worse.append(f"{category} ({before['value']:.3f} to {row['value']:.3f})")
+    told = [f"No temperature T for {', '.join(names)}: {note}." for note, names in without.items()]
+    return [*told, *([f"At T the log loss gets worse: {', '.join(worse)}."] if worse else [])]
 
 
 def _without_calibration(model: str, rows: Rows, accuracy: float | None) -> str:

@@ -42,8 +42,8 @@ def synthetic(
 
 def write_run(output: Path, model: str, scores: Scores, **manifest: Any) -> Path:
     """Keep scores as a run folder of ``model``, as ``rmcalib eval`` lays them out."""
-    folder = run_folder(output, model, BENCHMARK)
     about = {"model": model, "benchmark": BENCHMARK, **manifest}
+    folder = run_folder(output, model, about["benchmark"])
     columns = {name: getattr(scores, name) for name in Scores.__dataclass_fields__ if name != "manifest"}
     keep_scores(folder, Scores.from_columns(columns, about), fresh=True)
     return folder

@@ -72,6 +72,34 @@ def test_a_hotter_copy_differs_in_calibration_and_not_in_accuracy() -> None:
     assert found["ece_at_temperature"]["difference"] == pytest.approx(0, abs=1e-6)
 
 
+def test_a_model_without_utilities_has_no_calibration() -> None:
+    a, b = synthetic(1, n=60, ties=True), synthetic(2, n=60, ties=True)
+    settings = Settings(resamples=20)
+    usual = compare_scores(a, b, settings=settings)
+    assert {row["note"] for row in usual} == {""}
+    found = compare_scores(a, b, no_calibration=(None, "no utilities"), settings=settings)
+    assert [(row["category"], row["metric"], row["n"]) for row in found] == [
+        (row["category"], row["metric"], row["n"]) for row in usual
+    ]
+    needs_none = {
+        "accuracy",
+        "rewardbench_score",
+        "margin_mean",
+        "margin_median",
+        "reward_length_correlation",
+    }
+    for row, before in zip(found, usual, strict=True):
+        if row["metric"] in needs_none:
+            assert row == before
+        else:
+            assert row["a"] == before["a"]
+            assert {row[name] for name in ("b", "difference", "low", "high", "p_value")} == {None}
+            assert row["note"] == "B: no utilities"
+    rows = metric_rows(b, model="m", benchmark="b", no_calibration="no utilities", settings=settings)
+    empty = {row["metric"] for row in rows if row["note"] == "no utilities"}
+    assert {row["metric"] for row in found if row["note"]} <= empty
+
+
 def test_only_common_prompts_count_in_whatever_order() -> None:
     a, b = synthetic(1, n=60), synthetic(2, n=60)
     order = np.random.default_rng(0).permutation(60)[:45]

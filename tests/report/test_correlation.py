@@ -72,6 +72,8 @@ def test_models_without_a_number_are_left_out() -> None:
 
 def test_two_models_have_no_correlation() -> None:
     assert correlate([1, 2], [1, 2]).note == "needs at least 3 models"
+    few = correlate([1, 2, 3], [1, 2, 3])
+    assert (few.value, few.low, few.high) == (1.0, -1.0, 1.0)
 
 
 def test_bad_input_is_refused() -> None:

@@ -9,12 +9,12 @@ import pytest
 
 import rmcalib
 from rmcalib.report.evaluation import Evaluation, evaluate, write_evaluation
-from rmcalib.report.evaluation_page import folded
+from rmcalib.report.evaluation_page import evaluation_page, folded
 from rmcalib.report.examples import clean_text
 from rmcalib.report.words import plain_words
 from rmcalib.rewards.benchmarks import Benchmark, Item
 from rmcalib.rewards.registry import Recipe
-from rmcalib.rewards.store import Scores
+from rmcalib.rewards.store import COLUMNS, Scores
 from tests.rewards.slow_metrics import Prompt
 from tests.rewards.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
 
@@ -233,3 +233,18 @@ def test_public_names_are_there_and_lazy() -> None:
     assert rmcalib.evaluate is evaluate
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = rmcalib.nothing
+
+
+def test_a_recipe_used_for_scoring_is_remembered() -> None:
+    about = {"loss": "quantile regression", "bradley_terry": "no"}
+    scores = calibrated_scores(40)
+    remembered = Scores(
+        **{name: getattr(scores, name) for name in COLUMNS},
+        manifest={"about_model": about, "model": "org/rm"},
+    )
+    assert evaluate(remembered, resamples=20).value("ece") is None
+    assert evaluate(scores, resamples=20).value("ece") is not None
+
+
+def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
+    assert "95% intervals from 50 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(bold)

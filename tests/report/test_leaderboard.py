@@ -151,6 +151,30 @@ def test_bradley_terry_only_leaves_out_and_says_so(tmp_path: Path) -> None:
     assert board.notes == ["Left out, because not on a Bradley-Terry scale: LxzGordon/URM-LLaMa-3.1-8B."]
 
 
+def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Path) -> None:
+    write_runs(tmp_path, 3)
+    quantile = {"loss": "quantile regression", "bradley_terry": "no", "parameters": 8.0, "status": "recipe"}
+    write_run(tmp_path, "org/mine", synthetic(7), about_model=quantile)
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert {row["model"] for row in board.models if row["rank"] is None} == {"org/mine"}
+    (row,) = (
+        r for r in board.metrics if (r["model"], r["category"], r["metric"]) == ("org/mine", "overall", "ece")
+    )
+    assert row["value"] is None
+    assert "quantile regression" in row["note"]
+    only = leaderboard_from_runs([tmp_path], bradley_terry_only=True, settings=FAST)
+    assert only.notes == ["Left out, because not on a Bradley-Terry scale: org/mine."]
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("- {model: org/mine, bradley_terry: 'yes', loss: ranking}\n")
+    assert len(leaderboard_from_runs([tmp_path], recipes=[mine], settings=FAST).ranked) == 4
+
+
+def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
+    board = leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=400))
+    told = "95% intervals from 400 resamples of prompts (the ECE of categories: 300), p-values from 200 draws"
+    assert told in leaderboard_page(board)
+
+
 def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> None:
     write_runs(tmp_path / "runs", 3)
     table = tmp_path / "official.csv"

@@ -51,6 +51,10 @@ seen.dark = getComputedStyle(document.body).backgroundColor;
 seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
 const shown = svg => svg.getBoundingClientRect().width > 100 || svg.closest("details") !== null;
 seen.drawings = [...document.querySelectorAll("figure svg")].filter(shown).length;
+const folded = () => document.querySelectorAll("details:not([open])").length;
+seen.folded = [folded()];
+dispatchEvent(new Event("beforeprint")); seen.folded.push(folded());
+dispatchEvent(new Event("afterprint")); seen.folded.push(folded());
 seen.asked = performance.getEntriesByType("resource").map(entry => entry.name);
 const out = document.createElement("pre");
 out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(out);
@@ -121,6 +125,9 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
     assert "org/<b onmouseover=alert(1)>bold</b>" in seen["start"]
     assert seen["drawings"] == 10
     assert seen["asked"] == []
+    # Paper shows all of it, and the screen is as before.
+    assert seen["folded"][0] > 0
+    assert seen["folded"] == [seen["folded"][0], 0, seen["folded"][0]]
 
 
 def test_a_phone_needs_no_sideways_scrolling_and_dark_is_dark(page: Path, tmp_path: Path) -> None:
