@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,12 @@ def prolr(
     resamples: Annotated[int, typer.Option(min=0, help="Resamples behind intervals and p-values.")] = 100,
     processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
-    output: Output = Path("runs/prolr"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Folder for the results; default runs/prolr/<data set>."
+        ),
+    ] = None,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,
@@ -74,12 +79,14 @@ def prolr(
     if data is not None:
         chosen = [read_csv(data, _split(labels) if "," in labels else labels)]
     else:
-        chosen = [load_dataset(name) for name in _split(dataset)]
+        chosen = [load_dataset(name) for name in _distinct(dataset)]
+    if output is None:
+        output = Path("runs/prolr") / "+".join(one.name for one in chosen)
     lengths = _lengths(k, max(one.n_items for one in chosen))
     both: Any = ("exact", "reference") if protocol == "both" else (protocol,)
     how: Any = training
     plan = Plan(
-        learners=tuple(_split(learner)),
+        learners=tuple(_distinct(learner)),
         folds=folds,
         seed=seed,
         training=how,
@@ -87,7 +94,7 @@ def prolr(
         questions=Questions(
             sub=tuple(length for length in lengths if length >= 2),
             top=lengths,
-            notions=tuple(_split(notion)),
+            notions=tuple(_distinct(notion)),
             protocols=both,
             resamples=resamples,
             stagewise=stagewise,
@@ -126,6 +133,11 @@ def prolr(
 
 def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _distinct(text: str) -> list[str]:
+    """Split and drop repeats: folds that are there twice would count as more of them."""
+    return list(dict.fromkeys(_split(text)))
 
 
 def _lengths(text: str, largest: int) -> tuple[int, ...]:

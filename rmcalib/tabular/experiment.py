@@ -274,13 +274,25 @@ def _check_manifest(folder: Path, datasets: Sequence[Dataset], plan: Plan, *, fr
         for part in (folder / "parts").glob("*__*__fold-*.csv"):
             part.unlink()
     elif path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = _read_manifest(path)
         if before["hash"] != content["hash"]:
             raise ValueError(
                 f"{folder}: holds results of another run ({_difference(before, content)}); "
                 "choose another --output or add --fresh to start over"
             )
     write_json(path, content)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # neither JSON nor text
+        content = None
+    if not isinstance(content, dict) or "hash" not in content:
+        raise ValueError(
+            f"{path}: not the manifest of a run; choose another --output or add --fresh to start over"
+        )
+    return content
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -37,7 +37,7 @@ def test_iris_offline_ends_with_a_table_and_a_figure(tmp_path: Path) -> None:
     last = result.stdout.splitlines()[-1]
     assert last.startswith("PNG: ")
     assert Path(last.removeprefix("PNG: ")).read_bytes()[:4] == b"\x89PNG"
-    out = tmp_path / "runs" / "prolr"
+    out = tmp_path / "runs" / "prolr" / "iris+wine"
     header = (out / "results.csv").read_text().splitlines()[0]
     assert header.startswith("dataset,learner,fold,family,notion,k,protocol,discrepancy,value,low,high")
     assert result.stderr == ""
@@ -61,15 +61,39 @@ def test_json_config_and_own_file(tmp_path: Path) -> None:
 def test_quiet_is_quiet_and_a_second_run_resumes(tmp_path: Path) -> None:
     first = prolr(*FAST, "--quiet", cwd=tmp_path)
     assert (first.returncode, first.stdout, first.stderr) == (0, "", "")
-    results = tmp_path / "runs" / "prolr" / "results.csv"
+    results = tmp_path / "runs" / "prolr" / "iris" / "results.csv"
     before = results.read_bytes()
-    part = next((tmp_path / "runs" / "prolr" / "parts").glob("*fold-1.csv"))
+    part = next((tmp_path / "runs" / "prolr" / "iris" / "parts").glob("*fold-1.csv"))
     part.unlink()
     assert prolr(*FAST, "--quiet", cwd=tmp_path).returncode == 0
     assert results.read_bytes() == before
     other = prolr(*FAST, "--seed", "4", cwd=tmp_path)
     assert other.returncode == 2
     assert "plan.seed was 0, is 4" in other.stderr
+
+
+def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path) -> None:
+    twice = (
+        "--dataset",
+        "iris,iris",
+        "--learner",
+        "mallows,mallows",
+        "--notion",
+        "rankwise,rankwise",
+        *FAST[2:],
+    )
+    result = prolr(*twice, "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert {row["folds"] for row in json.loads(result.stdout)["summary"]} == {2}
+    manifest = tmp_path / "runs" / "prolr" / "iris" / "run.json"
+    for content in ("[]", "{", "{}"):
+        manifest.write_text(content)
+        refused = prolr(*FAST, cwd=tmp_path)
+        assert refused.returncode == 2
+        assert refused.stderr.splitlines() == [
+            "rmcalib: error: runs/prolr/iris/run.json: not the manifest of a run; "
+            "choose another --output or add --fresh to start over"
+        ]
 
 
 @pytest.mark.parametrize(
