@@ -57,16 +57,27 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("rmcalib: interrupted\n")
-        sys.exit(130)
+        code = _INTERRUPTED
     except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
-        sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
+        if _is_told_here(error):
+            sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
+    if code == _INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C
+        sys.stderr.write("rmcalib: interrupted; the same command goes on from here\n")
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _is_told_here(error: Exception) -> bool:
+    """Of several processes that fail alike, the main one says why; mistakes of ours are told by any."""
+    from rmcalib.rewards.processes import PeerError, is_main_process
+
+    alike = isinstance(error, (*_BAD_INPUT, PeerError)) or hasattr(error, "format_message")
+    return is_main_process() or not alike
+
+
+_INTERRUPTED = 130
 _BAD_INPUT = (ValueError, OSError, MemoryError)
 
 

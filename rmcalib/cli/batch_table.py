@@ -70,8 +70,10 @@ def print_plan(plan: Sequence[PlanEntry], assumptions: str) -> None:
         table.add_row(*map(Text, (entry.model, _size(entry.parameters), memory, entry.device, time)))
     if run:
         console.print(table)
-    total = sum(entry.seconds or 0 for entry in run)
-    console.print(Text(f"\n{len(run)} models to run, about {_duration(total)} ({assumptions})."))
+    known = [entry.seconds for entry in run if entry.seconds is not None]
+    about = f"about {_duration(sum(known))} ({assumptions})" if known else "of unknown size"
+    more = f", and {len(run) - len(known)} of unknown size" if known and len(known) < len(run) else ""
+    console.print(Text(f"\n{len(run)} models to run, {about}{more}."))
     left_out = [entry for entry in plan if entry.skipped]
     if left_out:
         console.print(Text(f"\n{len(left_out)} skipped:"))
@@ -79,7 +81,7 @@ def print_plan(plan: Sequence[PlanEntry], assumptions: str) -> None:
             console.print(Text(f"  {entry.model}: {entry.skipped}"), soft_wrap=True)
 
 
-def print_summary(status: Status) -> None:
+def print_summary(status: Status, place: str) -> None:
     """Print what was done, what failed and why, and what was skipped."""
     from rich.console import Console
     from rich.text import Text
@@ -92,7 +94,7 @@ def print_summary(status: Status) -> None:
 
     done = of("done")
     new = sum(entry.fresh for entry in done)
-    console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {status.output.resolve()}"))
+    console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {place}"))
     for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
         if of(state):
             console.print(Text(f"{len(of(state))} {title}:"))

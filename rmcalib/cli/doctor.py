@@ -21,9 +21,11 @@ def examine(
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Look at versions, devices and the Hub, and compare the demo's scores on every device and dtype.
+    """Is this machine fit for scoring? Looks at versions, devices and memory, and asks the Hub.
 
-    The right answer is the CPU's in float32. Exits with 1 if a device is wrong in float32.
+    Scores some of the demo on every device and in every dtype, and compares
+    with the CPU in float32. Exits with 1 if a device is wrong in float32;
+    narrower dtypes are a choice.
     """
     from rmcalib.rewards.doctor import diagnose
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Seed, Verbose
+from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
-from rmcalib.cli.sources import Request, benchmark_for, given_scores, is_main_process, model_names, run_model
+from rmcalib.cli.scoring_options import Export, Models, Scoring, with_scoring
+from rmcalib.cli.sources import benchmark_for, given_scores, model_names, run_model
 
 if TYPE_CHECKING:
     from rmcalib.cli.conditions import Condition
@@ -32,9 +33,10 @@ FailIf = Annotated[
 ]
 
 
+@with_scoring()
 def evaluate_models(
-    model: options.Models = None,
-    benchmark: options.BenchmarkName = None,
+    *,
+    model: Models = None,
     scores: Annotated[
         str | None,
         typer.Option(
@@ -43,78 +45,66 @@ def evaluate_models(
             "'published' for those that RewardBench has published.",
         ),
     ] = None,
-    output: Output = Path("runs"),
+    scoring: Scoring,
     fail_if: FailIf = None,
-    export_rewardbench: options.Export = None,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals.")] = 1000,
-    examples: Annotated[int, typer.Option(min=0, help="How many of the worst prompts to show.")] = 10,
-    benchmark_revision: options.BenchmarkRevision = None,
-    limit: options.Limit = None,
-    revision: options.Revision = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    max_length: options.MaxLength = None,
-    token_budget: options.TokenBudget = None,
-    trust_remote_code: options.TrustRemoteCode = False,
-    allow_pickle: options.AllowPickle = False,
-    recipes: options.Recipes = None,
-    fresh: options.Fresh = False,
+    export_rewardbench: Export = None,
+    resamples: Annotated[int, typer.Option(min=20, help="Bootstrap resamples behind the intervals.")] = 1000,
+    examples: Annotated[
+        int, typer.Option(min=0, help="How many of the worst forecast prompts the page shows.")
+    ] = 10,
     seed: Seed = 0,
     json_: Json = False,
-    quiet: Quiet = False,
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
     """Score a benchmark with a reward model, and report how well its probabilities are calibrated.
 
-    Without a model, the built-in demo model is run on the built-in demo benchmark.
+    Without a model, the built-in demo model is run on the built-in demo
+    benchmark. Scores and report go to a folder of their own under --output.
+    A killed run goes on where it stopped, and a finished one is not scored
+    again. Under torchrun or accelerate launch, processes share the prompts.
+
+    Exit codes: 0 done; 1 a --fail-if holds, or one of several models failed;
+    2 bad usage or bad input.
     """
     from rmcalib.cli.conditions import parse_condition
+    from rmcalib.rewards.processes import is_main_process, joined
 
-    request = Request(
-        benchmark=benchmark,
-        benchmark_revision=benchmark_revision,
-        limit=limit,
-        revision=revision,
-        device=device,
-        dtype=dtype,
-        max_length=max_length,
-        token_budget=token_budget,
-        trust_remote_code=trust_remote_code,
-        allow_pickle=allow_pickle,
-        recipes=tuple(recipes or ()),
-        fresh=fresh,
-        output=output,
-        quiet=quiet,
-    )
     conditions = [parse_condition(text) for text in fail_if or []]
     names = model_names(model, scores)
     if export_rewardbench is not None and len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
-    job = _Job(request, scores, conditions, export_rewardbench, resamples, examples, seed)
-    with plain_warnings(quiet=quiet, verbose=verbose):
-        bench = benchmark_for(names, request, scores)
+    main = is_main_process()
+    quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
+    with quiet, joined() as team, Places() as places:
+        with team.step():
+            bench = benchmark_for(names, scoring, scores)
+            scoring = replace(scoring, output=str(places.folder(scoring.output)))
+        job = _Job(scoring, scores, conditions, export_rewardbench, resamples, examples, seed)
         done: Done = []
+        met: list[tuple[Condition, Evaluation]] = []
         failed: list[tuple[str, str]] = []
         for name in names:
             try:
                 result = job.run(name, bench)
                 if result is not None:
+                    met += [(c, result[0]) for c in conditions if c.met(result[0].metrics)]
                     done.append(result)
             except (ValueError, OSError, MemoryError) as error:
                 if len(names) == 1:
                     raise
                 failed.append((str(name), " ".join(str(error).split())))
-                say(f"error: {failed[-1][1]}")
-        if not is_main_process():
+                if main:
+                    say(f"error: {failed[-1][1]}")
+        if not main:
             return
-        met = [(c, one) for one, _ in done for c in conditions if c.met(one.metrics)]
     if json_:
-        typer.echo(json.dumps(_content(done, failed, met)))
-    elif not quiet:
+        named = [(one, places.shown(folder)) for one, folder in done]
+        typer.echo(json.dumps(_content(named, failed, met)))
+    elif not scoring.quiet:
         from rmcalib.cli.summary import print_evaluations
 
-        print_evaluations(done)
+        print_evaluations([(one, places.shown(folder.resolve())) for one, folder in done])
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
         say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
@@ -126,7 +116,7 @@ def evaluate_models(
 class _Job:
     """What is the same for all models of one command."""
 
-    request: Request
+    scoring: Scoring
     scores: str | None
     conditions: list[Condition]
     export: Path | None
@@ -142,24 +132,28 @@ class _Job:
         from rmcalib.cli.conditions import check_categories
         from rmcalib.report.evaluation import evaluate, write_evaluation
         from rmcalib.rewards.jobs import keep_scores
+        from rmcalib.rewards.processes import is_main_process
+        from rmcalib.rewards.registry import registry
         from rmcalib.rewards.runs import run_folder
+        from rmcalib.rewards.scales import recipe_of_run, remember_model
 
         if self.scores is None:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
             check_categories(self.conditions, bench.categories)
-            scores = run_model(name, bench, self.request)
-            folder = run_folder(self.request.output, name, bench.name)
+            scores = run_model(name, bench, self.scoring)
+            folder = run_folder(self.scoring.output, name, bench.name)
         else:
             scores, name, label = given_scores(self.scores, name, bench)
             check_categories(self.conditions, dict.fromkeys(scores.category.tolist()))
-            folder = run_folder(self.request.output, name, label)
+            folder = run_folder(self.scoring.output, name, label)
         if not is_main_process():
             return None
+        recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
         result = evaluate(
             scores,
             benchmark=bench,
             model=name,
-            recipes=self.request.recipes,
+            recipe=recipe,
             resamples=self.resamples,
             seed=self.seed,
             n_examples=self.examples,
@@ -167,18 +161,18 @@ class _Job:
         if self.export is not None:
             scores.to_rewardbench_json(self.export)
         if self.scores is not None:
-            keep_scores(folder, scores, fresh=self.request.fresh)
+            keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         write_evaluation(result, folder)
         return result, folder
 
 
 def _content(
-    done: Done, failed: list[tuple[str, str]], met: list[tuple[Condition, Evaluation]]
+    done: list[tuple[Evaluation, str]], failed: list[tuple[str, str]], met: list[tuple[Condition, Evaluation]]
 ) -> dict[str, Any]:
     from rmcalib.report.evaluation import evaluation_content
 
     return {
-        "evaluations": [{**evaluation_content(result), "folder": str(folder)} for result, folder in done],
+        "evaluations": [{**evaluation_content(result), "folder": folder} for result, folder in done],
         "failed": [{"model": name, "error": error} for name, error in failed],
         "conditions_met": [{"model": result.model, "condition": c.text} for c, result in met],
     }

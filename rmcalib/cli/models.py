@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["list_models"]
 
 
+_HOW = {
+    "plain": "loads by its name",
+    "recipe": "with settings that are known here",
+    "adapter": "with a head that is rebuilt here from its checkpoint",
+    "remote": "by its own code, so that it needs --trust-remote-code",
+    "unsupported": "cannot be scored (see --json)",
+}
+
+
 def list_models(
     include: Annotated[
         str | None, typer.Option(metavar="GLOB", help="Only models like this, such as 'Skywork/*'.")
@@ -29,7 +38,7 @@ def list_models(
 ) -> None:
     """List the known models: what each needs, and whether its rewards are on a Bradley-Terry scale.
 
-    Any other one-label sequence classifier works by its name, too.
+    Any other sequence classifier with one output works by its name, too.
     """
     from rmcalib.rewards.registry import registry
 
@@ -67,12 +76,15 @@ def list_models(
         for status in dict.fromkeys(recipe.status for recipe in found)
     )
     console.print(Text(f"\n{len(found)} models: {counts}. Any other one-label classifier works by name."))
+    shown = {recipe.status for recipe in found}
+    ways = [f"{name}, {told}" for name, told in _HOW.items() if name in shown]
+    console.print(Text(f"how: {'; '.join(ways)}"))
     console.print(Text("BT scale: are the rewards log-utilities of a Bradley-Terry (Plackett-Luce) model?"))
 
 
 def _needs(recipe: Recipe) -> str:
     """What a user has to know before running it."""
-    from rmcalib.rewards.metrics import why_no_calibration
+    from rmcalib.rewards.scales import why_no_calibration
 
     told = ["--trust-remote-code"] if recipe.trust_remote_code else []
     told += [text for text in (recipe.reason, recipe.note) if text]

@@ -1,11 +1,12 @@
 """Options that all commands share."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Config", "Json", "Output", "Quiet", "Seed", "Verbose", "load_config"]
+__all__ = ["Config", "Json", "Output", "Quiet", "Seed", "Verbose", "load_config", "refuse_options"]
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -33,6 +34,19 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     return path
 
 
+def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> None:
+    """Raise a ValueError if one of the parameters ``names`` is on the command line: it would do nothing.
+
+    What a configuration file says is a default, and defaults may go unused.
+    """
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    if given:
+        raise ValueError(
+            f"{cause}: goes without {', '.join('--' + name.replace('_', '-') for name in given)}"
+        )
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -46,5 +60,7 @@ Config = Annotated[
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; same seed, same numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show tracebacks of failures.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Show tracebacks, and what other packages warn of.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")]

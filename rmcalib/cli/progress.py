@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ __all__ = ["plain_warnings", "progress_bar", "say"]
 @contextlib.contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[OnProgress | None]:
     """Show a bar on standard error; nothing if it is not a terminal, or if ``quiet``."""
-    if quiet or not sys.stderr.isatty():
+    from rmcalib.rewards.processes import may_draw
+
+    if quiet or not may_draw():
         yield None
         return
     from rich.console import Console
@@ -36,9 +39,12 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[OnProgress | None]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title[-24:], total=None, speed="")
+        began: float | None = None  # when scoring began: loading the model comes before
 
         def on_progress(done: int, total: int, tokens: int) -> None:
-            elapsed = bar.tasks[0].elapsed or 0.0
+            nonlocal began
+            began = began or time.monotonic()
+            elapsed = time.monotonic() - began
             speed = f"{tokens / elapsed:,.0f} tokens/s" if elapsed > 0 else ""
             bar.update(task, completed=done, total=total, speed=speed)
 
@@ -56,8 +62,9 @@ def plain_warnings(*, quiet: bool, verbose: bool) -> Iterator[None]:
             say(f"warning: {' '.join(str(message).split())}")
 
     if not verbose:
-        # Read when the library is imported; what matters of its messages becomes an error of ours.
+        # Read when a library is imported; what matters of their messages becomes an error of ours.
         os.environ.setdefault("DATASETS_VERBOSITY", "error")
+        os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.showwarning = show

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli.places import Place, Places
 from rmcalib.cli.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
@@ -17,11 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["report_leaderboard"]
 
+_REPLACED = re.compile(r"[^/]+\.csv|figures/[^/]+\.(?:png|pdf)")
+"""What a report may have of an earlier one in the same place, and removes if it does not have it itself."""
+
 
 def report_leaderboard(
     runs: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[DIR]...", help="Folders with runs, as eval and batch write them."),
+        list[str] | None,
+        typer.Argument(metavar="[DIR]...", help="Folders or URLs with runs, as eval and batch write them."),
     ] = None,
     table: Annotated[
         Path | None,
@@ -30,7 +36,7 @@ def report_leaderboard(
             help="Report on a CSV: model, leaderboard_score, categories, and ece, ece_score or --metric.",
         ),
     ] = None,
-    output: Output = Path("report"),
+    output: Place = "report",
     metric: Annotated[
         str | None,
         typer.Option(
@@ -38,8 +44,11 @@ def report_leaderboard(
         ),
     ] = None,
     leaderboard: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="CSV of official scores, to check ours against."),
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Check our scores against official ones: a CSV, or 'hub' (RewardBench 2's results).",
+        ),
     ] = None,
     benchmark: Annotated[
         str | None, typer.Option(metavar="NAME", help="Which benchmark, if the runs are of several.")
@@ -70,7 +79,7 @@ def report_leaderboard(
     """Rank all scored models by calibration, and report what calibration goes with."""
     from rmcalib.report.leaderboard import leaderboard_from_runs, leaderboard_from_table
     from rmcalib.report.leaderboard_page import write_leaderboard
-    from rmcalib.report.leaderboard_tables import read_official
+    from rmcalib.report.leaderboard_tables import official_from_hub, read_official
     from rmcalib.rewards.measures import Settings
 
     methods: Any = _methods(method)
@@ -80,7 +89,7 @@ def report_leaderboard(
         "recipes": tuple(recipes or ()),
         "settings": Settings(resamples=resamples, seed=seed),
     }
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    with plain_warnings(quiet=quiet, verbose=verbose), Places() as places:
         if table is not None:
             clash = {"folders with runs": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
             given = next((name for name, value in clash.items() if value), None)
@@ -92,21 +101,24 @@ def report_leaderboard(
                 raise ValueError("name a folder with runs, such as runs/, or a table with --table FILE")
             if category:
                 raise ValueError("--category: goes with --table; runs have their own categories")
-            official = None if leaderboard is None else read_official(leaderboard)
+            official: Any = leaderboard and (
+                official_from_hub if leaderboard == "hub" else read_official(leaderboard)
+            )
             with progress_bar("reading runs", quiet=quiet) as show:
                 board = leaderboard_from_runs(
-                    runs,
+                    [places.copy(run) for run in runs],
                     benchmark=benchmark,
                     metric=metric or "ece",
                     official=official,
                     on_model=None if show is None else lambda done, total, _: show(done, total, 0),
                     **shared,
                 )
-        page = write_leaderboard(board, output)
+        board = replace(board, notes=[places.shown(note) for note in board.notes])
+        page = write_leaderboard(board, places.folder(output, needed=_REPLACED))
     if json_:
-        typer.echo(json.dumps(_content(board, page)))
+        typer.echo(json.dumps(_content(board, places.shown(page))))
     elif not quiet:
-        _print(board, page)
+        _print(board, places.shown(page.resolve()))
 
 
 def _methods(given: list[str] | None) -> tuple[str, ...]:
@@ -119,7 +131,7 @@ def _methods(given: list[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _content(board: Leaderboard, page: Path) -> dict[str, Any]:
+def _content(board: Leaderboard, page: str) -> dict[str, Any]:
     from rmcalib.report.leaderboard_page import wide_rows
 
     return {
@@ -131,11 +143,11 @@ def _content(board: Leaderboard, page: Path) -> dict[str, Any]:
         "correlations": board.correlations,
         "check": board.check,
         "notes": board.notes,
-        "page": str(page),
+        "page": page,
     }
 
 
-def _print(board: Leaderboard, page: Path) -> None:
+def _print(board: Leaderboard, page: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -172,4 +184,4 @@ def _print(board: Leaderboard, page: Path) -> None:
     console.print(Text(f"\n{board.summary}"))
     for note in board.notes:
         console.print(Text(f"* {note}", style="dim"))
-    console.print(Text(f"\nReport: {page.resolve()}"), soft_wrap=True)
+    console.print(Text(f"\nReport: {page}"), soft_wrap=True)

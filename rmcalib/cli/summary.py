@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib.rewards.metrics import OVERALL, find_value
@@ -17,7 +16,7 @@ __all__ = ["print_evaluations"]
 WIDTH = 80
 
 
-def print_evaluations(done: list[tuple[Evaluation, Path]]) -> None:
+def print_evaluations(done: list[tuple[Evaluation, str]]) -> None:
     """Print each evaluation, and a comparison if there are several."""
     from rich.console import Console
 
@@ -29,7 +28,7 @@ def print_evaluations(done: list[tuple[Evaluation, Path]]) -> None:
         _print_comparison(console, [result for result, _ in done])
 
 
-def _print_one(console: Console, result: Evaluation, folder: Path) -> None:
+def _print_one(console: Console, result: Evaluation, folder: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -64,7 +63,7 @@ def _print_one(console: Console, result: Evaluation, folder: Path) -> None:
     for note in result.notes:
         console.print(Text(f"* {note}", style="dim"))
     # One line however long it is, so that it can be copied.
-    console.print(Text(f"\nReport: {(folder / 'report.html').resolve()}"), soft_wrap=True)
+    console.print(Text(f"\nReport: {folder}/report.html"), soft_wrap=True)
 
 
 def _print_comparison(console: Console, results: list[Evaluation]) -> None:

@@ -1,4 +1,7 @@
-"""Bad input of every kind: one line on standard error, exit code 2, no traceback, nothing half-written."""
+"""Bad input of every kind: one line on standard error, exit code 2, no traceback, nothing half-written.
+
+What only looks bad (an empty response, an emoji, a text of 200,000 characters) is scored and reported.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +21,17 @@ from tests.hub import tiny
 from tests.rewards.worlds import calibrated_scores
 
 
+@dataclass(frozen=True)
 class Case:
-    """A bad situation: `prepare` makes it in the current folder and returns the command's arguments."""
+    """A bad situation: `prepare` makes it in the current folder and returns the command's arguments.
 
-    def __init__(self, told: str, prepare: Callable[[Path], list[str]]) -> None:
-        self.told = told
-        self.prepare = prepare
+    `code` 0: it only looks bad. `broken`: a function of the system that fails, and how.
+    """
+
+    told: str
+    prepare: Callable[[Path], list[str]]
+    code: int = 2
+    broken: tuple[str, OSError] | None = None
 
 
 def benchmark_with(change: dict[str, Any], *, at: int = 6) -> Callable[[Path], list[str]]:
@@ -103,6 +112,15 @@ def recipe_file(content: str) -> Callable[[Path], list[str]]:
     return prepare
 
 
+def no_labels(folder: Path) -> None:
+    edit_config(num_labels=..., id2label=..., label2id=...)(folder)
+
+
+def two_outputs_and_no_labels(folder: Path) -> None:
+    two_outputs(folder)
+    no_labels(folder)
+
+
 def edit_config(**changes: Any) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         content = json.loads((folder / "config.json").read_text())
@@ -176,6 +194,19 @@ CASES = {
     "revision of a folder": Case("revision:", options("--revision", "v1")),
     "revision of a file": Case("revision:", options("--benchmark-revision", "v1")),
     "output under a file": Case("Not a directory", options("--output", "good.jsonl/runs")),
+    "output that may not be written": Case(
+        "Permission denied",
+        options(),
+        broken=("pathlib.Path.mkdir", PermissionError(13, "Permission denied")),
+    ),
+    "full disk": Case(
+        "No space left on device", options(), broken=("os.fsync", OSError(28, "No space left on device"))
+    ),
+    "full disk at the export": Case(
+        "No space left on device",
+        good_scores("--export-rewardbench", "x.json"),
+        broken=("os.fsync", OSError(28, "No space left on device")),
+    ),
     "export under a file": Case("file", good_scores("--export-rewardbench", "file/x.json")),
     "scores' output under a file": Case("file", good_scores("--output", "file/runs")),
     "missing benchmark file": Case("nothing.jsonl", options("--benchmark", "nothing.jsonl")),
@@ -191,6 +222,14 @@ CASES = {
     "missing column": Case("nothing for chosen", benchmark_with({"chosen": ...})),
     "no correct response": Case("no correct response", benchmark_with({"chosen": []})),
     "no wrong response": Case("no wrong response", benchmark_with({"rejected": []})),
+    "empty response": Case("1 response is empty", benchmark_with({"rejected": ["", "no"]}), code=0),
+    "response of 200,000 characters": Case(
+        "were cut at 512 tokens", benchmark_with({"rejected": ["word " * 40_000]}), code=0
+    ),
+    "emoji and NUL in a prompt": Case(
+        "Report: ", benchmark_with({"prompt": "🙂 \u202e \x00 what?\ufffe", "chosen": ["🙂" * 50]}), code=0
+    ),
+    "NUL in an id": Case("a NUL character in the id", benchmark_with({"id": "a\x00b"})),
     "prompt that is a number": Case("'prompt' must be", benchmark_with({"prompt": 7})),
     "chat that ends with the assistant": Case(
         "ends with the assistant", benchmark_with({"prompt": [{"role": "assistant", "content": "x"}]})
@@ -198,8 +237,12 @@ CASES = {
     "model id that climbs": Case("'../../x' is neither", model_named("../../x")),
     "model id that is empty": Case("neither a file or folder", model_named("")),
     "model folder that is empty": Case("broken", model_folder(emptied)),
-    "corrupt weights": Case("broken", model_folder(cut_weights)),
-    "two outputs": Case("broken", model_folder(two_outputs)),
+    "corrupt weights": Case("the weights are damaged", model_folder(cut_weights)),
+    "two outputs": Case("2 outputs (num_labels), a reward model has one", model_folder(two_outputs)),
+    "configuration without labels": Case("Report: ", model_folder(no_labels), code=0),
+    "configuration without labels, two outputs": Case(
+        "2 outputs (num_labels)", model_folder(two_outputs_and_no_labels)
+    ),
     "no chat template": Case("no chat template", model_folder(without_template)),
     "configuration that is no JSON": Case("broken", model_folder(no_json)),
     "unknown architecture": Case("broken", model_folder(edit_config(model_type="nonesuch"))),
@@ -233,9 +276,20 @@ CASES = {
 }
 
 
+def fails(error: OSError) -> Callable[..., None]:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    return fail
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_is_one_line_and_code_2(
-    name: str, invoke: Callable[..., Outcome], tiny_model: Path, tmp_path: Path
+    name: str,
+    invoke: Callable[..., Outcome],
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = CASES[name]
     arguments = case.prepare(tiny_model)
@@ -243,21 +297,27 @@ def test_bad_input_is_one_line_and_code_2(
         lines = Path("bad.jsonl").read_text().splitlines()
         lines[6] = lines[6][:20]
         Path("bad.jsonl").write_text("\n".join(lines))
+    if case.broken is not None:
+        monkeypatch.setattr(case.broken[0], fails(case.broken[1]))
     before = set(tmp_path.rglob("*"))
     ended = invoke(*arguments, *([] if "--resamples" in arguments else ["--resamples", "20"]))
-    assert ended.code == 2, ended
+    assert ended.code == case.code, ended
+    assert "Traceback" not in ended.err
+    made = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
+    assert not [path for path in made if path.name.endswith(".tmp")]
+    if case.code == 0:
+        assert ended.err == ""
+        assert case.told in " ".join(ended.out.split()), ended.out
+        return
     assert ended.err.startswith("rmcalib: error: "), ended.err
     assert ended.err.count("\n") == 1, ended.err
     assert case.told in ended.err, ended.err
-    assert "Traceback" not in ended.err
-    made = {path for path in set(tmp_path.rglob("*")) - before if path.is_file()}
     if name != "condition without a value":  # found out when all is done and written
         assert not {path.name for path in made} & {"report.html", "metrics.json", "scores.parquet", "x.json"}
-    assert not [path for path in made if path.name.endswith(".tmp")]
 
 
 def test_there_are_enough_cases() -> None:
-    assert len(CASES) >= 30
+    assert sum(case.code == 2 for case in CASES.values()) >= 30
 
 
 def test_verbose_shows_where_it_happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -274,7 +334,7 @@ def _broken(*_: object) -> None:
 def test_a_mistake_of_ours_is_called_one(
     monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Outcome]
 ) -> None:
-    monkeypatch.setattr(sys.modules["rmcalib.rewards.registry"], "registry", _broken)
+    monkeypatch.setattr("rmcalib.rewards.registry.registry", _broken)
     ended = invoke("models")
     assert ended.code == 1
     assert ended.err == "rmcalib: error: KeyError: 'x' (this should not happen; --verbose shows where)\n"

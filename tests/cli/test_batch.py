@@ -54,6 +54,22 @@ def test_dry_run_as_json() -> None:
         (["--models", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["--include", "nobody/*"], "no model is left by --include"),
         (["--scores", "mine.json"], "--scores mine.json: a batch scores by itself"),
+        (
+            [
+                "--scores",
+                "published",
+                "--limit",
+                "10",
+                "--dtype",
+                "float32",
+                "--engine",
+                "ray",
+                "--free-disk",
+            ],
+            "--scores published: goes without --limit, --dtype, --engine, --free-disk",
+        ),
+        (["--jobs", "2"], "a batch that scores by itself: goes without --jobs"),
+        (["--shards", "2", "--gpus", "1"], "--engine local: goes without --shards, --gpus"),
         (["--engine", "slurm"], "'slurm' is not one of"),
         (["--device", "abacus", "--dry-run"], "device: unknown 'abacus'"),
     ],
@@ -87,9 +103,9 @@ def test_live_table_and_summary_show_states_and_causes(
     assert lines[2].split()[:4] == [names[7], "0.6B", "scoring", "25%"]
     assert lines[3].split()[:3] == [names[9], "0.6B", "failed"]
     assert lines[-1].strip() == "and 5 more"
-    print_summary(status)
+    print_summary(status, "s3://bucket/runs")
     told = capsys.readouterr().out
-    assert told.startswith("1 done (1 now, 0 before)")
+    assert told.startswith("1 done (1 now, 0 before): s3://bucket/runs\n")
     assert "org/rm-9: [bold]gated[/bold]" in told  # names and causes are text, not markup
 
 

@@ -29,6 +29,47 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert [row["metric"] for row in content["differences"]] == [row["metric"] for row in rows]
 
 
+def test_models_on_another_scale_are_told(tmp_path: Path) -> None:
+    from rmcalib.rewards.registry import registry
+
+    off = next(r for r in registry().values() if r.bradley_terry == "no" and "quantile" not in r.loss.lower())
+    own = {"about_model": {"bradley_terry": "no", "loss": "my \x1bloss"}}
+    write_run(tmp_path / "a", off.model, synthetic(1, n=30))
+    write_run(tmp_path / "b", "org/mine", synthetic(2, n=30), **own)
+    write_run(tmp_path / "c", "org/plain", synthetic(3, n=30))
+    options = ("--resamples", "20", "--quiet")
+    result = rmcalib("compare", "a", "b", *options[:2], cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert f"warning: {off.model}: not trained on a Bradley-Terry scale ({off.loss})" in result.stderr
+    assert "warning: org/mine: not trained on a Bradley-Terry scale (my �loss)" in result.stderr
+    assert rmcalib("compare", "a", "b", *options, cwd=tmp_path).stderr == ""
+    (tmp_path / "mine.yaml").write_text("- {model: org/plain, bradley_terry: modified, loss: margin}\n")
+    result = rmcalib("compare", "c", "c", *options[:2], "--recipes", "mine.yaml", cwd=tmp_path)
+    assert result.stderr.count("org/plain: trained with a modified Bradley-Terry loss (margin)") == 1
+
+
+def test_models_without_utilities_have_no_calibration(tmp_path: Path) -> None:
+    name = "nicolinho/QRM-Llama3.1-8B-v2"
+    write_run(tmp_path / "a", name, synthetic(1, n=30))
+    write_run(tmp_path / "b", "org/plain", synthetic(2, n=30))
+    options = ("a", "b", "--resamples", "20", "--output", "d.csv")
+    result = rmcalib("compare", *options, "--json", cwd=tmp_path)
+    assert f"warning: {name}: calibration is not compared: its outputs are not Plackett-Luce" in result.stderr
+    rows = {
+        row["metric"]: row for row in json.loads(result.stdout)["differences"] if row["category"] == "Math"
+    }
+    assert (rows["ece"]["a"], rows["ece"]["difference"]) == (None, None)
+    assert rows["ece"]["b"] > 0
+    assert rows["ece"]["note"].startswith("A: its outputs are not Plackett-Luce utilities (quantile")
+    assert rows["accuracy"]["difference"] is not None
+    with (tmp_path / "d.csv").open(encoding="utf-8") as lines:
+        written = next(row for row in csv.DictReader(lines) if row["metric"] == "ece")
+    assert (written["a"], written["note"]) == ("", rows["ece"]["note"])
+    shown = rmcalib("compare", *options, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "No calibration of A: its outputs are not Plackett-Luce utilities" in shown.stdout
+
+
 def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
     synthetic(1, n=30).to_jsonl(tmp_path / "a.jsonl")
     synthetic(2, n=25).to_parquet(tmp_path / "b.parquet")

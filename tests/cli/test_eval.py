@@ -121,47 +121,39 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(tiny_model: Path, tm
         np.testing.assert_array_equal(getattr(first, column), getattr(second, column))
 
 
-def test_two_processes_share_the_work(tiny_model: Path, bench_file: Path, tmp_path: Path) -> None:
-    one = run_process(
-        "score",
-        "--model",
-        tiny_model,
-        "--benchmark",
-        bench_file,
-        "--output",
-        "one",
-        cwd=tmp_path,
-        HF_HUB_OFFLINE="1",
-    )
-    assert one.code == 0, one.err
-    script = tmp_path / "launch.py"
-    script.write_text("from rmcalib.cli import main\nmain()\n")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            str(script),
-            *("eval", "--model", str(tiny_model), "--benchmark", str(bench_file), "--resamples", "20"),
-        ],
-        cwd=tmp_path,
-        env=environment(HF_HUB_OFFLINE="1"),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Report: ") == 1
+def test_a_finished_run_is_evaluated_without_its_weights(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_no_more(*_: object, **__: object) -> None:
+        raise ValueError("the weights were asked for")
+
+    shutil.copytree(tiny_model, tmp_path / "rm")
+    base = ("eval", "--model", "rm", "--benchmark", bench_file, "--resamples", "20", "--quiet")
+    assert invoke(*base).code == 0
     folder = folder_of(tmp_path / "runs")
-    assert visible(folder) == FILES
-    ours = Scores.from_parquet(next((tmp_path / "one").glob("*/*/scores.parquet")))
-    theirs = Scores.from_parquet(folder / "scores.parquet")
-    assert theirs.item_id.tolist() == ours.item_id.tolist()
-    np.testing.assert_allclose(theirs.reward, ours.reward, atol=1e-4)
-    assert theirs.manifest["processes"] == 2
+    first, manifest = (folder / "metrics.csv").read_text(), (folder / "run.json").read_text()
+    (folder / "report.html").unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr("rmcalib.rewards.models.load_model", load_no_more)
+        again = invoke(*base)
+        assert (again.code, again.err) == (0, "")
+        assert (folder / "metrics.csv").read_text() == first
+        assert (folder / "run.json").read_text() == manifest
+        assert (folder / "report.html").is_file()
+        for other in (
+            ("--limit", "9"),
+            ("--max-length", "100"),
+            ("--dtype", "float32"),  # what auto stands for here, but not what was asked for
+            ("--trust-remote-code",),
+            ("--fresh",),
+        ):
+            assert "the weights were asked for" in invoke(*base, *other).err, other
+        (folder / "scores.parquet").rename(tmp_path / "kept.parquet")
+        assert "the weights were asked for" in invoke(*base).err
+        (tmp_path / "kept.parquet").rename(folder / "scores.parquet")
+        tiny.save_model(tmp_path / "rm", tiny.tiny_classifier(seed=7))
+        assert "the weights were asked for" in invoke(*base).err
+    assert "holds another run (model_revision" in invoke(*base).err
 
 
 def test_scores_made_elsewhere_come_in_and_go_out(
@@ -203,6 +195,15 @@ def test_scores_made_elsewhere_come_in_and_go_out(
     assert values[0]["overall", "ece"] == pytest.approx(values[2]["overall", "ece"])
 
 
+def test_scores_made_elsewhere_keep_what_a_recipe_says(tmp_path: Path, invoke: Invoke) -> None:
+    calibrated_scores(30).to_parquet(tmp_path / "s.parquet")
+    (tmp_path / "mine.yaml").write_text("- {model: org/rm, bradley_terry: 'no', loss: quantile regression}\n")
+    base = ("eval", "--scores", "s.parquet", "--model", "org/rm", "--recipes", "mine.yaml")
+    assert invoke(*base, "--resamples", "20", "--quiet").code == 0
+    listed = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert [row["rank"] for row in listed["models"]] == [None]
+
+
 def test_a_run_is_not_replaced_by_scores_from_elsewhere(tmp_path: Path, invoke: Invoke) -> None:
     for seed in (1, 2):
         calibrated_scores(30, seed=seed).to_parquet(tmp_path / f"s{seed}.parquet")
@@ -227,6 +228,27 @@ def test_several_models_are_compared_and_one_failure_is_told(
     assert "empty" in done.err
     assert done.err.count("\n") == 1
     assert done.out.count("Report: ") == 1
+
+
+def test_a_model_without_the_value_of_a_condition_is_one_failure(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny_model, other)
+    (tmp_path / "mine.yaml").write_text(
+        f"- {{model: {other}, bradley_terry: 'no', loss: quantile regression}}\n"
+    )
+    base = ("eval", "--benchmark", bench_file, "--limit", "20", "--resamples", "20", "--recipes", "mine.yaml")
+    done = invoke(*base, "--model", other, "--model", tiny_model, "--fail-if", "ece>2", "--json")
+    assert done.code == 1
+    content = json.loads(done.out)
+    assert [result["model"] for result in content["evaluations"]] == [str(tiny_model)]
+    (failed,) = content["failed"]
+    assert failed["model"] == str(other)
+    assert "no value of ece (overall): its outputs are not Plackett-Luce utilities" in failed["error"]
+    assert "error: --fail-if 'ece>2': no value of ece" in done.err
+    alone = invoke(*base, "--model", other, "--fail-if", "ece>2")
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
 
 
 def test_a_config_file_gives_defaults_and_the_command_line_wins(

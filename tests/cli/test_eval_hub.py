@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmcalib.rewards.store import to_rewardbench
-from tests.cli.conftest import Outcome, environment
+from tests.cli.conftest import Outcome
 from tests.hub import tiny
-from tests.hub.server import LoopbackHub
+from tests.hub.server import TOKEN, LoopbackHub
+from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
 from tests.rewards.slow_metrics import Prompt
 from tests.rewards.worlds import scores_of
 
-MODEL, BENCH, RESULTS = "org/tiny-rm", "allenai/reward-bench-2", "allenai/reward-bench-2-results"
 EVAL = ("eval", "--model", MODEL, "--benchmark", BENCH, "--resamples", "20", "--device", "cpu")
-# The libraries wait between attempts; the tests need not.
-WITHOUT_WAITING = "import time; time.sleep = lambda seconds: None\nfrom rmcalib.cli import main; main()"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("files")
-    return {
-        "model": tiny.save_model(folder / "model"),
-        "old": tiny.save_model(folder / "old", tiny.tiny_classifier(seed=5)),
-        "bench": tiny.save_benchmark(folder / "bench"),
-        "bench2": tiny.save_benchmark(folder / "bench2", tiny.benchmark_rows(9)),
-    }
+    return save_files(tmp_path_factory.mktemp("files"))
 
 
 @pytest.fixture
 def hub(files: dict[str, Path]) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        hub.add("models", MODEL, files["old"], ref="v1")
-        hub.add("models", MODEL, files["model"])
-        hub.add("datasets", BENCH, files["bench2"], ref="v2")
-        hub.add("datasets", BENCH, files["bench"])
+    with serve(files) as hub:
         yield hub
 
 
 def run(hub_url: str, folder: Path, *args: str, **more: str) -> Outcome:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_WAITING, *args],
+        [sys.executable, "-c", f"{WITHOUT_WAITING}from rmcalib.cli import main; main()", *args],
         cwd=folder,
-        env=environment(
-            HF_ENDPOINT=hub_url, HF_HOME=str(folder / "cache"), DISABLE_SAFETENSORS_CONVERSION="1", **more
-        ),
+        env=environment(hub_url, folder / "cache", **more),
         capture_output=True,
         text=True,
         timeout=300,
@@ -77,6 +65,10 @@ def test_from_an_empty_cache_to_the_report_and_again_offline(hub: LoopbackHub, t
     assert manifest["benchmark_revision"] == hub.repos["datasets", BENCH].refs["main"]
     first = (folder / "metrics.csv").read_text()
     hub.heal()
+    assert run(hub.url, tmp_path, *EVAL).code == 0
+    asked = {request for request in hub.requests if "models/" in request or "/org/" in request}
+    assert asked == {"GET /api/models/org/tiny-rm/revision/main"}  # its commit, and nothing else
+    hub.heal()
     again = run(hub.url, tmp_path, *EVAL, HF_HUB_OFFLINE="1")
     assert (again.code, again.err) == (0, "")
     assert hub.requests == []
@@ -96,22 +88,75 @@ def test_pinned_revisions_are_used_and_recorded(hub: LoopbackHub, tmp_path: Path
     assert "model_revision" in other.err
 
 
+def large_file(hub: LoopbackHub, kind: str, name: str, ending: str) -> str:
+    """The request that gets the content of a repository's large file, as a pattern."""
+    repo = hub.repos[kind, name]
+    (content,) = [c for path, c in repo.commits[repo.refs["main"]].items() if path.endswith(ending)]
+    return f"GET /{hashlib.sha256(content).hexdigest()}"
+
+
+WEIGHTS, DATA = ("models", MODEL, ".safetensors"), ("datasets", BENCH, ".parquet")
+MISSING = {"X-Error-Code": "RepoNotFound"}
+OF_MODEL, OF_DATA = r"/org/tiny-rm|models/org", r"reward-bench-2"
+
+
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("requests", "fault", "told"),
     [
-        ({"pattern": r"/org/tiny-rm|models/org", "status": 404}, "org/tiny-rm"),
-        ({"pattern": r"/org/tiny-rm|models/org", "status": 500}, "org/tiny-rm"),
-        ({"pattern": r"reward-bench-2", "status": 401}, "reward-bench-2"),
-        ({"pattern": r"GET /[0-9a-f]{64}", "cut": 100}, ""),
+        (OF_MODEL, {"status": 404, "headers": MISSING}, f"{MODEL}: no such model"),
+        (OF_DATA, {"status": 404, "headers": MISSING}, f"{BENCH}: no such data set"),
+        (OF_MODEL, {"status": 500}, f"{MODEL}: the Hub failed (500): try again later"),
+        (OF_DATA, {"status": 500}, f"{BENCH}: the Hub failed (500): try again later"),
+        (OF_MODEL, {"status": 429}, f"{MODEL}: the Hub asks to slow down (429)"),
+        (OF_DATA, {"status": 429}, f"{BENCH}: the Hub asks to slow down (429)"),
+        (OF_DATA, {"status": 401}, BENCH),
+        (WEIGHTS, {"cut": 100}, f"{MODEL}: the transfer from"),
+        (DATA, {"cut": 100}, f"{BENCH}: the transfer from"),
     ],
 )
-def test_trouble_is_one_line(hub: LoopbackHub, tmp_path: Path, fault: dict[str, object], told: str) -> None:
-    hub.fail(**fault)  # type: ignore[arg-type]
+def test_lasting_trouble_is_one_line(
+    hub: LoopbackHub, tmp_path: Path, requests: str | tuple[str, str, str], fault: dict[str, Any], told: str
+) -> None:
+    hub.fail(requests if isinstance(requests, str) else large_file(hub, *requests), **fault)
     done = run(hub.url, tmp_path, *EVAL)
     assert done.code == 2, done.err
-    assert done.err.splitlines()[-1].startswith("rmcalib: error: ")
-    assert told in done.err
-    assert not list(tmp_path.glob("runs/*/*/report.html"))
+    (line,) = done.err.splitlines()
+    assert line.startswith("rmcalib: error: ")
+    assert told in line
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("token", [{}, {"HF_TOKEN": "hf_of_somebody"}])
+@pytest.mark.parametrize(("kind", "name"), [("models", MODEL), ("datasets", BENCH)])
+def test_gated_repositories_say_where_to_ask(
+    hub: LoopbackHub, tmp_path: Path, kind: str, name: str, token: dict[str, str]
+) -> None:
+    hub.repos[kind, name].gated = True
+    done = run(hub.url, tmp_path, *EVAL, **token)
+    what, page = ("data set", f"datasets/{name}") if kind == "datasets" else ("model", name)
+    assert (done.code, done.err) == (
+        2,
+        f"rmcalib: error: {name}: the {what} is gated: accept its terms at {hub.url}/{page}, "
+        "then log in (`hf auth login`) or set HF_TOKEN\n",
+    )
+
+
+def test_gated_repositories_open_to_the_right_token(hub: LoopbackHub, tmp_path: Path) -> None:
+    for repo in hub.repos.values():
+        repo.gated = True
+    done = run(hub.url, tmp_path, *EVAL, HF_TOKEN=TOKEN)
+    assert (done.code, done.err) == (0, "")
+    written = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+
+
+def test_cut_transfers_are_taken_up(hub: LoopbackHub, tmp_path: Path) -> None:
+    for what in (WEIGHTS, DATA):
+        hub.fail(large_file(hub, *what), cut=2000, times=2)
+    done = run(hub.url, tmp_path, *EVAL)
+    assert done.code == 0, done.err
+    assert all(fault.times == 0 for fault in hub.faults)  # it happened
+    assert manifest_of(tmp_path)["status"] == "finished"
 
 
 def test_too_many_requests_and_then_fine(hub: LoopbackHub, tmp_path: Path) -> None:
@@ -123,8 +168,19 @@ def test_too_many_requests_and_then_fine(hub: LoopbackHub, tmp_path: Path) -> No
 def test_no_hub_at_all(tmp_path: Path) -> None:
     done = run("http://127.0.0.1:9", tmp_path, *EVAL)
     assert done.code == 2
-    assert done.err.count("\n") == 1
-    assert "cannot be reached" in done.err or "reach" in done.err
+    told = "the Hub at http://127.0.0.1:9 cannot be reached, and the data set is not in the local cache"
+    remedy = "try `rmcalib doctor`, or give the path of a local file"
+    assert done.err == f"rmcalib: error: {BENCH}: {told}: {remedy}\n"
+
+
+def test_the_hub_goes_down_with_a_warm_cache(hub: LoopbackHub, tmp_path: Path) -> None:
+    assert run(hub.url, tmp_path, *EVAL).code == 0
+    again = run("http://127.0.0.1:9", tmp_path, *EVAL, "--output", "again")
+    assert (again.code, again.err) == (0, "")
+    first, second = (
+        next((tmp_path / name).glob("*/*/metrics.csv")).read_text() for name in ("runs", "again")
+    )
+    assert first == second
 
 
 def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> None:

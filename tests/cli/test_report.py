@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.boards import write_runs
+from tests.hub.server import LoopbackHub
+from tests.report.boards import synthetic, write_run, write_runs
+from tests.rewards.batch_hub import environment
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared/data/rewardbench2/paper_reward_models.csv"
 
 
-def rmcalib(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+def rmcalib(
+    *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rmcalib", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=env)
 
 
 def test_the_papers_table_from_the_command_line(tmp_path: Path) -> None:
@@ -84,3 +88,54 @@ def test_bad_usage_is_one_clear_line(arguments: list[str], message: str, tmp_pat
     assert message in " ".join(result.stderr.split())
     assert len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "report").exists()
+
+
+CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+
+
+def test_official_figures_from_the_hub(tmp_path: Path) -> None:
+    """Fetched by model at one commit that is told; kept, so that they are there without a network."""
+    figures = {name: 0.5 + i / 100 for i, name in enumerate(CATEGORIES)}
+    about = {"model": "org/model-0", "model_type": "Seq. Classifier", "chat_template": "x"}
+    files = {
+        "eval-set/org/model-0.json": {**about, **figures},
+        "eval-set/org/model-1.json": {**about, "Math": 60.0},
+        "eval-set-scores/org/model-0.json": {},
+    }
+    for i in range(3):
+        write_run(tmp_path / "runs", f"org/model-{i}", synthetic(i), benchmark="allenai/reward-bench-2")
+    write_run(tmp_path / "runs", str(tmp_path / "local"), synthetic(4), benchmark="allenai/reward-bench-2")
+    options = ("report", "runs", "--resamples", "20", "--json", "--leaderboard", "hub")
+    with LoopbackHub() as hub:
+        content = {path: json.dumps(file).encode() for path, file in files.items()}
+        commit = hub.add("datasets", "allenai/reward-bench-2-results", content)
+        env = environment(hub.url, tmp_path / "home")
+        result = rmcalib(*options, cwd=tmp_path, env=env)
+        assert result.returncode == 0, result.stderr
+        assert len([r for r in hub.requests if "GET" in r and "model-0.json" in r]) == 1
+        assert not [r for r in hub.requests if "eval-set-scores" in r]
+    told = json.loads(result.stdout)
+    check = {(row["model"], row["category"]): row for row in told["check"]}
+    assert check["org/model-0", "Math"]["official"] == pytest.approx(52)
+    assert check["org/model-1", "Math"]["official"] == pytest.approx(60)
+    assert {model for model, _ in check} == {"org/model-0", "org/model-1"}
+    ours = check["org/model-0", "Focus"]
+    assert ours["difference"] == pytest.approx(ours["ours"] - 54)
+    assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
+    assert any("no figures of org/model-2" in note for note in told["notes"])
+    # Now from the cache, with no Hub there any more; a model that was never asked for cannot be had so.
+    offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
+    assert offline.returncode == 0, offline.stderr
+    assert json.loads(offline.stdout)["check"] == told["check"]
+    write_run(tmp_path / "runs", "org/model-9", synthetic(9), benchmark="allenai/reward-bench-2")
+    offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
+    assert offline.returncode == 2
+    assert "allenai/reward-bench-2-results: not in the local cache" in offline.stderr
+    assert len(offline.stderr.splitlines()) == 1
+
+
+def test_official_figures_from_the_hub_are_of_one_benchmark(tmp_path: Path) -> None:
+    write_runs(tmp_path / "runs", 2, n=9)
+    result = rmcalib("report", "runs", "--leaderboard", "hub", cwd=tmp_path)
+    assert result.returncode == 2
+    assert "is about allenai/reward-bench-2, and the runs are of org/bench" in result.stderr

@@ -1,0 +1,116 @@
+"""A batch from the command line: an engine behind a live table, and what is told at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from rmcalib.cli.places import Places
+from rmcalib.cli.progress import say
+
+if TYPE_CHECKING:
+    from rmcalib.rewards.batch import Batch, Judge
+    from rmcalib.rewards.batch_status import Status
+    from rmcalib.rewards.benchmarks import Benchmark
+    from rmcalib.rewards.plan import PlanEntry
+
+__all__ = ["Show", "run_batch", "texts"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Show:
+    """How plan and result are shown."""
+
+    as_json: bool
+    quiet: bool
+
+    def plan(self, plan: list[PlanEntry]) -> None:
+        """Print what would be done."""
+        if self.as_json:
+            shown = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
+            typer.echo(json.dumps([{name: getattr(entry, name) for name in shown} for entry in plan]))
+        else:
+            from rmcalib.cli.batch_table import print_plan
+
+            print_plan(plan, "a rough guess from sizes and usual speeds; nothing was looked up")
+
+    def result(self, status: Status, place: str) -> None:
+        """Print what was done."""
+        if self.as_json:
+            typer.echo(json.dumps(status.content()))
+        elif not self.quiet:
+            from rmcalib.cli.batch_table import print_summary
+
+            print_summary(status, place)
+
+
+def run_batch(
+    plan: list[PlanEntry],
+    work: Callable[[Batch], None],
+    *,
+    output: str,
+    benchmark: Benchmark | None,
+    judging: Mapping[str, Any],
+    show: Show,
+    **about: Any,
+) -> None:
+    """Work off a plan by one of the engines, and tell how it went; exit code 1 if a model has failed."""
+    from rmcalib.cli.batch_table import live_table
+    from rmcalib.rewards.batch import open_batch
+
+    judge = _judge(benchmark, judging) if judging["metrics"] else None
+    with Places() as places:
+        folder = places.folder(output)
+        with live_table(quiet=show.quiet or show.as_json) as table:
+            opened = open_batch(
+                folder,
+                plan,
+                judge=judge,
+                judging=judging,
+                on_change=table,
+                place=places.shown(folder),
+                **about,
+            )
+            with opened as batch:
+                work(batch)
+        place = places.shown(folder.resolve())
+    show.result(batch.status, place)
+    if "failed" in batch.status.counts():
+        raise typer.Exit(1)
+
+
+def texts(*, quiet: bool) -> Benchmark | None:
+    """Load the texts that published scores are about; reports can do without them."""
+    from rmcalib.rewards.benchmarks import load_benchmark
+    from rmcalib.rewards.hub import HubError
+
+    try:
+        return load_benchmark("reward-bench-2")
+    except HubError as error:
+        if not quiet:
+            say(f"warning: the reports have no texts to read ({error})")
+        return None
+
+
+def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
+    """Return what writes a model's metrics and page: the same as ``eval`` does."""
+
+    def judge(entry: PlanEntry, scores: Any, folder: Path) -> None:
+        from rmcalib.report.evaluation import evaluate, write_evaluation
+
+        result = evaluate(
+            scores,
+            benchmark=benchmark,
+            model=entry.model,
+            recipe=entry.recipe,
+            resamples=judging["resamples"],
+            seed=judging["seed"],
+        )
+        write_evaluation(result, folder)
+
+    return judge
