@@ -10,7 +10,7 @@ demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
 
 test: lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
