@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,7 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
     started = _connect(ray, cluster.address)
     room = _Room(ray)
     pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait; the room limits them
+    running: list[Future[None]] = []
     try:
         items = ray.put(job.benchmark)
         for entry in plan:
@@ -85,13 +86,15 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                 need = {"CPU": cluster.cpus, "GPU": gpus}
                 room.check(need)
                 room.take(need, cluster.shards)
-                pool.submit(_one, batch, job, ticket, cluster, room, need, items)
-        pool.shutdown(wait=True)
+                running.append(pool.submit(_one, batch, job, ticket, cluster, room, need, items))
+        wait(running)
     finally:
         # Interrupted: every thread ends within a second or so, gives its workers and its folder back, and
-        # only then is the cluster left.
+        # only then is the cluster left. Futures are waited for, not threads: a thread whose join was
+        # interrupted counts as ended for Python 3.11, and is not waited for again.
         room.stopping.set()
-        pool.shutdown(wait=True, cancel_futures=True)
+        wait(running)
+        pool.shutdown()
         if started:
             ray.shutdown()
 

@@ -46,7 +46,12 @@ def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a batch that sees this Hub only, with its cache in `home`."""
-    ray = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    # By default, Ray lets everything else on the machine go before its workers: here, the other tests.
+    ray = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_worker_niceness": "0",
+    }
     return world.environment(url, home, **ray, **more)
 
 

@@ -172,7 +172,7 @@ def test_interrupted_and_resumed_and_checkpoints_dropped(
     assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"
-    assert "failed" not in states(content).values()
+    assert "failed" not in states(content).values(), content["models"]
     parts = list(output.glob("*/*/parts/part-*.parquet"))
     assert parts
     assert not list(output.rglob("*.tmp"))
