@@ -15,7 +15,7 @@ __all__ = ["figure_png", "reliability_figure"]
 
 _BLUE, _GREY = "#2463a6", "#8a8f98"
 _BAND_ALPHA = 0.25
-# Of a panel, of the legend below, and of what stands left of the axes (room for counts of six digits), in inches.
+# Of a panel, of the legend below, and left of the axes (room for counts of six digits), in inches.
 _WIDTH, _HEIGHT, _LEGEND, _LEFT = 3.8, 4.5, 0.3, 0.88
 
 
