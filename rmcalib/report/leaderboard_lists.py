@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmcalib.report.leaderboard import Leaderboard
 
-__all__ = ["best_figure", "calibration_figure", "heat_figure", "rank_figure", "rank_words"]
+__all__ = ["best_figure", "calibration_figure", "heat_figure", "heat_words", "rank_figure", "rank_words"]
 
 _ROW = 0.165  # inches a model takes
 _MOST_NUMBERS = 60  # models whose numbers are written into the heat map; metrics.csv has them all
@@ -52,7 +52,7 @@ def heat_figure(board: Leaderboard) -> Figure | None:
     )
     names = short_names(row["model"] for row in rows)
     figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 0.78 * len(columns), 0.3, 0.08)
-    scale, colours = Normalize(0.0, max(float(np.nanmax(table)), 0.05)), colormaps["YlOrBr"]
+    scale, colours = Normalize(0.0, _darkest(board)), colormaps["YlOrBr"]
     axes.pcolormesh(
         np.ma.masked_invalid(table), cmap=colours, norm=scale, edgecolors="#fefefe", linewidth=0.8
     )
@@ -80,6 +80,23 @@ def heat_figure(board: Leaderboard) -> Figure | None:
     for spine in axes.spines.values():
         spine.set_visible(False)
     return figure
+
+
+def heat_words(board: Leaderboard) -> str:
+    """Say what the colours of :func:`heat_figure` are, and where its numbers are if they are not in it."""
+    told = (
+        f"ECE of each model in each category, from 0 (lightest) to {_darkest(board):.3f} (darkest); the best "
+        "calibrated model is on top. Small categories show larger errors by chance."
+    )
+    many = len(board.ranked) > _MOST_NUMBERS
+    return told + (" All numbers are in metrics.csv." if many else "")
+
+
+def _darkest(board: Leaderboard) -> float:
+    """The ECE that the heat map's darkest colour stands for."""
+    found = [row["values"]["ece"]["value"] for row in board.ranked if "ece" in row["values"]]
+    found += [value["value"] for row in board.ranked for value in row["category_ece"].values()]
+    return max(0.05, *found) if found else 0.05
 
 
 def rank_figure(board: Leaderboard) -> Figure | None:
@@ -140,8 +157,8 @@ def rank_words(board: Leaderboard) -> str:
     missing = " Ranks that are missing belong to models without all of these numbers."
     told = (
         f"Each line is a model, from its rank by {_by(by[0])} on the left to its rank by {_by(by[-1])} on "
-        f"the right; 1 is best. Green: at least {far} places better on the right than on the left. Red: at least "
-        f"{far} places worse. Grey: all others."
+        f"the right; 1 is best. Green: at least {far} places better on the right than on the left. Red: at "
+        f"least {far} places worse. Grey: all others."
     )
     return told + (missing if len(rows) < len(board.models) else "")
 

@@ -10,7 +10,7 @@ from rmcalib.files import write_bytes, write_csv, write_text
 from rmcalib.report.drawing import figure_bytes, figure_svg
 from rmcalib.report.leaderboard import Leaderboard
 from rmcalib.report.leaderboard_figures import FIGURES, draw_figures
-from rmcalib.report.leaderboard_lists import rank_words
+from rmcalib.report.leaderboard_lists import heat_words, rank_words
 from rmcalib.report.leaderboard_measures import CATEGORY_RESAMPLES, NULL_DRAWS
 from rmcalib.report.leaderboard_scatter import scatter_tips
 from rmcalib.report.leaderboard_words import metric_name, target_name, to_markdown
@@ -123,6 +123,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         other=board.other,
         score_name=board.score_name,
         rank_words=rank_words(board),
+        heat_words=heat_words(board),
         reading=_reading(board),
         correlations=[
             {**row, "metric_name": metric_name(row["metric"]), "target": target_name(board, row["target"])}

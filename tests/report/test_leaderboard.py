@@ -13,7 +13,7 @@ import pytest
 
 from rmcalib.report.drawing import place_labels, short_names
 from rmcalib.report.leaderboard import Leaderboard, leaderboard_from_runs, leaderboard_from_table
-from rmcalib.report.leaderboard_lists import rank_words
+from rmcalib.report.leaderboard_lists import heat_words, rank_words
 from rmcalib.report.leaderboard_measures import bin_sums, measure_model
 from rmcalib.report.leaderboard_page import leaderboard_page, wide_rows, write_leaderboard
 from rmcalib.report.leaderboard_tables import read_official
@@ -146,6 +146,18 @@ def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
     assert "Green: at least 3 places better" in told
     assert "Red: at least 3 places worse" in told
     assert "Ranks that are missing" in told  # the one without calibration has a rank by accuracy
+    assert told in leaderboard_page(board)
+
+
+def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> None:
+    largest = max(
+        row["value"]
+        for row in board.metrics
+        if row["metric"] == "ece" and row["value"] is not None and row["category"] != "Ties"
+    )
+    told = heat_words(board)
+    assert f"from 0 (lightest) to {largest:.3f} (darkest)" in told
+    assert "metrics.csv" not in told  # so few models have their numbers in the figure
     assert told in leaderboard_page(board)
 
 
