@@ -107,6 +107,8 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
 
 
 def _draw_counts(axes: "Axes", rows: Table) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.bar(
         [row["low"] for row in rows],
         [row["count"] for row in rows],
@@ -119,7 +121,7 @@ def _draw_counts(axes: "Axes", rows: Table) -> None:
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("predicted probability")
     axes.yaxis.set_major_formatter("{x:,.0f}")
-    axes.yaxis.get_major_locator().set_params(nbins=2, integer=True)
+    axes.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     axes.spines[["top", "right"]].set_visible(False)
 
 

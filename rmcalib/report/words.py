@@ -12,8 +12,10 @@ from rmcalib.rewards.metrics import OVERALL, find_value
 __all__ = ["plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
 
 Rows = Sequence[Mapping[str, Any]]
-_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August")
-_MONTHS += ("September", "October", "November", "December")
+_MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
 _FEW = 30  # prompts: with fewer, even a bad forecast passes for calibrated
 
 

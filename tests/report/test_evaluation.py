@@ -97,7 +97,7 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     scopes = [value for name, value in page.attributes if name == "scope"]
     assert len(scopes) == page.tags.count("th")
     assert set(scopes) == {"col", "row"}
-    labels = [value for name, value in page.attributes if name == "aria-label"]
+    labels = [value or "" for name, value in page.attributes if name == "aria-label"]
     assert sum(label.startswith("Reliability diagram, ") for label in labels) == 3
     assert sum(label.startswith("Histogram of margins, ") for label in labels) == 3
 
