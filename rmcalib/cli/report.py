@@ -165,7 +165,7 @@ def _print(board: Leaderboard, page: str) -> None:
     for row in board.ranked[:10]:
         found = row["values"][board.metric]
         interval = "" if found["low"] is None else f"{found['low']:.3f} - {found['high']:.3f}"
-        score = "" if row["score"] is None else f"{row['score']:.1f}"
+        score = "" if row["score"] is None else f"{row['score']:.3f}"
         best.add_row(str(row["rank"]), Text(row["model"]), f"{found['value']:.3f}", interval, score)
     console.print(best)
     goes = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="\nCorrelations", title_justify="left")

@@ -41,6 +41,7 @@ _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad"
 _PAPER = "#fefefe"  # white that turns into the page's background
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 TIP = "tip-"
+_READABLE = 8.5  # pixels on a screen that the smallest letters need
 
 
 def figure_bytes(figure: Figure, kind: str) -> bytes:
@@ -83,20 +84,21 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    # The letters are the page's own; versions of matplotlib name their font in one way or the other.
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
+    text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    # As large as its letters need on a screen, and not as wide as the page.
-    wide = 1.45 * float(size[1])
+    # The page draws it at least as large as its smallest letters need; a small screen scrolls sideways.
+    smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", text)), default=_READABLE)
     head = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" '
-        f'style="max-width:{wide:.0f}px">'
+        f'style="--points:{float(size[1]):.0f};--least:{_READABLE / smallest:.2f}">'
     )
     text = head + text[text.index(">") + 1 :]
     text = _ID.sub(rf"\g<1>{name}-", text)
     for colour, variable in {**_VARIABLES, _PAPER: "paper"}.items():
         text = text.replace(colour, f"var(--{variable})")
-    # Text that has no colour of its own is black, which a dark page would hide.
-    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
     for number, tip in (tips or {}).items():
         mark = f'<g id="{name}-{TIP}{number}">'
         text = text.replace(mark, f"{mark}<title>{escape(tip)}</title>")

@@ -10,6 +10,7 @@ from rmcalib import __version__
 from rmcalib.report.examples import Example, clean_text
 from rmcalib.report.page import render
 from rmcalib.report.svg import margin_svg, reliability_svg
+from rmcalib.report.words import score_name, time_words
 from rmcalib.rewards.metrics import METRICS, OVERALL, find_value
 from rmcalib.rewards.resampling import SMOOTH_RESAMPLES
 
@@ -68,6 +69,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         examples=[_example(example) for example in evaluation.examples],
         manifest=clean_text(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
         n_bins=settings.bins,
+        apart=_apart(rows),
         footer=(
             f"rmcalib {__version__}, protocol exact, {settings.bins} equal-width bins, {settings.level:.0%} "
             f"intervals from {settings.resamples:,} resamples of prompts{fewer}, seed {settings.seed}."
@@ -97,12 +99,19 @@ def _subtitle(evaluation: Evaluation) -> str:
     row = find_value(evaluation.metrics, "rewardbench_score") or {"n": 0}
     parts = [f"{row['n']:,} prompts of {evaluation.benchmark}"]
     if row.get("value") is not None:
-        parts.append(f"RewardBench score {100 * row['value']:.1f}")
+        parts.append(f"{score_name(evaluation.benchmark)} {row['value']:.3f}")
     parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]
     timings = manifest.get("timings")
     if isinstance(timings, dict) and timings.get("finished"):
-        parts.append(f"scored {timings['finished']}")
+        parts.append(f"scored {time_words(str(timings['finished']))}")
     return " · ".join(parts)
+
+
+def _apart(rows: list[dict[str, Any]]) -> str:
+    """Say how many prompts are not in the first table, which counts fewer than the page's head."""
+    every, here = find_value(rows, "rewardbench_score"), find_value(rows, "ece")
+    n = every["n"] - here["n"] if every is not None and here is not None else 0
+    return f" (the other {n:,} are below: several correct responses, or Ties)" if n else ""
 
 
 def _by_category(

@@ -1,4 +1,4 @@
-"""Examples to read: the prompts whose forecasts were furthest from the truth."""
+"""Examples to read: the prompts where a model was confidently wrong."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Example:
 def worst_examples(
     scores: Scores, forecasts: Forecasts, benchmark: Benchmark | None, size: int
 ) -> list[Example]:
-    """Return the ``size`` prompts whose correct response got the smallest probability, the worst first.
+    """Return ``size`` prompts where a wrong response is ahead and the correct one got least, the worst first.
 
     ``forecasts`` are those of all of the scores' prompts; only prompts with one correct response count.
     """
@@ -47,7 +47,9 @@ def worst_examples(
     items = {} if benchmark is None else {item.id: item for item in benchmark.items}
     starts = scores.offsets
     examples = []
-    for number in np.argsort(-loss, kind="stable")[:size]:
+    ahead = np.maximum.reduceat(part.log_probability, part.offsets[:-1]) > -loss
+    order = np.argsort(-loss, kind="stable")
+    for number in order[ahead[order]][:size]:
         rows = np.arange(part.offsets[number], part.offsets[number + 1])
         item_id = str(scores.item_id[starts[part.source[number]]])
         item = items.get(item_id)

@@ -15,13 +15,14 @@ __all__ = ["figure_png", "reliability_figure"]
 
 _BLUE, _GREY = "#2463a6", "#8a8f98"
 _BAND_ALPHA = 0.25
-_WIDTH, _HEIGHT, _LEGEND = 3.6, 4.5, 0.3  # of a panel, and of the legend below, in inches
+# Of a panel, of the legend below, and left of the axes (room for counts of six digits), in inches.
+_WIDTH, _HEIGHT, _LEGEND, _LEFT = 3.8, 4.5, 0.3, 0.88
 
 
 def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
     """Draw reliability diagrams, one panel for each value of "panel", from ``reliability_table`` rows.
 
-    Above, how often it happened against the mean probability of each bin, with the band in which a
+    Above, how often it came true against the mean probability of each bin, with the band in which a
     calibrated forecast's points would lie; below, how many forecasts fell into each bin.
 
     >>> from rmcalib.report.tables import reliability_table
@@ -41,22 +42,25 @@ def reliability_figure(table: Table, *, columns: int = 3) -> "Figure":
         # In inches: solving for a layout would take as long as all the drawing.
         return figure.add_axes((left / width, bottom / height, wide / width, high / height))
 
+    wide = _WIDTH - _LEFT - 0.1
     for number, panel in enumerate(panels):
         rows = [row for row in table if row["panel"] == panel]
-        left = _WIDTH * (number % n_columns) + 0.62
+        left = _WIDTH * (number % n_columns) + _LEFT
         bottom = height - _HEIGHT * (1 + number // n_columns)
-        diagram = place(left, bottom + 1.42, _WIDTH - 0.72, _HEIGHT - 1.75)
-        counts = place(left, bottom + 0.52, _WIDTH - 0.72, 0.75)
+        diagram = place(left, bottom + 1.42, wide, _HEIGHT - 1.75)
+        counts = place(left, bottom + 0.52, wide, 0.75)
         _draw_diagram(diagram, rows, panel)
         _draw_counts(counts, rows)
         if number % n_columns == 0:
-            diagram.set_ylabel("how often it happened")
+            diagram.set_ylabel("how often it came true")
             counts.set_ylabel("forecasts")
+            for axes in (diagram, counts):
+                axes.yaxis.set_label_coords(-(_LEFT - 0.2) / wide, 0.5)
     # One legend for all panels, where it covers no point.
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
         loc="lower left",
-        bbox_to_anchor=(0.55 / width, 0.0),
+        bbox_to_anchor=((_LEFT - 0.07) / width, 0.0),
         ncols=2,
         frameon=False,
         fontsize=9,
@@ -103,6 +107,8 @@ def _draw_diagram(axes: "Axes", rows: Table, title: str) -> None:
 
 
 def _draw_counts(axes: "Axes", rows: Table) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     axes.bar(
         [row["low"] for row in rows],
         [row["count"] for row in rows],
@@ -114,6 +120,8 @@ def _draw_counts(axes: "Axes", rows: Table) -> None:
     )
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("predicted probability")
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_major_locator(MaxNLocator(2, integer=True))
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -14,10 +14,13 @@ from rmcalib.files import write_bytes, write_csv, write_json, write_text
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import all_events, occurs
 from rmcalib.report.figures import figure_png, reliability_figure
-from rmcalib.report.page import image_source, render
+from rmcalib.report.page import render
+from rmcalib.report.svg import reliability_svg
 from rmcalib.report.tables import reliability_table, summary_table
 
 __all__ = ["ForecastReport", "forecast_report", "plain_words", "write_forecast_report"]
+
+_PANEL = "which item comes first"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def forecast_report(
     diagram = reliability_table(
         dist.top(first).reshape(-1),
         occurs(orders, first, "top").reshape(-1),
-        panel="which item comes first",
+        panel=_PANEL,
         groups=instance,
         draw="one_per_group",
         rng=seed,
@@ -79,7 +82,6 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
     """
     out = Path(folder)
     rows = summary_table(report.summary)
-    png = figure_png(reliability_figure(report.reliability))
     page = render(
         "forecast.html",
         title=report.title,
@@ -88,13 +90,13 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
         rows=rows,
         n=f"{report.summary.n:,}",
         n_items=report.summary.n_items,
-        figure=image_source(png),
+        figure=reliability_svg(report.reliability, _PANEL),
         footer=report.footer,
     )
     write_csv(out / "metrics.csv", rows)
     write_json(out / "metrics.json", report_content(report))
     write_csv(out / "reliability.csv", report.reliability)
-    write_bytes(out / "reliability.png", png)
+    write_bytes(out / "reliability.png", figure_png(reliability_figure(report.reliability)))
     return write_text(out / "report.html", page)
 
 

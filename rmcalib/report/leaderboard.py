@@ -16,6 +16,7 @@ from rmcalib.report.leaderboard_measures import measure_model
 from rmcalib.report.leaderboard_runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard_tables import Official, read_table
 from rmcalib.report.leaderboard_words import check_notes
+from rmcalib.report.words import score_name
 from rmcalib.rewards.measures import Settings
 from rmcalib.rewards.metrics import OVERALL
 from rmcalib.rewards.registry import Recipe, registry
@@ -111,6 +112,7 @@ def leaderboard_from_runs(
         categories=categories,
         correlated=tuple(dict.fromkeys((metric, "ece", "ece_at_temperature", "reference_top_1"))),
         ranked_by=("accuracy", "ece", "ece_at_temperature", "reference_top_1"),
+        score_name=score_name(kept[0].benchmark),
         methods=methods,
         curves=(curves, rejection),
         check=check,
@@ -142,7 +144,7 @@ def leaderboard_from_table(
     names = [clean_text(name) for name in table.models]
     columns = {"leaderboard": table.scores, **table.categories}
     metrics = [
-        _tidy(names[i], OVERALL if name == "leaderboard" else name, SCORE, values[i] / 100)
+        _tidy(names[i], OVERALL if name == "leaderboard" else name, SCORE, values[i])
         for i in kept
         for name, values in columns.items()
     ]
@@ -157,6 +159,7 @@ def leaderboard_from_table(
         categories=list(table.categories),
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
+        score_name="leaderboard score",
         methods=methods,
         curves=([], []),
         check=[],
@@ -208,7 +211,7 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
     for row in metrics:
         theirs = official.figures.get(models[row["model"]], {}).get(row["category"])
         if row["metric"] == SCORE and row["value"] is not None and theirs is not None:
-            ours = 100 * row["value"]
+            ours = row["value"]
             told = {"ours": ours, "official": theirs, "difference": ours - theirs}
             rows.append({"model": row["model"], "category": row["category"], **told})
     return rows

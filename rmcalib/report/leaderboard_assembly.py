@@ -29,12 +29,14 @@ class Leaderboard:
     ``models``: one row a model, best calibrated first, those without calibration last (``why`` says why).
     ``metrics``: one row a model, category and metric. ``correlations``: one a metric, target and method.
     ``ranks``: one a model and way of ranking. ``reliability``, ``rejection``: curves of each model.
-    ``check``: our scores against official ones. ``metric`` is what models are sorted by.
+    ``check``: our scores against official ones. ``metric`` is what models are sorted by, ``score_name`` what
+    their score over all categories is called. Scores are from 0 to 1.
     """
 
     benchmark: str
     metric: str
     protocol: str
+    score_name: str
     categories: list[str]
     models: list[Row]
     metrics: list[Row]
@@ -52,6 +54,11 @@ class Leaderboard:
         """The models that have a calibration error, best first."""
         return [row for row in self.models if row["rank"] is not None]
 
+    @property
+    def other(self) -> str:
+        """What ranks are compared with: accuracy where it was measured, else the score."""
+        return "accuracy" if any("accuracy" in row["ranks"] for row in self.models) else "score"
+
 
 def assemble(
     *,
@@ -64,6 +71,7 @@ def assemble(
     categories: list[str],
     correlated: Sequence[str],
     ranked_by: Sequence[str],
+    score_name: str,
     methods: Sequence[Method],
     curves: tuple[list[Row], list[Row]],
     check: list[Row],
@@ -86,12 +94,13 @@ def assemble(
     score = column(SCORE)
     if not np.isfinite(score).any():
         score = column("accuracy")
-        notes.append("No score over all categories can be had; the leaderboard is that of accuracy.")
+        score_name = "accuracy"
+        notes.append("No score over all categories can be had; accuracy stands in for it.")
     columns = {name: score if name == "score" else column(name) for name in (*ranked_by, metric)}
     ranks = {name: _ranks(values, up=name in ("score", "accuracy")) for name, values in columns.items()}
     unknown = [name for i, name in enumerate(models) if not np.isfinite(columns[metric][i])]
     rows = [
-        _wide(by_model[name], name, marks[name], categories, metric, 100 * score[i])
+        _wide(by_model[name], name, marks[name], categories, metric, score[i])
         | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
         for i, name in enumerate(models)
     ]
@@ -102,8 +111,8 @@ def assemble(
         for name in correlated
         for row in correlation_rows(
             column(name),
-            {category: 100 * column(SCORE, category) for category in categories},
-            leaderboard=100 * score,
+            {category: column(SCORE, category) for category in categories},
+            leaderboard=score,
             metric=name,
             method=method,
             level=settings.level,
@@ -119,6 +128,7 @@ def assemble(
         benchmark=benchmark,
         metric=metric,
         protocol=protocol,
+        score_name=score_name,
         categories=categories,
         models=rows,
         metrics=[{"model": r["model"], "benchmark": benchmark, **r} for r in metrics],
@@ -133,7 +143,7 @@ def assemble(
         rejection=curves[1],
         check=check,
         notes=notes,
-        summary=summary_words(rows, correlations, metric, METHODS),
+        summary=summary_words(rows, correlations, metric, METHODS, score_name),
         settings=settings,
     )
 
@@ -160,9 +170,9 @@ def _wide(
         "why": ""
         if main is not None and main["value"] is not None
         else (main or {}).get("note") or "not measured",
-        "score": score if np.isfinite(score) else None,
+        "score": float(score) if np.isfinite(score) else None,
         "values": {key: row for key, row in values.items() if row is not None},
-        "category_scores": {c: None if r is None else 100 * r["value"] for c, r in category_score.items()},
+        "category_scores": {c: None if r is None else r["value"] for c, r in category_score.items()},
         "category_ece": {c: row for c in categories if (row := of(c, "ece")) is not None},
     }
 

@@ -10,7 +10,7 @@ import numpy as np
 from rmcalib.report.drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
 from rmcalib.report.leaderboard_lists import best_figure, calibration_figure, heat_figure, rank_figure
 from rmcalib.report.leaderboard_scatter import category_figure, protocol_figure, score_figure
-from rmcalib.report.leaderboard_words import metric_name
+from rmcalib.report.leaderboard_words import metric_name, target_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,10 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
                     ha="center",
                 )
     axes.axvline(0, color=GREY, linewidth=0.8)
-    axes.set_yticks(range(len(targets)), [shown(t, 30) for t in targets], color=INK, fontsize=9)
+    axes.set_yticks(
+        range(len(targets)), [shown(target_name(board, t), 30) for t in targets], color=INK, fontsize=9
+    )
+    axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(targets) - 0.4, -0.6)
     low = min(0.0, *(row["low"] for row in rows))
     axes.set_xlim(low - 0.05, 1.02)
@@ -88,11 +91,11 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
     models = [row for row in board.ranked if row["model"] in curves]
     if not models:
         return None
-    names = short_names((row["model"] for row in models), longest=20 if len(models) > 40 else 26)
     many = len(models) > 40
-    columns = min(10 if many else 6, len(models))
+    names = short_names((row["model"] for row in models), longest=24 if many else 26)
+    columns = min(8 if many else 6, len(models))
     lines = -(-len(models) // columns)
-    wide, tall, size = 1.12, 1.36 if many else 1.32, 1.05 if many else 1.62
+    wide, tall, size, font = 1.12, 1.36 if many else 1.32, 1.25 if many else 1.62, 5.4 if many else 6.4
     figure = Figure(figsize=(size * columns + 0.1, size * tall / wide * lines + 0.1), dpi=130)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
@@ -107,14 +110,12 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
         paths.append(at + curve[:, :2])
         dots.append(at + curve[:, :2])
         sizes.append(3 + 22 * np.sqrt(curve[:, 2] / curve[:, 2].max()))
-        axes.text(
-            at[0], at[1] + 1.11, names[row["model"]], fontsize=4.6 if many else 6, color=INK, va="bottom"
-        )
+        axes.text(at[0], at[1] + 1.11, names[row["model"]], fontsize=font, color=INK, va="bottom")
         axes.text(
             at[0],
             at[1] + 1.015,
             f"ECE {row['values']['ece']['value']:.3f}",
-            fontsize=4.6 if many else 6,
+            fontsize=font,
             color=GREY,
             va="bottom",
         )
@@ -132,7 +133,7 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
 
     curves: dict[str, list[tuple[float, float]]] = {}
     for row in board.rejection:
-        curves.setdefault(row["model"], []).append((100 * row["rejected"], row["accuracy"]))
+        curves.setdefault(row["model"], []).append((row["rejected"], row["accuracy"]))
     models = [row["model"] for row in board.ranked if row["model"] in curves]
     if not models:
         return None
@@ -151,9 +152,9 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
     for i, name in enumerate(named):
         x, y = zip(*curves[name], strict=True)
         axes.plot(x, y, styles[i // 3], color=_COLOURS[i % 3], linewidth=1.8, label=names[name])
-    axes.set_xlim(0, 96)
+    axes.set_xlim(0, 0.96)
     axes.autoscale(axis="y")
-    axes.set_xlabel("least confident prompts dropped, %")
+    axes.set_xlabel("share of prompts dropped, the least confident first")
     axes.set_ylabel("accuracy on the rest")
     _legend(figure, axes, 2)
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rmcalib.report.leaderboard import Leaderboard
 
-__all__ = ["best_figure", "calibration_figure", "heat_figure", "rank_figure"]
+__all__ = ["best_figure", "calibration_figure", "heat_figure", "heat_words", "rank_figure", "rank_words"]
 
 _ROW = 0.165  # inches a model takes
 _MOST_NUMBERS = 60  # models whose numbers are written into the heat map; metrics.csv has them all
@@ -51,7 +52,7 @@ def heat_figure(board: Leaderboard) -> Figure | None:
     )
     names = short_names(row["model"] for row in rows)
     figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 0.78 * len(columns), 0.3, 0.08)
-    scale, colours = Normalize(0.0, max(float(np.nanmax(table)), 0.05)), colormaps["YlOrBr"]
+    scale, colours = Normalize(0.0, _darkest(board)), colormaps["YlOrBr"]
     axes.pcolormesh(
         np.ma.masked_invalid(table), cmap=colours, norm=scale, edgecolors="#fefefe", linewidth=0.8
     )
@@ -81,13 +82,29 @@ def heat_figure(board: Leaderboard) -> Figure | None:
     return figure
 
 
+def heat_words(board: Leaderboard) -> str:
+    """Say what the colours of :func:`heat_figure` are, and where its numbers are if they are not in it."""
+    told = (
+        f"ECE of each model in each category, from 0 (lightest) to {_darkest(board):.3f} (darkest); the best "
+        "calibrated model is on top. Small categories show larger errors by chance."
+    )
+    many = len(board.ranked) > _MOST_NUMBERS
+    return told + (" All numbers are in metrics.csv." if many else "")
+
+
+def _darkest(board: Leaderboard) -> float:
+    """The ECE that the heat map's darkest colour stands for."""
+    found = [row["values"]["ece"]["value"] for row in board.ranked if "ece" in row["values"]]
+    found += [value["value"] for row in board.ranked for value in row["category_ece"].values()]
+    return max(0.05, *found) if found else 0.05
+
+
 def rank_figure(board: Leaderboard) -> Figure | None:
     """Draw how ranks change between accuracy, ECE and ECE after temperature (or score and error)."""
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
-    by = [key for key in dict.fromkeys(row["by"] for row in board.ranks) if key != "reference_top_1"]
-    rows = [row for row in board.ranked if all(row["ranks"][key] is not None for key in by)]
+    by, rows = _ranked_rows(board)
     if len(rows) < 2 or len(by) < 2:
         return None
     # Equal ranks are spread, so that every model has a line and a name.
@@ -101,7 +118,7 @@ def rank_figure(board: Leaderboard) -> Figure | None:
     xs = list(range(len(by)))
     lines = [np.column_stack([xs, [places[key][i] for key in by]]) for i in range(len(rows))]
     shift = np.array([line[0, 1] - line[-1, 1] for line in lines])
-    strong = np.abs(shift) >= max(3, 0.25 * len(rows))
+    strong = np.abs(shift) >= _far(len(rows))
     colours = [GREY if not s else (GOOD if d > 0 else BAD) for s, d in zip(strong, shift, strict=True)]
     axes.add_collection(
         LineCollection(lines, colors=colours, linewidths=np.where(strong, 1.7, 0.8), alpha=0.85)
@@ -129,6 +146,32 @@ def rank_figure(board: Leaderboard) -> Figure | None:
     axes.set_xlim(-side / step, len(by) - 1 + side / step)
     axes.set_ylim(len(rows) - 0.4, -2.0)
     return figure
+
+
+def rank_words(board: Leaderboard) -> str:
+    """Say what the lines and colours of :func:`rank_figure` are."""
+    by, rows = _ranked_rows(board)
+    if len(by) < 2:
+        return ""
+    far = math.ceil(_far(len(rows)))
+    missing = " Ranks that are missing belong to models without all of these numbers."
+    told = (
+        f"Each line is a model, from its rank by {_by(by[0])} on the left to its rank by {_by(by[-1])} on "
+        f"the right; 1 is best. Green: at least {far} places better on the right than on the left. Red: at "
+        f"least {far} places worse. Grey: all others."
+    )
+    return told + (missing if len(rows) < len(board.models) else "")
+
+
+def _ranked_rows(board: Leaderboard) -> tuple[list[str], list[Any]]:
+    """What the figure of ranks compares, and the models that have all of it."""
+    by = [key for key in dict.fromkeys(row["by"] for row in board.ranks) if key != "reference_top_1"]
+    return by, [row for row in board.ranked if all(row["ranks"][key] is not None for key in by)]
+
+
+def _far(n: int) -> float:
+    """How many places make a change that stands out."""
+    return max(3, 0.25 * n)
 
 
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
@@ -164,7 +207,7 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     label = metric_name(board.metric)
     if board.metric == "ece" and all(null is not None for null in nulls):
         axes.plot([null["value"] for null in nulls if null], places, "|", color=GREY, markersize=6)
-        label += "     ( | : 95% point of a calibrated model)"
+        label += "  ( | : 95% point of a calibrated model)"
     axes.set_yticks(places, [names[row["model"]] for row in rows], color=INK, fontsize=7)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -10,9 +10,10 @@ from rmcalib.files import write_bytes, write_csv, write_text
 from rmcalib.report.drawing import figure_bytes, figure_svg
 from rmcalib.report.leaderboard import Leaderboard
 from rmcalib.report.leaderboard_figures import FIGURES, draw_figures
+from rmcalib.report.leaderboard_lists import heat_words, rank_words
 from rmcalib.report.leaderboard_measures import CATEGORY_RESAMPLES, NULL_DRAWS
 from rmcalib.report.leaderboard_scatter import scatter_tips
-from rmcalib.report.leaderboard_words import metric_name, to_markdown
+from rmcalib.report.leaderboard_words import metric_name, target_name, to_markdown
 from rmcalib.report.page import render
 from rmcalib.rewards.metrics import METRICS
 
@@ -27,14 +28,12 @@ _COLUMNS = (
     ("ece_at_temperature", "ECE at T", 3),
     ("temperature", "T", 2),
     ("accuracy", "accuracy", 3),
-    ("mean_confidence", "confidence", 3),
-    ("overconfidence", "over-confidence", 3),
+    ("overconfidence", "over-conf.", 3),
     ("brier", "Brier", 3),
     ("nll", "NLL", 3),
-    ("reference_top_1", "reference", 3),
 )
 _SCATTERS = ("scores", "categories", "protocols")
-_LARGE = 1.0  # points between our score and the official one that deserve a look
+_LARGE = 0.01  # between our score and the official one: deserves a look
 _TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "check")
 
 
@@ -71,9 +70,9 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = None) -> str:
     """Return the page as HTML: self-contained, and every text in it escaped."""
     figures = draw_figures(board) if figures is None else figures
-    tips = scatter_tips(board)
+    tips, labels = scatter_tips(board), _labels(board)
     drawings = {
-        name: figure_svg(figure, name, label=_LABELS[name], tips=tips if name in _SCATTERS else None)
+        name: figure_svg(figure, name, label=labels[name], tips=tips if name in _SCATTERS else None)
         for name, figure in figures.items()
     }
     main, level = board.metric, f"{board.settings.level:.0%}"
@@ -83,12 +82,11 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         for key, name, digits in _COLUMNS
         if key != main and any(key in row["values"] for row in board.models)
     ]
-    other = "accuracy" if any("accuracy" in row["ranks"] for row in board.models) else "score"
     protocols = _protocols(board)
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
     sections = {
-        "leaderboard": "Leaderboard",
+        "leaderboard": "Models",
         "correlations": "Correlations",
         "categories-ece": "Categories" if "heatmap" in figures else "",
         "diagrams": "Reliability" if "reliability" in figures else "",
@@ -110,7 +108,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
                 **row,
                 "values": {**{key: None for key, _, _ in _COLUMNS}, **row["values"]},
                 "main": row["values"].get(main),
-                "other": row["ranks"].get(other),
+                "other": row["ranks"].get(board.other),
             }
             for row in board.models
         ],
@@ -122,9 +120,15 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         level=level,
         columns=columns,
         categories=board.categories,
-        other=other,
+        other=board.other,
+        score_name=board.score_name,
+        rank_words=rank_words(board),
+        heat_words=heat_words(board),
         reading=_reading(board),
-        correlations=[{**row, "metric_name": metric_name(row["metric"])} for row in board.correlations],
+        correlations=[
+            {**row, "metric_name": metric_name(row["metric"]), "target": target_name(board, row["target"])}
+            for row in board.correlations
+        ],
         figures=drawings,
         protocols=protocols,
         check=check,
@@ -178,23 +182,38 @@ def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
 
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
-        return "The calibration error is the table's own column; nothing was measured here."
+        return (
+            "The calibration error is the table's own column; nothing was measured here. Scores are shares "
+            "from 0 to 1."
+        )
     return (
-        "p: the chance that a calibrated model shows an ECE at least as large. T: the best temperature; ECE "
-        "at T: after dividing the rewards by a T fitted on other prompts. Over-confidence: confidence less "
-        "accuracy. Reference: 1 − mean P(first chosen response), Ties included."
+        "Errors, accuracies and scores are shares from 0 to 1, on all of this page. p: the chance that a "
+        "calibrated model shows an ECE at least as large. T: the best temperature; ECE at T: after dividing "
+        "the rewards by a T fitted on other prompts. Over-conf.: mean confidence less accuracy. Score: "
+        f"{board.score_name}; the last columns have each category's."
     )
 
 
-_LABELS = {
-    "best": "The ten best calibrated models with intervals",
-    "calibration": "All models by calibration with intervals",
-    "correlation": "Correlation of calibration with scores, with intervals",
-    "scores": "Calibration against leaderboard score",
-    "categories": "Calibration against the score of each category",
-    "heatmap": "ECE of each model by category",
-    "reliability": "Reliability diagrams of all models",
-    "ranks": "Ranks by accuracy, by ECE and by ECE after temperature",
-    "rejection": "Accuracy against the share of prompts dropped",
-    "protocols": "Exact protocol against reference protocol",
-}
+def _labels(board: Leaderboard) -> dict[str, str]:
+    """What each figure shows, for those who cannot see it: the tables have the same numbers."""
+    error = metric_name(board.metric)
+    ten = ", ".join(f"{row['model']} {row['values'][board.metric]['value']:.3f}" for row in board.ranked[:10])
+    found = ", ".join(
+        f"{target_name(board, row['target'])} {row['value']:.2f}"
+        for row in board.correlations
+        if row["metric"] == board.metric
+        and row["value"] is not None
+        and row["method"] == board.correlations[0]["method"]
+    )
+    return {
+        "best": f"The best calibrated models by {error}, with intervals: {ten}",
+        "calibration": f"All models by {error}, with intervals",
+        "correlation": f"Correlation of {error} with scores, with intervals: {found}",
+        "scores": f"Scatter plot: {error} against {board.score_name}, one point a model",
+        "categories": f"Scatter plots: {error} against the score of each category, one point a model",
+        "heatmap": "Heat map: ECE of each model by category",
+        "reliability": "Reliability diagrams of all models, the best calibrated first",
+        "ranks": "Lines that join the ranks of each model by accuracy or score and by calibration",
+        "rejection": "Lines: accuracy of each model against the share of prompts dropped",
+        "protocols": "Scatter plot: exact protocol against reference protocol, one point a model",
+    }

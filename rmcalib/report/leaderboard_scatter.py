@@ -23,7 +23,7 @@ _FONT = 6.3
 
 
 def score_figure(board: Leaderboard) -> Figure | None:
-    """Draw calibration against the leaderboard's score, with as many names as fit."""
+    """Draw calibration against the score over all categories, with as many names as fit."""
     points = [
         (row["values"][board.metric]["value"], row["score"], row["model"], row["scale"] == "no")
         for row in board.ranked
@@ -31,7 +31,7 @@ def score_figure(board: Leaderboard) -> Figure | None:
     ]
     if not points:
         return None
-    return _one(points, metric_name(board.metric), "leaderboard score", _told(board, "leaderboard"))
+    return _one(points, metric_name(board.metric), board.score_name, _told(board, "leaderboard"))
 
 
 def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
@@ -134,7 +134,9 @@ def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *,
     # All points are obstacles, but only those in `order` are named.
     rest = np.setdiff1d(np.arange(len(values)), order)
     others = (values[rest] - low) / (high - low) * np.array(inner)
-    widths = np.array([0.6 * _FONT / 72 * len(label) for label in labels])
+    # About the font's: capitals are wider.
+    letters = np.array([0.6 * len(label) + 0.12 * sum(map(str.isupper, label)) for label in labels])
+    widths = letters * _FONT / 72
     spots = place_labels(
         np.vstack([inches, others]),
         np.append(widths, np.zeros(len(rest))),
@@ -146,8 +148,11 @@ def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *,
     for number, left, middle, far in spots:
         if number >= len(order):
             continue
-        x, y = low + np.array([left, middle]) * scale
-        axes.text(x, y, labels[number], fontsize=_FONT, color=INK, va="center", ha="left")
+        # Widths are a guess: a name ends or begins beside its point, whatever its letters take.
+        before = left + widths[number] <= inches[number][0]
+        x, y = low + np.array([left + widths[number] * before, middle]) * scale
+        align = "right" if before else "left"
+        axes.text(x, y, labels[number], fontsize=_FONT, color=INK, va="center", ha=align)
         if far:
             near = np.clip(inches[number][0], left, left + widths[number])
             start, end = low + np.array([near, middle]) * scale, values[order[number]]

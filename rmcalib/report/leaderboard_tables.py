@@ -17,7 +17,7 @@ _SCORES = ("leaderboard_score", "score")
 
 @dataclass(frozen=True)
 class ModelTable:
-    """Models with an error of calibration, the leaderboard's score and the categories' (NaN: none), (n,)."""
+    """Models with an error of calibration, a score and the categories' from 0 to 1 (NaN: none), (n,)."""
 
     models: list[str]
     metric: str
@@ -28,7 +28,7 @@ class ModelTable:
 
 @dataclass(frozen=True)
 class Official:
-    """Official figures in percent: for each model its score ("overall") and the categories'."""
+    """Official figures from 0 to 1: for each model its score ("overall") and the categories'."""
 
     path: str
     figures: dict[str, dict[str, float]]
@@ -62,9 +62,9 @@ def read_table(
         models,
         header[error],
         _numbers(path, rows, error, header),
-        _percent(_numbers(path, rows, scores, header)),
+        _shares(_numbers(path, rows, scores, header)),
         {
-            name: _percent(_numbers(path, rows, column, header))
+            name: _shares(_numbers(path, rows, column, header))
             for name, column in found.items()
             if column is not None
         },
@@ -80,7 +80,7 @@ def read_official(path: str | Path) -> Official:
     there = {name: place for name, place in columns.items() if place is not None}
     if not there:
         raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
-    values = {name: _percent(_numbers(path, rows, place, header)) for name, place in there.items()}
+    values = {name: _shares(_numbers(path, rows, place, header)) for name, place in there.items()}
     figures = {
         row[names].strip(): {name: values[name][i] for name in there if math.isfinite(values[name][i])}
         for i, row in enumerate(rows)
@@ -106,10 +106,10 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     for model, values in found.items():
         places = {name: _find(list(values), name) for name in CATEGORIES}
         there = {name: list(values.values())[place] for name, place in places.items() if place is not None}
-        percent = dict(zip(there, _percent(list(there.values())), strict=True))
-        if len(percent) == len(CATEGORIES):
-            percent["overall"] = sum(percent.values()) / len(CATEGORIES)
-        figures[model] = percent
+        shares = dict(zip(there, _shares(list(there.values())), strict=True))
+        if len(shares) == len(CATEGORIES):
+            shares["overall"] = sum(shares.values()) / len(CATEGORIES)
+        figures[model] = shares
     note = f"Official scores: {RESULTS} at commit {commit}, of {len(figures)} of {len(set(models))} models."
     return Official(RESULTS, figures, note)
 
@@ -160,7 +160,7 @@ def _numbers(path: str | Path, rows: list[list[str]], column: int, header: Seque
     return values
 
 
-def _percent(values: list[float]) -> list[float]:
-    """Scores in percent, whether they came so or as shares."""
-    largest = max((value for value in values if math.isfinite(value)), default=100.0)
-    return [100 * value for value in values] if largest <= 1.02 else values
+def _shares(values: list[float]) -> list[float]:
+    """Scores from 0 to 1, whether they came so or in percent."""
+    largest = max((value for value in values if math.isfinite(value)), default=0.0)
+    return [value / 100 for value in values] if largest > 1.02 else values

@@ -11,7 +11,7 @@ from rmcalib.report.leaderboard_tables import Official
 if TYPE_CHECKING:
     from rmcalib.report.leaderboard import Leaderboard
 
-__all__ = ["check_notes", "metric_name", "summary_words", "to_markdown"]
+__all__ = ["check_notes", "metric_name", "summary_words", "target_name", "to_markdown"]
 
 Row = Mapping[str, Any]
 _NAMES = {
@@ -33,12 +33,21 @@ def metric_name(metric: str) -> str:
     return _NAMES.get(metric, metric)
 
 
+def target_name(board: Leaderboard, target: str) -> str:
+    """Return how people call what calibration is compared with: the score over all, or a category."""
+    return board.score_name if target == "leaderboard" else target
+
+
 def summary_words(
-    models: Sequence[Row], correlations: Sequence[Row], metric: str, methods: Mapping[str, str]
+    models: Sequence[Row],
+    correlations: Sequence[Row],
+    metric: str,
+    methods: Mapping[str, str],
+    score_name: str,
 ) -> str:
     """Say which model is best calibrated, and what calibration goes with.
 
-    >>> summary_words([{"model": "m", "rank": None}], [], "ece", {})
+    >>> summary_words([{"model": "m", "rank": None}], [], "ece", {}, "score")
     '1 model, none with a calibration error.'
     """
     ranked = [row for row in models if row["rank"] is not None]
@@ -56,13 +65,13 @@ def summary_words(
     if found is not None:
         low, high = found["low"], found["high"]
         if low > 0:
-            told = "better calibrated models stand higher on the leaderboard"
+            told = "better calibrated models have better scores"
         elif high < 0:
-            told = "better calibrated models stand lower on the leaderboard"
+            told = "better calibrated models have worse scores"
         else:
-            told = "the interval holds zero: no telling whether calibration goes with the leaderboard"
+            told = "the interval holds zero: no telling whether calibration goes with the score"
         sentences.append(
-            f"{methods[found['method']]} between {metric_name(metric)} and leaderboard rank is "
+            f"{methods[found['method']]} between {metric_name(metric)} and the rank by {score_name} is "
             f"{found['value']:.2f} ({low:.2f} to {high:.2f}) over {found['n']} models: {told}."
         )
     tempered = [row for row in ranked if "ece_at_temperature" in row["values"] and "ece" in row["values"]]
@@ -96,18 +105,18 @@ def check_notes(models: Sequence[str], official: Official) -> list[str]:
 def to_markdown(board: Leaderboard) -> str:
     """Return the summary as Markdown: the ten best calibrated, correlations, the check, notes."""
     main = board.metric
-    lines = [f"# Leaderboard by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
+    lines = [f"# Models by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
     lines += ["## Best calibrated", ""]
     lines += _table(
-        ["#", "model", metric_name(main), "interval", "score", "rank by score"],
+        ["#", "model", metric_name(main), "interval", board.score_name, f"rank by {board.other}"],
         [
             [
                 str(row["rank"]),
                 row["model"] + (" *" if row["scale"] == "no" else ""),
                 f"{row['values'][main]['value']:.4f}",
                 _interval(row["values"][main]),
-                _number(row["score"], 1),
-                str(row["ranks"].get("score") or row["ranks"].get("accuracy") or "–"),
+                _number(row["score"], 3),
+                str(row["ranks"].get(board.other) or "–"),
             ]
             for row in board.ranked[:10]
         ],
@@ -120,7 +129,7 @@ def to_markdown(board: Leaderboard) -> str:
         [
             [
                 metric_name(row["metric"]),
-                row["target"],
+                target_name(board, row["target"]),
                 row["method"],
                 _number(row["value"], 4) if row["value"] is not None else row["note"],
                 _interval(row),
@@ -130,14 +139,14 @@ def to_markdown(board: Leaderboard) -> str:
             for row in board.correlations
         ],
     )
-    lines += ["", "Positive: better calibrated goes with better score.", ""]
+    lines += ["", "Positive: better calibrated goes with better score. Scores are from 0 to 1.", ""]
     if board.check:
         worst = max(board.check, key=lambda row: abs(row["difference"]))
         lines += [
             "## Check against official scores",
             "",
-            f"{len(board.check)} scores compared; the largest difference is {worst['difference']:+.2f} "
-            f"points ({_cell(worst['model'])}, {_cell(worst['category'])}).",
+            f"{len(board.check)} scores compared; the largest difference is {worst['difference']:+.4f} "
+            f"({_cell(worst['model'])}, {_cell(worst['category'])}).",
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]

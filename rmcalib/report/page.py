@@ -1,9 +1,8 @@
 """Self-contained HTML pages: templates that escape everything, figures inside, no network."""
 
-import base64
 from typing import Any
 
-__all__ = ["image_source", "render"]
+__all__ = ["render"]
 
 
 def render(template: str, **content: Any) -> str:
@@ -25,15 +24,6 @@ def render(template: str, **content: Any) -> str:
     environment.filters["p_value"] = _p_value
     environment.filters["small"] = _small
     return environment.get_template(template).render(**content)
-
-
-def image_source(png: bytes) -> str:
-    """Return a PNG as a data address for an ``img`` element.
-
-    >>> image_source(b"png")
-    'data:image/png;base64,cG5n'
-    """
-    return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
 
 
 def _number(value: float | None, digits: int = 3) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["margin_svg", "reliability_svg"]
 
-_WIDTH, _LEFT, _RIGHT, _TOP = 250, 34, 8, 22
+_WIDTH, _LEFT, _RIGHT, _TOP = 250, 46, 8, 22
 _TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _PLOT = _WIDTH - _LEFT - _RIGHT
 
@@ -41,6 +41,7 @@ def reliability_svg(rows: Table, title: str) -> Markup:
 
     parts = [_axis(_LEFT, bottom, x(1), bottom), _axis(_LEFT, _TOP, _LEFT, bottom)]
     parts += [_text(_LEFT - 5, y(tick) + 3.5, f"{tick:g}", "end") for tick in _TICKS]
+    parts.append(_upright(y(0.5), "how often it came true"))
     parts.append(f'<path class="diagonal" d="M{x(0):.1f},{y(0):.1f}L{x(1):.1f},{y(1):.1f}"/>')
     for row in rows:
         top, base = y(row["band_high"]), y(row["band_low"])
@@ -63,7 +64,9 @@ def reliability_svg(rows: Table, title: str) -> Markup:
     parts += [_axis(_LEFT, floor, x(1), floor), _text(_LEFT - 5, floor - 33, f"{largest:,}", "end")]
     parts += [_text(x(tick), floor + 12, f"{tick:g}", "middle") for tick in _TICKS]
     parts.append(_text(x(0.5), floor + 26, "predicted probability", "middle"))
-    return _drawing(parts, title, floor + 32)
+    parts.append(_upright(floor - 20, "count"))
+    seen = ", ".join(f"{row['confidence']:.2f} came true {row['frequency']:.2f}" for row in rows)
+    return _drawing(parts, title, floor + 32, f"Reliability diagram, {title}: predicted {seen}")
 
 
 def margin_svg(rows: Table, title: str) -> Markup:
@@ -95,7 +98,10 @@ def margin_svg(rows: Table, title: str) -> Markup:
         if low <= tick <= high:
             parts.append(_text(x(tick), floor + 12, f"{tick:g}", "middle"))
     parts.append(_text(_LEFT + _PLOT / 2, floor + 26, "margin of the correct response", "middle"))
-    return _drawing(parts, title, floor + 32)
+    parts.append(_upright((_TOP + floor) / 2, "prompts"))
+    right = sum(row["count"] for row in rows if row["low"] + row["high"] > 0)
+    told = f"{right:,} of {sum(row['count'] for row in rows):,} prompts right of zero"
+    return _drawing(parts, title, floor + 32, f"Histogram of margins, {title}: {told}")
 
 
 def _round_step(reach: float) -> float:
@@ -112,11 +118,16 @@ def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
 
 
-def _drawing(parts: list[str], title: str, height: float) -> Markup:
-    """Put the parts together; the title is the only text that comes from data, and is escaped."""
+def _upright(y: float, text: str) -> str:
+    """The name of the axis that goes up, left of its numbers, around a height."""
+    return f'<text transform="translate(10,{y:.1f}) rotate(-90)" text-anchor="middle">{text}</text>'
+
+
+def _drawing(parts: list[str], title: str, height: float, label: str) -> Markup:
+    """Put the parts together; title and label hold the only text that comes from data, and are escaped."""
     from markupsafe import Markup, escape
 
     short = escape(title if len(title) <= 34 else title[:33] + "…")
-    head = f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(title)}">'
+    head = f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}">'
     name = f'<text class="name" x="{_LEFT}" y="13">{short}</text>'
     return Markup(head + name + "".join(parts) + "</svg>")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from rmcalib.rewards.benchmarks import SHORT_NAMES
 from rmcalib.rewards.metrics import OVERALL, find_value
 
-__all__ = ["plain_words", "temperature_notes", "temperature_words"]
+__all__ = ["plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
 
 Rows = Sequence[Mapping[str, Any]]
+_MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
 _FEW = 30  # prompts: with fewer, even a bad forecast passes for calibrated
 
 
@@ -17,7 +23,7 @@ def plain_words(model: str, rows: Rows) -> str:
     """Say what the metrics of one model come to.
 
     >>> plain_words("org/rm", [{"metric": "accuracy", "category": "overall", "value": 0.5, "note": ""}])
-    'org/rm picks the correct response for 50% of the prompts.'
+    'org/rm picks the correct response with an accuracy of 0.500.'
     """
 
     def value(metric: str, category: str = OVERALL) -> float | None:
@@ -32,8 +38,8 @@ def plain_words(model: str, rows: Rows) -> str:
     accuracy, confidence, over, p_value = (x or 0.0 for x in (accuracy, confidence, over, p_value))
     row = find_value(rows, "ece", OVERALL) or {}
     sentences = [
-        f"{model} picks the correct response for {accuracy:.0%} of the prompts, with a mean confidence of "
-        f"{confidence:.0%}."
+        f"{model} picks the correct response with an accuracy of {accuracy:.3f} and a mean confidence of "
+        f"{confidence:.3f}."
     ]
     if p_value >= 0.05 and row["n"] < _FEW:
         sentences.append(
@@ -59,6 +65,29 @@ def plain_words(model: str, rows: Rows) -> str:
     if worst is not None:
         sentences.append(f"Worst calibrated: {worst['category']} (ECE {worst['value']:.3f}).")
     return " ".join(sentences)
+
+
+def score_name(benchmark: str) -> str:
+    """Return what the score over all categories is called: its benchmark's name for it, or what it is.
+
+    >>> score_name("allenai/reward-bench-2"), score_name("mine.jsonl")
+    ('RewardBench 2 score', 'mean category score')
+    """
+    return "RewardBench 2 score" if benchmark == SHORT_NAMES["reward-bench-2"] else "mean category score"
+
+
+def time_words(stamp: str) -> str:
+    """Return a time in ISO 8601 as people write it, in UTC; anything else as it is.
+
+    >>> time_words("2026-11-16T10:24:31Z"), time_words("yesterday")
+    ('16 November 2026, 10:24 UTC', 'yesterday')
+    """
+    try:
+        at = datetime.fromisoformat(stamp)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return stamp
+    return f"{at.day} {_MONTHS[at.month - 1]} {at.year}, {at:%H:%M} UTC"
 
 
 def temperature_words(rows: Rows, category: str = OVERALL) -> str:
@@ -113,7 +142,7 @@ def temperature_notes(rows: Rows) -> list[str]:
 def _without_calibration(model: str, rows: Rows, accuracy: float | None) -> str:
     sentences = [f"{model} has no prompt with exactly one correct response here."]
     if accuracy is not None:
-        sentences = [f"{model} picks the correct response for {accuracy:.0%} of the prompts."]
+        sentences = [f"{model} picks the correct response with an accuracy of {accuracy:.3f}."]
     row = find_value(rows, "ece", OVERALL)
     if row is not None and row["note"] and accuracy is not None:
         sentences.append(f"Its calibration is not measured: {row['note']}.")

@@ -74,7 +74,7 @@ METRICS: dict[str, str] = {
     "correct_first_ece_null_mean": "mean of that ECE for a calibrated forecast",
     "correct_first_ece_null_95": "95% point of that ECE for a calibrated forecast",
     "correct_first_ece_p_value": "chance that a calibrated forecast shows that ECE at least as large",
-    "rewardbench_score": "RewardBench 2's own score: accuracy, the Ties score, their plain mean overall",
+    "rewardbench_score": "score as RewardBench 2 has it: accuracy, the Ties score; overall their plain mean",
     "margin_mean": "mean of the correct reward less the best wrong one",
     "margin_median": "median of the correct reward less the best wrong one",
     "reward_length_correlation": "Spearman correlation of reward and length within prompts",

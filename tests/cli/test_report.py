@@ -55,7 +55,7 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
     content = json.loads(result.stdout)
     assert [row["rank"] for row in content["models"]] == [1, 2, 3, 4]
     assert {row["method"] for row in content["correlations"]} == {"kendall", "pearson"}
-    assert content["check"][0]["official"] == 50
+    assert content["check"][0]["official"] == 0.5
     assert Path(content["page"]) == Path("report/report.html")
     assert (tmp_path / "report/report.html").is_file()
 
@@ -116,11 +116,11 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
         assert not [r for r in hub.requests if "eval-set-scores" in r]
     told = json.loads(result.stdout)
     check = {(row["model"], row["category"]): row for row in told["check"]}
-    assert check["org/model-0", "Math"]["official"] == pytest.approx(52)
-    assert check["org/model-1", "Math"]["official"] == pytest.approx(60)
+    assert check["org/model-0", "Math"]["official"] == pytest.approx(0.52)
+    assert check["org/model-1", "Math"]["official"] == pytest.approx(0.6)
     assert {model for model, _ in check} == {"org/model-0", "org/model-1"}
     ours = check["org/model-0", "Focus"]
-    assert ours["difference"] == pytest.approx(ours["ours"] - 54)
+    assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
     assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
     assert any("no figures of org/model-2" in note for note in told["notes"])
     # Now from the cache, with no Hub there any more; a model that was never asked for cannot be had so.

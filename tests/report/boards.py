@@ -22,11 +22,12 @@ def synthetic(
     skill: float = 1.5,
     scale: float = 1.0,
     ties: bool = False,
+    categories: tuple[str, ...] = CATEGORIES,
     manifest: dict[str, Any] | None = None,
 ) -> Scores:
     """Scores of one made-up model; the prompts are the same for every number."""
     rng = np.random.default_rng(number)
-    category = [CATEGORIES[i % len(CATEGORIES)] for i in range(n)]
+    category = [categories[i % len(categories)] for i in range(n)]
     rows = []
     for i in range(n):
         rewards = scale * (rng.normal(size=4) + np.array([skill, 0, 0, 0]))

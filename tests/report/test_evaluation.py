@@ -93,6 +93,29 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     assert 'name="viewport"' in text
     assert page.tags.count("svg") == 2 * 3  # reliability and margins: overall, Math, Focus
     assert page.tags.count("article") == 10
+    # Every heading of a table says what it heads, every drawing what it shows.
+    scopes = [value for name, value in page.attributes if name == "scope"]
+    assert len(scopes) == page.tags.count("th")
+    assert set(scopes) == {"col", "row"}
+    labels = [value or "" for name, value in page.attributes if name == "aria-label"]
+    assert sum(label.startswith("Reliability diagram, ") for label in labels) == 3
+    assert sum(label.startswith("Histogram of margins, ") for label in labels) == 3
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name"),
+    [("allenai/reward-bench-2", "RewardBench 2 score"), ("mine.jsonl", "mean category score")],
+)
+def test_the_head_names_the_score_and_says_the_time_as_people_do(
+    benchmark: str, name: str, tmp_path: Path
+) -> None:
+    manifest = {"benchmark": benchmark, "timings": {"finished": "2026-11-16T12:24:31+02:00"}}
+    scores = calibrated_scores(30)
+    columns = {key: getattr(scores, key) for key in scores.__dataclass_fields__ if key != "manifest"}
+    result = evaluate(Scores(**columns, manifest=manifest), resamples=30)
+    text = Page(result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")).text
+    score = result.value("rewardbench_score")
+    assert f"30 prompts of {benchmark} · {name} {score:.3f} · scored 16 November 2026, 10:24 UTC" in text
 
 
 def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
@@ -136,7 +159,8 @@ def test_examples_are_the_largest_losses_with_their_own_texts() -> None:
         if sum(prompt.correct) == 1:
             top = max(prompt.rewards)
             chance = np.exp(np.array(prompt.rewards) - top)
-            losses[number] = -np.log((chance / chance.sum())[prompt.correct.index(True)])
+            if prompt.rewards[prompt.correct.index(True)] < top:
+                losses[number] = -np.log((chance / chance.sum())[prompt.correct.index(True)])
     worst = sorted(losses, key=lambda number: -losses[number])[:5]
     assert [example.item_id for example in result.examples] == [str(number) for number in worst]
     for example, number in zip(result.examples, worst, strict=True):
@@ -149,6 +173,21 @@ def test_examples_are_the_largest_losses_with_their_own_texts() -> None:
         assert [r.probability for r in example.responses] == sorted(
             (r.probability for r in example.responses), reverse=True
         )
+
+
+def test_a_prompt_that_the_model_gets_right_is_no_mistake(tmp_path: Path) -> None:
+    prompts = [Prompt("x", [2.0, 1.0], [True, False], [1, 2]) for _ in range(4)]
+    prompts += [
+        Prompt("x", [1.0, 1.0], [True, False], [1, 2]),
+        Prompt("x", [0.9, 1.0], [True, False], [1, 2]),
+    ]
+    result = evaluate(scores_of(prompts, ids=list("abcdef")), resamples=30)
+    assert [example.item_id for example in result.examples] == ["f"]
+    text = result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
+    assert "Confidently wrong" in text
+    assert "orst calibrated" not in text
+    none = evaluate(scores_of(prompts[:4], ids=list("abcd")), resamples=30)
+    assert "Confidently wrong" not in none.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_without_texts_the_report_says_so(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
+from pathlib import Path
+
 import numpy as np
 
 from rmcalib.calibration import Summary, SummaryRow, TemperatureFit
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
 from rmcalib.report.figures import reliability_figure
-from rmcalib.report.forecast import forecast_report, plain_words, report_content
+from rmcalib.report.forecast import forecast_report, plain_words, report_content, write_forecast_report
 from rmcalib.report.page import render
 from rmcalib.report.tables import reliability_table
 
@@ -33,6 +35,33 @@ def test_figure_has_two_axes_for_each_panel() -> None:
     table = [row for panel in "abcd" for row in reliability_table(p, p > 0.4, panel=panel)]
     figure = reliability_figure(table)
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == list("abcd")
+
+
+def test_every_label_of_the_figure_is_inside_it_whatever_the_counts() -> None:
+    p = np.repeat(np.linspace(0.05, 0.95, 10), 40_000)
+    figure = reliability_figure(reliability_table(p, p > 0.4, panel="many", rng=0))
+    figure.draw_without_rendering()
+    width, height = figure.bbox.size
+    labels = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
+    ticks = [label for axes in figure.axes for label in axes.yaxis.get_ticklabels()]
+    boxes = {label.get_text(): label.get_window_extent() for label in [*labels, *ticks] if label.get_text()}
+    assert {"how often it came true", "forecasts", "predicted probability"} <= set(boxes)
+    assert all(box.x0 >= 0 and box.x1 <= width for box in boxes.values())
+    named = [box for text, box in boxes.items() if text[0].isalpha()]  # ticks beyond the axes are not drawn
+    assert all(box.y0 >= 0 and box.y1 <= height for box in named)
+    # The names of the axes stand clear of the longest number.
+    assert boxes["forecasts"].x1 < min(label.get_window_extent().x0 for label in ticks if label.get_text())
+
+
+def test_the_page_draws_in_its_own_colours_and_its_table_can_be_read_aloud(tmp_path: Path) -> None:
+    data = synthetic_plackett_luce(150, 3, confidence=2.0, rng=np.random.default_rng(0))
+    report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
+    text = write_forecast_report(report, tmp_path).read_text(encoding="utf-8")
+    assert "<img" not in text  # a picture would stay white in the dark theme
+    assert 'aria-label="Reliability diagram, which item comes first: predicted 0.' in text
+    assert text.count('<th scope="col">') == 6
+    assert text.count('<th scope="row">') == 4
+    assert "<th>" not in text
 
 
 def test_report_content_is_what_was_measured() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import html.parser
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 
 from rmcalib.report.drawing import place_labels, short_names
 from rmcalib.report.leaderboard import Leaderboard, leaderboard_from_runs, leaderboard_from_table
+from rmcalib.report.leaderboard_lists import heat_words, rank_words
 from rmcalib.report.leaderboard_measures import bin_sums, measure_model
-from rmcalib.report.leaderboard_page import leaderboard_page, write_leaderboard
+from rmcalib.report.leaderboard_page import leaderboard_page, wide_rows, write_leaderboard
 from rmcalib.report.leaderboard_tables import read_official
 from rmcalib.report.leaderboard_words import to_markdown
 from rmcalib.rewards.measures import Settings
@@ -126,6 +128,70 @@ def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> Non
     assert "<script>" not in to_markdown(board)
 
 
+def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
+    page = leaderboard_page(board)
+    heads = re.findall(r"<th\b[^>]*>", page)
+    assert heads
+    assert all('scope="' in head for head in heads)
+    labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
+    assert len(set(labels)) == page.count("<svg") == 9
+    # What is sorted at first says so, and every heading is a button.
+    assert page.count('aria-sort="ascending"') == 2
+    assert len(heads) == page.count('<button type="button">')
+
+
+def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
+    told = rank_words(board)
+    assert "from its rank by accuracy on the left to its rank by ECE at best T on the right" in told
+    assert "Green: at least 3 places better" in told
+    assert "Red: at least 3 places worse" in told
+    assert "Ranks that are missing" in told  # the one without calibration has a rank by accuracy
+    assert told in leaderboard_page(board)
+
+
+def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> None:
+    largest = max(
+        row["value"]
+        for row in board.metrics
+        if row["metric"] == "ece" and row["value"] is not None and row["category"] != "Ties"
+    )
+    told = heat_words(board)
+    assert f"from 0 (lightest) to {largest:.3f} (darkest)" in told
+    assert "metrics.csv" not in told  # so few models have their numbers in the figure
+    assert told in leaderboard_page(board)
+
+
+def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
+    overall = {
+        row["model"]: row["value"]
+        for row in board.metrics
+        if row["metric"] == "rewardbench_score" and row["category"] == "overall"
+    }
+    assert {row["model"]: row["score"] for row in wide_rows(board)} == pytest.approx(overall)
+    assert all(0 < score <= 1.01 for score in overall.values())
+    page = leaderboard_page(board)
+    assert "shares from 0 to 1" in page
+    best = board.ranked[0]
+    assert f">{best['score']:.3f}</td>" in page
+    assert f">{best['category_scores']['Math']:.3f}</td>" in page
+    assert f"| {best['score']:.3f} |" in to_markdown(board)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "name"),
+    [("allenai/reward-bench-2", "RewardBench 2 score"), ("org/bench", "mean category score")],
+)
+def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: Path) -> None:
+    for i in range(3):
+        write_run(tmp_path, f"org/model-{i}", synthetic(i, skill=0.5 + i), benchmark=benchmark)
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert f"the rank by {name} is" in board.summary
+    for text in (leaderboard_page(board), to_markdown(board)):
+        assert name in text
+        assert "leaderboard score" not in text
+        assert "leaderboard rank" not in text
+
+
 def test_files_are_written_repeat_and_leave_nothing_stale(board: Leaderboard, tmp_path: Path) -> None:
     page = write_leaderboard(board, tmp_path / "a")
     (tmp_path / "b").mkdir()
@@ -181,10 +247,10 @@ def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> N
     table.write_text("model,score,math\norg/Model-1,50.0,40\norg/model-2,60.5,\nother/rm,1,2\n")
     board = leaderboard_from_runs([tmp_path / "runs"], official=read_official(table), settings=FAST)
     assert [(row["model"], row["category"], row["official"]) for row in board.check] == [
-        ("org/model-2", "overall", 60.5)
+        ("org/model-2", "overall", pytest.approx(0.605))
     ]
     (row,) = board.check
-    assert row["difference"] == pytest.approx(row["ours"] - 60.5)
+    assert row["difference"] == pytest.approx(row["ours"] - 0.605)
     assert any("org/model-1 (did you mean org/Model-1?)" in note for note in board.notes)
     assert "Check against official" in leaderboard_page(board)
 
@@ -269,7 +335,7 @@ def test_a_table_with_gaps_and_shares(tmp_path: Path) -> None:
         "model,leaderboard_score,Math,my-cat,my_error\na,0.9,0.8,1,0.1\nb,0.8,,2,0.2\nc,0.7,0.6,3,\nd,0.6,0.5,4,0.4\n"
     )
     board = leaderboard_from_table(table, metric="my_error", categories=["math", "my cat"])
-    assert [row["score"] for row in board.models] == pytest.approx([90, 80, 60, 70])
+    assert [row["score"] for row in board.models] == pytest.approx([0.9, 0.8, 0.6, 0.7])
     counts = {row["target"]: row["n"] for row in board.correlations}
     assert counts == {"leaderboard": 3, "math": 2, "my cat": 3}
     assert board.models[-1]["why"] == "the table has none"

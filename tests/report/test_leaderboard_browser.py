@@ -49,6 +49,12 @@ const scale = document.getElementById("scale"); scale.click(); seen.onScale = na
 scale.click(); seen.everything = names();
 seen.dark = getComputedStyle(document.body).backgroundColor;
 seen.wide = document.documentElement.scrollWidth <= window.innerWidth;
+const box = document.querySelector(".scroll"); seen.fits = box.scrollWidth <= box.clientWidth;
+const size = text => parseFloat(getComputedStyle(text).fontSize);
+const letters = svg => Math.min(...[...svg.querySelectorAll("text")].map(size))
+  * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+const unfolded = [...document.querySelectorAll("figure svg")].filter(svg => !svg.closest("details"));
+seen.letters = unfolded.map(letters);
 const shown = svg => svg.getBoundingClientRect().width > 100 || svg.closest("details") !== null;
 seen.drawings = [...document.querySelectorAll("figure svg")].filter(shown).length;
 const folded = () => document.querySelectorAll("details:not([open])").length;
@@ -92,13 +98,24 @@ def visit(page: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
     return seen
 
 
+# As many columns as the table of RewardBench 2 has.
+LIKE_REWARDBENCH: dict[str, Any] = {
+    "ties": True,
+    "categories": ("Factuality", "Precise IF", "Math", "Safety", "Focus"),
+}
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("board")
-    write_runs(folder / "runs", 12)
-    write_run(folder / "runs", "org/<b onmouseover=alert(1)>bold</b>", synthetic(30))
-    write_run(folder / "runs", "nicolinho/QRM-Llama3.1-8B-v2", synthetic(31))
-    write_run(folder / "runs", "LxzGordon/URM-LLaMa-3.1-8B", synthetic(32))
+    write_runs(folder / "runs", 12, **LIKE_REWARDBENCH)
+    names = (
+        "org/<b onmouseover=alert(1)>bold</b>",
+        "nicolinho/QRM-Llama3.1-8B-v2",
+        "LxzGordon/URM-LLaMa-3.1-8B",
+    )
+    for number, name in enumerate(names):
+        write_run(folder / "runs", name, synthetic(30 + number, **LIKE_REWARDBENCH))
     board = leaderboard_from_runs([folder / "runs"], settings=Settings(resamples=30))
     return write_leaderboard(board, folder / "report")
 
@@ -124,6 +141,9 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
     assert len(seen["everything"]) == 15
     assert "org/<b onmouseover=alert(1)>bold</b>" in seen["start"]
     assert seen["drawings"] == 10
+    assert seen["fits"]  # no sideways scrolling for any column
+    assert len(seen["letters"]) == 9
+    assert min(seen["letters"]) > 9
     assert seen["asked"] == []
     # Paper shows all of it, and the screen is as before.
     assert seen["folded"][0] > 0
@@ -133,6 +153,7 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
 def test_a_phone_needs_no_sideways_scrolling_and_dark_is_dark(page: Path, tmp_path: Path) -> None:
     light = visit(page, tmp_path, "--window-size=500,900")
     assert light["wide"]
+    assert min(light["letters"]) > 8  # figures scroll in their boxes rather than shrink
     assert light["dark"] == "rgb(255, 255, 255)"
     dark = visit(page, tmp_path, "--window-size=500,900", "--force-dark-mode")
     assert dark["errors"] == []
