@@ -41,9 +41,10 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
     if name is None and scores is None:
         name = "demo" if names == ["demo"] else "reward-bench-2"
     if name is not None:
-        return load_benchmark(name, revision=scoring.benchmark_revision, limit=scoring.limit)
-    if scoring.benchmark_revision is not None or scoring.limit is not None:
-        raise ValueError("--benchmark-revision and --limit: need a --benchmark when scores are given")
+        limit = scoring.limit if scores is None else None  # a file's own limit may go unused
+        return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
+    if scoring.benchmark_revision is not None:
+        raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
     if scores != PUBLISHED:
         return None
     try:
