@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Config", "Json", "Output", "Quiet", "Seed", "Verbose", "load_config", "refuse_options"]
+__all__ = ["Config", "Json", "Quiet", "Seed", "Verbose", "load_config", "refuse_options"]
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -63,4 +63,3 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but er
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show tracebacks, and what other packages warn of.")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")]

@@ -1,4 +1,4 @@
-"""`rmcalib eval --scores FILE`: options about running a model are refused, and bad values named by their place."""
+"""`rmcalib eval --scores FILE`: options about running a model are refused."""
 
 from __future__ import annotations
 
