@@ -129,6 +129,7 @@ def batch_models(
         make_plan,
         parse_bytes,
         parse_parameters,
+        plan_problems,
         read_models,
         select,
     )
@@ -144,6 +145,7 @@ def batch_models(
     if engine is Engine.local:
         refuse_options(context, _RAY, "--engine local")
     size = None if max_params is None else parse_parameters(max_params)
+    one_gpu = parse_bytes(gpu_memory)
     selection = Selection(tuple(include or ()), tuple(exclude or ()), size, tuple(family or ()))
     show = Show(json_, scoring.quiet)
     judging = {"resamples": resamples, "seed": seed, "metrics": metrics}
@@ -177,7 +179,8 @@ def batch_models(
             ignore_memory=ignore_memory,
         )
         if dry_run:
-            return show.plan(plan)
+            # A cluster's nodes may have folders that this machine does not have.
+            return show.plan(plan, {} if ray else plan_problems(plan))
         assert bench is not None
         from rmcalib.rewards.batch import Job, run_local
         from rmcalib.rewards.cluster import Cluster, run_ray
@@ -189,7 +192,7 @@ def batch_models(
             free_disk=free_disk,
             **scoring.loading(),
         )
-        cluster = Cluster(address, shards, gpus, parse_bytes(gpu_memory))
+        cluster = Cluster(address, shards, gpus, one_gpu)
         return run_batch(
             plan,
             lambda batch: run_ray(batch, job, plan, cluster) if ray else run_local(batch, job, plan),

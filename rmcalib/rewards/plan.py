@@ -28,6 +28,7 @@ __all__ = [
     "make_plan",
     "parse_bytes",
     "parse_parameters",
+    "plan_problems",
     "read_models",
     "select",
 ]
@@ -119,6 +120,8 @@ def make_plan(
     [('c/rm-1.5B', ''), ('a/rm-8B', ''), ('b/rm-70B', 'needs about 168 GB of memory, ...')]
     """
     selection, machine = selection or Selection(), machine or Machine("cpu")
+    if dtype not in ("auto", *_BYTES):
+        raise ValueError(f"dtype: unknown {dtype!r} (have: {', '.join(('auto', *_BYTES))})")
     entries = []
     for entry in select(recipes, selection):
         size, recipe = entry.parameters, entry.recipe
@@ -132,6 +135,28 @@ def make_plan(
             )
         entries.append(replace(entry, memory=memory, seconds=seconds, device=machine.device, skipped=reason))
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
+
+
+def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
+    """Return which models to run are sure to fail on this machine, and why; nothing is looked up elsewhere.
+
+    >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
+    {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
+    """
+    from rmcalib.rewards.models import check_model_name, is_local
+
+    problems: dict[str, str] = {}
+    for entry in plan:
+        if entry.skipped or entry.model == "demo":
+            continue
+        try:
+            check_model_name(entry.model)
+        except ValueError as error:
+            problems[entry.model] = str(error)
+        files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
+        if is_local(entry.model) and not any(file.is_file() for file in files):
+            problems[entry.model] = "no config.json in the folder, so this is no transformers model"
+    return problems
 
 
 def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
@@ -242,7 +267,7 @@ def _obstacle(recipe: Recipe, trust_remote_code: bool) -> str:
 def _item_size(recipe: Recipe, machine: Machine, dtype: str) -> int:
     if dtype == "auto":
         dtype = "float32" if machine.device == "cpu" else recipe.dtype or "bfloat16"
-    return _BYTES.get(dtype, 4)
+    return _BYTES[dtype]
 
 
 def _speed(machine: Machine) -> float:
