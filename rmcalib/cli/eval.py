@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Seed, Verbose, refuse_options
+from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_options
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 from rmcalib.cli.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
@@ -49,7 +49,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     export_rewardbench: Export = None,
-    resamples: Annotated[int, typer.Option(min=20, help="Bootstrap resamples behind the intervals.")] = 1000,
+    resamples: Resamples = 1000,
     examples: Annotated[
         int, typer.Option(min=0, help="How many of the worst forecast prompts the page shows.")
     ] = 10,

@@ -119,7 +119,10 @@ Fresh = Annotated[
 Export = Annotated[
     Path | None,
     typer.Option(
-        "--export-rewardbench", metavar="FILE", help="Also write the scores in RewardBench's JSON form."
+        "--export-rewardbench",
+        metavar="FILE",
+        dir_okay=False,
+        help="Also write the scores in RewardBench's JSON form.",
     ),
 ]
 

@@ -21,6 +21,10 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
     """Return the models to work on; with scores from a file the name may be left to the file."""
     names = list(dict.fromkeys(given or []))
     if scores is None:
+        if len(names) == 1:  # of several, one that cannot be is one failure among them
+            from rmcalib.rewards.models import check_model_name
+
+            check_model_name(names[0])
         return [*names] or ["demo"]
     if scores == PUBLISHED and not names:
         raise ValueError("--scores published: name the model with --model")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose, named_folder
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -25,22 +25,30 @@ class Model(StrEnum):
 
 def synthetic(
     model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
-    instances: Annotated[int, typer.Option("--instances", "-n", min=10, help="Number of instances.")] = 2000,
+    instances: Annotated[
+        int, typer.Option("--instances", "-n", min=10, max=1_000_000, help="Number of instances.")
+    ] = 2000,
     items: Annotated[int, typer.Option("--items", "-m", min=2, max=20, help="Number of items to rank.")] = 4,
     confidence: Annotated[
         float,
         typer.Option(
-            min=0.0, help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half."
+            min=0.0,
+            max=1e6,
+            help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half.",
         ),
     ] = 2.0,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals and p-values.")] = 200,
+    resamples: Resamples = 200,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Replace what an earlier run left in the folder.")
     ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder for the results; default runs/synthetic/<model>."
+            "--output",
+            "-o",
+            metavar="DIR",
+            parser=named_folder,
+            help="Folder for the results; default runs/synthetic/<model>.",
         ),
     ] = None,
     seed: Seed = 0,

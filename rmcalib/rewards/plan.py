@@ -97,6 +97,8 @@ def read_models(path: str | Path | None = None) -> list[Recipe]:
     """Read the models of a YAML file (default the leaderboard); a bare id takes the registry's recipe."""
     known = registry()
     recipes = read_recipes(LEADERBOARD if path is None else Path(path))
+    if not recipes:
+        raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
     return [known.get(r.model, r) if r == Recipe(model=r.model) else r for r in recipes]
 
 
@@ -285,6 +287,6 @@ def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> 
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     convert: Callable[[str], float | None] = units.get
     unit = convert(match[2]) if match else None
-    if match is None or unit is None:
+    if match is None or unit is None or float(match[1]) == 0:
         raise ValueError(f"{option}: {text!r} is no size (write it like {example})")
     return float(match[1]) * unit

@@ -126,6 +126,8 @@ class Scores:
         import pyarrow
         import pyarrow.parquet
 
+        if Path(path).is_dir():  # pyarrow would look for files in it
+            raise ValueError(f"{path}: Is a directory")
         try:
             table = pyarrow.parquet.read_table(Path(path))
         except (pyarrow.ArrowException, OSError) as error:
@@ -179,7 +181,7 @@ def load_scores(path: str | Path) -> Scores:
     }
     reader = readers.get(Path(path).suffix)
     if reader is None:
-        raise ValueError(f"{path}: a file of scores ends in {', '.join(readers)}")
+        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
     return reader(path)
 
 
