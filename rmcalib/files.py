@@ -35,6 +35,10 @@ def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object
     except BaseException as error:
         if temporary.parent.is_dir():
             temporary.unlink(missing_ok=True)
+        if isinstance(error, FileExistsError) and target.parent.is_file():
+            raise ValueError(
+                f"{target}: cannot be written: {target.parent} is a file, not a folder"
+            ) from error
         if isinstance(error, OSError):
             raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise

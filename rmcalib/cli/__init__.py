@@ -61,7 +61,7 @@ def main() -> None:
     except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
-        if _is_told_here(error):
+        if _is_told_here(error) and type(error).__name__ != "NoArgsIsHelpError":  # the help is printed then
             sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
     if code == _INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli.batch_run import Show, run_batch, texts
-from rmcalib.cli.options import Config, Json, Seed, Verbose, refuse_options
+from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_options
 from rmcalib.cli.progress import plain_warnings
 from rmcalib.cli.scoring_options import Scoring, with_scoring
 
@@ -110,7 +110,7 @@ def batch_models(
         typer.Option("--ignore-memory", help="Also try models that seem too large.", rich_help_panel=_ENGINE),
     ] = False,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals.")] = 1000,
+    resamples: Resamples = 1000,
     scoring: Scoring,
     seed: Seed = 0,
     json_: Json = False,
@@ -129,6 +129,7 @@ def batch_models(
         make_plan,
         parse_bytes,
         parse_parameters,
+        plan_problems,
         read_models,
         select,
     )
@@ -141,9 +142,12 @@ def batch_models(
         refuse_options(context, _RUNNING_MODELS, "--scores published")
     else:
         refuse_options(context, ("jobs",), "a batch that scores by itself")
+    if not metrics:
+        refuse_options(context, ("resamples", "seed"), "--no-metrics")
     if engine is Engine.local:
         refuse_options(context, _RAY, "--engine local")
     size = None if max_params is None else parse_parameters(max_params)
+    one_gpu = parse_bytes(gpu_memory)
     selection = Selection(tuple(include or ()), tuple(exclude or ()), size, tuple(family or ()))
     show = Show(json_, scoring.quiet)
     judging = {"resamples": resamples, "seed": seed, "metrics": metrics}
@@ -177,7 +181,8 @@ def batch_models(
             ignore_memory=ignore_memory,
         )
         if dry_run:
-            return show.plan(plan)
+            # A cluster's nodes may have folders that this machine does not have.
+            return show.plan(plan, {} if ray else plan_problems(plan))
         assert bench is not None
         from rmcalib.rewards.batch import Job, run_local
         from rmcalib.rewards.cluster import Cluster, run_ray
@@ -189,7 +194,7 @@ def batch_models(
             free_disk=free_disk,
             **scoring.loading(),
         )
-        cluster = Cluster(address, shards, gpus, parse_bytes(gpu_memory))
+        cluster = Cluster(address, shards, gpus, one_gpu)
         return run_batch(
             plan,
             lambda batch: run_ray(batch, job, plan, cluster) if ray else run_local(batch, job, plan),
@@ -211,6 +216,9 @@ def _benchmark(scoring: Scoring, *, load: bool) -> Benchmark | None:
     from rmcalib.rewards.benchmarks import load_benchmark
 
     name = scoring.benchmark
-    if not load and not (name == "demo" or (name and Path(name).is_file())):
+    here = name is not None and (
+        name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
+    )
+    if not load and not here:
         return None
     return load_benchmark(name or "reward-bench-2", revision=scoring.benchmark_revision, limit=scoring.limit)

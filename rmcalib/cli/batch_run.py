@@ -29,15 +29,19 @@ class Show:
     as_json: bool
     quiet: bool
 
-    def plan(self, plan: list[PlanEntry]) -> None:
-        """Print what would be done."""
+    def plan(self, plan: list[PlanEntry], problems: Mapping[str, str] | None = None) -> None:
+        """Print what would be done; exit code 1 if a model would fail, as it would be without --dry-run."""
+        problems = problems or {}
         if self.as_json:
             shown = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
-            typer.echo(json.dumps([{name: getattr(entry, name) for name in shown} for entry in plan]))
+            rows = [{name: getattr(entry, name) for name in shown} for entry in plan]
+            typer.echo(json.dumps([{**row, "problem": problems.get(row["model"], "")} for row in rows]))
         else:
             from rmcalib.cli.batch_table import print_plan
 
-            print_plan(plan, "a rough guess from sizes and usual speeds; nothing was looked up")
+            print_plan(plan, problems, "a rough guess from sizes and usual speeds; nothing was looked up")
+        if problems:
+            raise typer.Exit(1)
 
     def result(self, status: Status, place: str) -> None:
         """Print what was done."""

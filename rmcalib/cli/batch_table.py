@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ def status_table(status: Status) -> Any:
     return table
 
 
-def print_plan(plan: Sequence[PlanEntry], assumptions: str) -> None:
-    """Print what would be run, in order, and what would be skipped and why."""
+def print_plan(plan: Sequence[PlanEntry], problems: Mapping[str, str], assumptions: str) -> None:
+    """Print what would be run, in order, and what would fail or be skipped and why."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    run = [entry for entry in plan if not entry.skipped]
+    run = [entry for entry in plan if not entry.skipped and entry.model not in problems]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("model", overflow="fold")
     for name in ("size", "memory", "device", "time"):
@@ -73,7 +73,12 @@ def print_plan(plan: Sequence[PlanEntry], assumptions: str) -> None:
     known = [entry.seconds for entry in run if entry.seconds is not None]
     about = f"about {_duration(sum(known))} ({assumptions})" if known else "of unknown size"
     more = f", and {len(run) - len(known)} of unknown size" if known and len(known) < len(run) else ""
-    console.print(Text(f"\n{len(run)} models to run, {about}{more}."))
+    count = "1 model" if len(run) == 1 else f"{len(run)} models"
+    console.print(Text(f"\n{count} to run, {about}{more}." if run else "No model to run."))
+    if problems:
+        console.print(Text(f"\n{len(problems)} would fail:"))
+        for model, problem in problems.items():
+            console.print(Text(f"  {model}: {problem}"), soft_wrap=True)
     left_out = [entry for entry in plan if entry.skipped]
     if left_out:
         console.print(Text(f"\n{len(left_out)} skipped:"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 
@@ -32,10 +32,11 @@ def compare(
         str, typer.Option(metavar="NAME", help="What to print: a category, or 'all'; files have all.")
     ] = "overall",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write all rows as CSV."),
     ] = None,
     recipes: options.Recipes = None,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples of prompts.")] = 1000,
+    resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,

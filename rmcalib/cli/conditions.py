@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -61,7 +62,7 @@ def parse_condition(text: str) -> Condition:
         limit = float(match["limit"]) if match else float("nan")
     except ValueError:
         limit = float("nan")
-    if match is None or limit != limit:
+    if match is None or not math.isfinite(limit):
         raise ValueError(f"--fail-if '{text}': expected something like 'ece>0.1' or 'ece[Math]>=0.2'")
     metric = match["metric"]
     if metric not in METRICS:

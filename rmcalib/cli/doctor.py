@@ -46,7 +46,7 @@ def _print(diagnosis: Diagnosis) -> None:
     console = Console(highlight=False)
     console.print(Text("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items())))
     for device in diagnosis.devices:
-        memory, free = (f"{size / 2**30:.1f} GB" for size in (device.memory, device.free))
+        memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))
         console.print(Text(f"{device.device}: {device.name}, {memory}, {free} free"))
     console.print(Text(f"Hub: {diagnosis.hub}\n"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

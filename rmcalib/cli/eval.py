@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_options
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
-from rmcalib.cli.scoring_options import Export, Models, Scoring, with_scoring
+from rmcalib.cli.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
 from rmcalib.cli.sources import benchmark_for, given_scores, model_names, run_model
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ FailIf = Annotated[
 @with_scoring()
 def evaluate_models(
     *,
+    context: typer.Context,
     model: Models = None,
     scores: Annotated[
         str | None,
@@ -48,7 +49,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     export_rewardbench: Export = None,
-    resamples: Annotated[int, typer.Option(min=20, help="Bootstrap resamples behind the intervals.")] = 1000,
+    resamples: Resamples = 1000,
     examples: Annotated[
         int, typer.Option(min=0, help="How many of the worst forecast prompts the page shows.")
     ] = 10,
@@ -71,6 +72,8 @@ def evaluate_models(
     from rmcalib.rewards.processes import is_main_process, joined
 
     conditions = [parse_condition(text) for text in fail_if or []]
+    if scores is not None:
+        refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
     names = model_names(model, scores)
     if export_rewardbench is not None and len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")

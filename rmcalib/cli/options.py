@@ -6,7 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["Config", "Json", "Output", "Quiet", "Seed", "Verbose", "load_config", "refuse_options"]
+__all__ = [
+    "Config",
+    "Json",
+    "Quiet",
+    "Resamples",
+    "Seed",
+    "Verbose",
+    "load_config",
+    "named_folder",
+    "refuse_options",
+]
+
+MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -18,19 +30,22 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        problem = " ".join(str(error).split())
+        problem = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise typer.BadParameter(f"cannot read {path}: {problem}") from error
     if not isinstance(content, dict):
         raise typer.BadParameter(f"{path}: expected option names and values, such as 'seed: 1'")
-    known = {param.name for param in context.command.params}
-    given = {str(name).replace("-", "_"): value for name, value in content.items()}
-    unknown = sorted(set(given) - known)
+    # By the names on the command line: some parameters carry an underscore more. Arguments have no dashes.
+    known = {
+        next((opt for opt in param.opts if opt.startswith("--")), str(param.name)).lstrip("-"): param.name
+        for param in context.command.params
+        if param.name not in ("config", "help")
+    }
+    given = {str(name).replace("_", "-"): value for name, value in content.items()}
+    unknown = sorted(set(given) - set(known))
     if unknown:
-        have = ", ".join(
-            sorted(name.replace("_", "-") for name in known if name not in (None, "config", "help"))
-        )
-        raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {have})")
-    context.default_map = {**(context.default_map or {}), **given}
+        raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {', '.join(sorted(known))})")
+    values = {str(known[name]): value for name, value in given.items()}
+    context.default_map = {**(context.default_map or {}), **values}
     return path
 
 
@@ -47,6 +62,17 @@ def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> 
         )
 
 
+def named_folder(text: str) -> Path:
+    """Return the folder that ``text`` names; an empty text, as of an unset variable, names none.
+
+    >>> named_folder("runs").name
+    'runs'
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("an empty name; '.' is the current folder")
+    return Path(text)
+
+
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -58,9 +84,11 @@ Config = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; same seed, same numbers.")]
+Resamples = Annotated[
+    int, typer.Option(min=20, max=MOST_RESAMPLES, help="Resamples behind intervals and p-values.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show tracebacks, and what other packages warn of.")
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder for the results.")]

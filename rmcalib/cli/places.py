@@ -52,6 +52,8 @@ class Places:
         """
         from rmcalib.remote import is_remote, mirrored
 
+        if not place.strip():
+            raise ValueError("--output: an empty name; '.' is the current folder")
         if is_remote(place) and int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ValueError(f"--output {place}: several processes need a folder that all of them can reach")
         return self._remember(

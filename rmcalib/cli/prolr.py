@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli.options import (
+    MOST_RESAMPLES,
+    Config,
+    Json,
+    Quiet,
+    Seed,
+    Verbose,
+    named_folder,
+    refuse_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,6 +27,7 @@ __all__ = ["prolr"]
 
 
 def prolr(
+    context: typer.Context,
     dataset: Annotated[
         str, typer.Option(help="Names of data sets, separated by commas; iris and wine need no network.")
     ] = "iris",
@@ -50,13 +60,19 @@ def prolr(
     stagewise: Annotated[
         bool, typer.Option("--stagewise", help="Go through k in turn and stop where the error exceeds 0.1.")
     ] = False,
-    resamples: Annotated[int, typer.Option(min=0, help="Resamples behind intervals and p-values.")] = 100,
+    resamples: Annotated[
+        int, typer.Option(min=0, max=MOST_RESAMPLES, help="Resamples behind intervals and p-values.")
+    ] = 100,
     processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="DIR", help="Folder for the results; default runs/prolr/<data set>."
+            "--output",
+            "-o",
+            metavar="DIR",
+            parser=named_folder,
+            help="Folder for the results; default runs/prolr/<data set>.",
         ),
     ] = None,
     seed: Seed = 0,
@@ -76,13 +92,23 @@ def prolr(
     from rmcalib.tabular import Plan, Questions, load_dataset, read_csv, run_experiment, stagewise_verdicts
     from rmcalib.tabular.tables import fold_means
 
+    for option, text in {"dataset": dataset, "learner": learner, "k": k, "notion": notion}.items():
+        if not _split(text):
+            raise ValueError(f"--{option}: names nothing")
+    if data is None:
+        refuse_options(context, ("labels",), "a data set by name, which knows its labels")
+    else:
+        refuse_options(context, ("dataset",), "--data")
     if data is not None:
         chosen = [read_csv(data, _split(labels) if "," in labels else labels)]
     else:
         chosen = [load_dataset(name) for name in _distinct(dataset)]
     if output is None:
         output = Path("runs/prolr") / "+".join(one.name for one in chosen)
-    lengths = _lengths(k, max(one.n_items for one in chosen))
+    most = max(one.n_items for one in chosen)
+    lengths = _lengths(k, most)
+    if min(lengths) > most:
+        raise ValueError(f"k: {min(lengths)} is beyond the {most} labels that there are to rank")
     both: Any = ("exact", "reference") if protocol == "both" else (protocol,)
     how: Any = training
     plan = Plan(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose
 from rmcalib.cli.places import Place, Places
 from rmcalib.cli.progress import plain_warnings, progress_bar
 
@@ -69,7 +69,7 @@ def report_leaderboard(
         ),
     ] = None,
     recipes: options.Recipes = None,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals.")] = 1000,
+    resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,

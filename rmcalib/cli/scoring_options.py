@@ -12,7 +12,13 @@ import typer
 from rmcalib.cli.options import Quiet
 from rmcalib.cli.places import Place
 
-__all__ = ["Export", "Models", "Scoring", "with_scoring"]
+__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+
+RUNNING_A_MODEL = (
+    *("limit", "revision", "device", "dtype", "max_length", "token_budget"),
+    *("trust_remote_code", "allow_pickle"),
+)
+"""Scoring options that would do nothing where scores are given."""
 
 _WHAT, _HOW = "What to score", "How to score"
 
@@ -113,7 +119,10 @@ Fresh = Annotated[
 Export = Annotated[
     Path | None,
     typer.Option(
-        "--export-rewardbench", metavar="FILE", help="Also write the scores in RewardBench's JSON form."
+        "--export-rewardbench",
+        metavar="FILE",
+        dir_okay=False,
+        help="Also write the scores in RewardBench's JSON form.",
     ),
 ]
 

@@ -21,6 +21,10 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
     """Return the models to work on; with scores from a file the name may be left to the file."""
     names = list(dict.fromkeys(given or []))
     if scores is None:
+        if len(names) == 1:  # of several, one that cannot be is one failure among them
+            from rmcalib.rewards.models import check_model_name
+
+            check_model_name(names[0])
         return [*names] or ["demo"]
     if scores == PUBLISHED and not names:
         raise ValueError("--scores published: name the model with --model")
@@ -41,9 +45,10 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
     if name is None and scores is None:
         name = "demo" if names == ["demo"] else "reward-bench-2"
     if name is not None:
-        return load_benchmark(name, revision=scoring.benchmark_revision, limit=scoring.limit)
-    if scoring.benchmark_revision is not None or scoring.limit is not None:
-        raise ValueError("--benchmark-revision and --limit: need a --benchmark when scores are given")
+        limit = scoring.limit if scores is None else None  # a file's own limit may go unused
+        return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
+    if scoring.benchmark_revision is not None:
+        raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
     if scores != PUBLISHED:
         return None
     try:

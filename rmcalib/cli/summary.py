@@ -42,7 +42,7 @@ def _print_one(console: Console, result: Evaluation, folder: str) -> None:
         ece = find_value(rows, "ece", category)
         if ece is None or not ece["n"]:
             continue
-        interval = "" if ece["value"] is None else f"{ece['low']:.3f} - {ece['high']:.3f}"
+        interval = "" if ece["low"] is None else f"{ece['low']:.3f} - {ece['high']:.3f}"
         cells = [
             _cell(result, metric, category, digits)
             for metric, digits in (("ece_null_mean", 3), ("temperature", 2), ("ece_at_temperature", 3))

@@ -3,11 +3,11 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Output, Quiet, Seed, Verbose
+from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose, named_folder
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -25,16 +25,32 @@ class Model(StrEnum):
 
 def synthetic(
     model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
-    instances: Annotated[int, typer.Option("--instances", "-n", min=10, help="Number of instances.")] = 2000,
+    instances: Annotated[
+        int, typer.Option("--instances", "-n", min=10, max=1_000_000, help="Number of instances.")
+    ] = 2000,
     items: Annotated[int, typer.Option("--items", "-m", min=2, max=20, help="Number of items to rank.")] = 4,
     confidence: Annotated[
         float,
         typer.Option(
-            min=0.0, help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half."
+            min=0.0,
+            max=1e6,
+            help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half.",
         ),
     ] = 2.0,
-    resamples: Annotated[int, typer.Option(min=20, help="Resamples behind intervals and p-values.")] = 200,
-    output: Output = Path("runs/synthetic"),
+    resamples: Resamples = 200,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Replace what an earlier run left in the folder.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            parser=named_folder,
+            help="Folder for the results; default runs/synthetic/<model>.",
+        ),
+    ] = None,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,
@@ -43,13 +59,28 @@ def synthetic(
 ) -> None:
     """Draw rankings from a known truth, forecast them too boldly or too timidly, and report the calibration.
 
-    Shows what every number of a report means where the right answer is known.
+    Shows what every number of a report means where the right answer is known. Results of other settings in
+    the same folder are not replaced without --fresh.
     """
     import numpy as np
 
+    from rmcalib import __version__
+    from rmcalib.files import write_json
     from rmcalib.ranking import synthetic as generators
     from rmcalib.report.forecast import forecast_report, report_content, write_forecast_report
 
+    folder = output or Path("runs/synthetic") / model.value
+    about = {
+        "rmcalib": __version__,
+        "command": "synthetic",
+        "model": model.value,
+        "instances": instances,
+        "items": items,
+        "confidence": confidence,
+        "resamples": resamples,
+        "seed": seed,
+    }
+    _check_folder(folder, about, fresh=fresh)
     rng = np.random.default_rng(seed)
     if model is Model.PLACKETT_LUCE:
         data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
@@ -67,11 +98,36 @@ def synthetic(
         resamples=resamples,
         seed=seed,
     )
-    page = write_forecast_report(report, output)
+    if fresh:
+        for name in _WRITTEN:
+            (folder / name).unlink(missing_ok=True)
+    write_json(folder / _WRITTEN[0], about)
+    page = write_forecast_report(report, folder)
     if json_:
         typer.echo(json.dumps({**report_content(report), "page": str(page)}))
     elif not quiet:
         _print(report.summary, report.title, report.words, page)
+
+
+_WRITTEN = ("run.json", "metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
+
+
+def _check_folder(folder: Path, about: dict[str, Any], *, fresh: bool) -> None:
+    """Raise a ValueError if ``folder`` holds results of anything but ``about``, unless they may go."""
+    if fresh or not any((folder / name).exists() for name in _WRITTEN):
+        return
+    try:
+        before = json.loads((folder / _WRITTEN[0]).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = None
+    if before != about:
+        known = isinstance(before, dict) and before.get("command") == about["command"]
+        other = next((key for key in about if known and before.get(key) != about[key]), None)
+        told = f" ({other} was {before.get(other)}, now {about[other]})" if other else ""
+        raise ValueError(
+            f"{folder}: holds results of another run{told}; "
+            "choose another --output or add --fresh to start over"
+        )
 
 
 def _print(summary: "Summary", title: str, words: str, page: Path) -> None:

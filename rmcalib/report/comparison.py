@@ -39,7 +39,7 @@ from rmcalib.rewards.measures import (
 from rmcalib.rewards.metrics import METRICS, NEED_PROBABILITIES, category_names
 from rmcalib.rewards.resampling import spearman_sums, temperature_sums
 from rmcalib.rewards.rewardbench import category_scores
-from rmcalib.rewards.rewardbench_intervals import rewardbench_draws
+from rmcalib.rewards.rewardbench_intervals import lone_categories, rewardbench_draws
 from rmcalib.rewards.store import COLUMNS, Scores
 
 __all__ = ["BETTER", "compare_scores"]
@@ -141,7 +141,7 @@ def _without(a: _Metric, b: _Metric, why: tuple[str | None, str | None]) -> Row:
 
 def _difference(a: _Metric, b: _Metric, settings: Settings) -> Row:
     row: Row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
-    if a.resampled is None or b.resampled is None:
+    if a.resampled is None or b.resampled is None or a.n == 1:  # all resamples of one prompt are the same
         return row | {"low": None, "high": None, "p_value": None, "n": a.n, "note": ""}
     weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
     draws = b.resampled(weights) - a.resampled(weights)
@@ -173,15 +173,18 @@ def _rewardbench(scores: Scores, settings: Settings) -> dict[str | None, _Metric
     values, category = category_scores(scores), scores.category[scores.offsets[:-1]]
     draws = rewardbench_draws(scores, values, resamples=settings.resamples, seed=settings.seed)
 
-    def metric(value: float, n: int, drawn: FloatArray) -> _Metric:
-        return _Metric(value, n, lambda weights: drawn[: len(weights)])
+    lone = lone_categories(scores)
+
+    def metric(value: float, n: int, drawn: FloatArray, *, known: bool) -> _Metric:
+        return _Metric(value, n, (lambda weights: drawn[: len(weights)]) if known else None)
 
     found: dict[str | None, _Metric] = {
-        name: metric(values[name], int((category == name).sum()), drawn) for name, drawn in draws.items()
+        name: metric(values[name], int((category == name).sum()), drawn, known=name not in lone)
+        for name, drawn in draws.items()
     }
     if len(draws) == len(values):
         mean = float(np.mean(list(values.values())))
-        found[None] = metric(mean, scores.n_items, np.mean(list(draws.values()), axis=0))
+        found[None] = metric(mean, scores.n_items, np.mean(list(draws.values()), axis=0), known=not lone)
     return found
 
 

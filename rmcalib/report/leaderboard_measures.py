@@ -32,7 +32,7 @@ from rmcalib.rewards.measures import (
     cross_fitted_logs,
     picked_rows,
 )
-from rmcalib.rewards.metrics import OVERALL, category_names
+from rmcalib.rewards.metrics import NO_INTERVAL, OVERALL, category_names
 from rmcalib.rewards.rewardbench import category_scores
 from rmcalib.rewards.store import Scores
 
@@ -163,6 +163,8 @@ class _Rows:
     ) -> None:
         if needs_probabilities and self.reason is not None:
             value, interval, note = None, None, self.reason
+        if n == 1 and interval is not None:  # all resamples of one prompt are the same
+            interval, note = None, note or NO_INTERVAL
         low, high = interval or (None, None)
         known = value is not None and bool(np.isfinite(value))
         self.rows.append(

@@ -54,8 +54,9 @@ def plain_words(model: str, rows: Rows) -> str:
     else:
         direction = "over-confident" if over > 0 else "under-confident"
         low, high = row["low"], row["high"]
+        interval = "" if low is None else f" (95% interval {low:.3f} to {high:.3f})"
         sentences.append(
-            f"It is {direction}: the ECE is {ece:.3f} (95% interval {low:.3f} to {high:.3f}), where a "
+            f"It is {direction}: the ECE is {ece:.3f}{interval}, where a "
             f"calibrated model would show about {value('ece_null_mean'):.3f}."
         )
         told = temperature_words(rows)

@@ -1,7 +1,8 @@
 """Benchmarks: prompts with correct and wrong responses, from the Hub, from a file, or built in.
 
 The schema is RewardBench 2's: one row a prompt with `id`, `prompt` (text, or a list of chat messages),
-`chosen` and `rejected` (lists of responses), and `subset` (the category). Other columns are ignored.
+`chosen` and `rejected` (lists of responses; a text by itself is one response), and `subset` (the category).
+Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -154,6 +155,9 @@ def _item(row: Mapping[str, Any], where: str) -> Item:
     missing = [column for column in COLUMNS if row.get(column) is None]
     if missing:
         raise ValueError(f"{where}: nothing for {', '.join(missing)} (a row needs {', '.join(COLUMNS)})")
+    for column in ("id", "subset"):
+        if not isinstance(row[column], (str, int, float)) or row[column] != row[column]:
+            raise ValueError(f"{where}: {column!r} must be a text or a number")
     identifier = str(row["id"])
     where = f"{where} (id {identifier!r})"
     if "\0" in identifier + str(row["subset"]):
@@ -167,12 +171,11 @@ def _item(row: Mapping[str, Any], where: str) -> Item:
 
 
 def _responses(value: Any, column: str, where: str) -> tuple[str, ...]:
-    responses = (
-        [value] if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else None
-    )
-    if responses is None or not all(isinstance(response, str) for response in responses):
-        raise ValueError(f"{where}: {column!r} must be a list of texts")
-    return tuple(responses)
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, (list, tuple)) or not all(isinstance(response, str) for response in value):
+        raise ValueError(f"{where}: {column!r} must be a list of texts (or one text)")
+    return tuple(value)
 
 
 def _prompt(value: Any, where: str) -> Prompt:
@@ -254,7 +257,7 @@ def _json_object(text: bytes, where: str) -> Mapping[str, Any]:
 def _json(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
         raise ValueError(f"{where}: not JSON: {error}") from error
 
 

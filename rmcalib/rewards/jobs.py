@@ -179,8 +179,9 @@ def _finished(
     folder: Path, model: str, revision: str | None, benchmark: Benchmark, loading: dict[str, Any]
 ) -> Scores | None:
     """Return the scores of a finished run of just what is asked for: no weights are needed to see that."""
-    if not finished_inputs(folder) or "base" in finished_inputs(folder).get("model_sources", {}):
-        return None  # an adapter's base model is known only to the adapter
+    inputs = finished_inputs(folder)
+    if not inputs or {"base", "code"} & set(inputs.get("model_sources", {})):
+        return None  # an adapter's base model, and code from elsewhere, are named in the model's files only
     asked = asked_for(model, identify(model, revision), benchmark, **loading)
     return finished_scores(folder, benchmark, asked)
 

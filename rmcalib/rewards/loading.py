@@ -44,6 +44,11 @@ class Asked:
     dtype: str
     trust_remote_code: bool
     allow_pickle: bool
+    code_revision: str | None = None  # commit of the code, where it is in another repository
+
+    def code(self) -> dict[str, Any]:
+        """Return what transformers' loaders need to know about the model's own code."""
+        return {"trust_remote_code": self.trust_remote_code, "code_revision": self.code_revision}
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
     from rmcalib.rewards.templates import TEMPLATES
 
     with translated(asked.name), _quietly():
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=asked.trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(folder, **asked.code())
     template = asked.recipe.template
     known = ", ".join(TEMPLATES)
     if template is not None and template not in TEMPLATES:
@@ -79,12 +84,17 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
 
 def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     """Load transformer and head from `folder`, with the PEFT `adapter` merged into it if there is one."""
+    if adapter is not None and asked.recipe.head != "auto":
+        raise HubError(
+            f"{asked.name}: a PEFT adapter, and a recipe with `head: {asked.recipe.head}`, which would leave "
+            "it out: merge it into its base (peft's merge_and_unload), and score the merged model's folder"
+        )
     config = _load_config(asked, folder)
     device = choose_device(asked.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     dtype = _dtype(asked, config, device)
     options: dict[str, Any] = {
         "dtype": dtype,
-        "trust_remote_code": asked.trust_remote_code,
+        **asked.code(),
         "use_safetensors": _are_safe(asked, folder),
     }
     if asked.recipe.attention is not None:
@@ -235,7 +245,7 @@ def _load_config(asked: Asked, folder: Path) -> Any:
         raise HubError(f"{asked.name}: no config.json, so this is no transformers model")
     with translated(asked.name), _quietly():
         if asked.recipe.architecture is None:
-            return AutoConfig.from_pretrained(folder, trust_remote_code=asked.trust_remote_code)
+            return AutoConfig.from_pretrained(folder, **asked.code())
         values = json.loads(path.read_text(encoding="utf-8"))
         values.pop("model_type", None)
         return AutoConfig.for_model(asked.recipe.architecture, **values)

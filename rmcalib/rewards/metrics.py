@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from rmcalib.rewards.store import Scores
 __all__ = [
     "METRICS",
     "NEED_PROBABILITIES",
+    "NO_INTERVAL",
     "OVERALL",
     "category_names",
     "metric_rows",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 OVERALL = "overall"
+NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 
 METRICS: dict[str, str] = {
     "ece": "top-1 ECE: all responses pooled, 10 equal-width bins",
@@ -106,7 +109,8 @@ def metric_rows(
 
     Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; where
     a category has prompts with several, the calibration of P(a correct response is first) is measured on
-    those. ``no_calibration`` leaves all that needs probabilities empty and says why. ``n`` counts prompts.
+    those. ``no_calibration`` leaves all that needs probabilities empty and says why. ``n`` counts prompts:
+    of a single one there is no interval, as the note says then.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -127,7 +131,7 @@ def metric_rows(
         measures["rewardbench_score"] = _rewardbench(own_scores[name], int(members.sum()))
         for metric in METRICS:
             if metric in measures:
-                measure = measures[metric]
+                measure = _honest(measures[metric])
                 rows.append(
                     {
                         "model": model,
@@ -219,6 +223,13 @@ def _measures(
     return measures
 
 
+def _honest(measure: Measure) -> Measure:
+    """Take away the interval of a single prompt, whose resamples are all the same."""
+    if measure.n != 1 or measure.low is None:
+        return measure
+    return replace(measure, low=None, high=None, note=measure.note or NO_INTERVAL)
+
+
 def _reference(forecasts: Forecasts, settings: Settings) -> Measure:
     """The public code's number: the first correct response of every prompt, Ties included."""
     p = first_correct_probability(forecasts)
@@ -232,6 +243,9 @@ def _rewardbench(interval: Interval | None, n: int) -> Measure:
     if interval is None:
         note = f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
         return Measure(None, None, None, n, note)
+    if np.isnan(interval.low):
+        note = NO_INTERVAL if n == 1 else "no interval: a category has one prompt only, or Ties one pair"
+        return Measure(interval.value, None, None, n, note)
     return Measure(interval.value, interval.low, interval.high, n)
 
 

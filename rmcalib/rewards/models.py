@@ -18,6 +18,7 @@ from rmcalib.rewards.hub import (
     has_safe_weights,
     resolve_commit,
 )
+from rmcalib.rewards.own_code import pin_code
 from rmcalib.rewards.registry import Recipe, recipe_for
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class RewardModel:
     device: torch.device
     dtype: torch.dtype
     max_length: int
-    sources: dict[str, str] = field(default_factory=dict)  # "base", "tokenizer": "org/name@commit"
+    sources: dict[str, str] = field(default_factory=dict)  # "base", "tokenizer", "code": "org/name@commit"
 
     def score(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Reward right-padded texts (n, length) -> (n,) float32, for the kinds `encoder` and `opaque`."""
@@ -105,16 +106,25 @@ def load_model(
         name, revision, recipe=recipe, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle
     )
     sources: dict[str, str] = {}
+    commits = {name: commit}
     adapter: Path | None = None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
-        folder, sources["base"] = _base_of(name, adapter, recipe, trust_remote_code, allow_pickle)
+        base, folder, base_commit = _base_of(name, adapter, recipe, trust_remote_code, allow_pickle)
+        commits[base], sources["base"] = base_commit, f"{base}@{base_commit}"
     tokenizer_folder = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
     if recipe.tokenizer is not None:
         tokenizer_folder, tokenizer_commit = locate(recipe.tokenizer, None, small_files_only=True)
+        commits[recipe.tokenizer] = tokenizer_commit
         sources["tokenizer"] = f"{recipe.tokenizer}@{tokenizer_commit}"
+    commits = {repository: at for repository, at in commits.items() if not is_local(repository)}
+    code = pin_code(name, (folder, tokenizer_folder), commits) if trust_remote_code else None
+    if code is not None and code[0] not in commits:
+        sources["code"] = "@".join(code)
 
-    asked = loading.Asked(name, recipe, device, dtype, trust_remote_code, allow_pickle)
+    asked = loading.Asked(
+        name, recipe, device, dtype, trust_remote_code, allow_pickle, None if code is None else code[1]
+    )
     tokenizer = loading.load_tokenizer(asked, tokenizer_folder)
     parts = loading.load_parts(asked, folder, adapter)
     if recipe.append_token_id is not None:
@@ -186,8 +196,8 @@ def check_model_name(name: str) -> str:
 
 def _base_of(
     name: str, adapter: Path, recipe: Recipe, trust_remote_code: bool, allow_pickle: bool
-) -> tuple[Path, str]:
-    """Locate the model that a PEFT adapter was trained on."""
+) -> tuple[str, Path, str]:
+    """Locate the model that a PEFT adapter was trained on: its name, folder and commit."""
     settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     base = settings.get("base_model_name_or_path")
     if not base:
@@ -202,7 +212,7 @@ def _base_of(
         )
     except HubError as error:
         raise HubError(f"{name}: its base model cannot be had: {error}") from error
-    return folder, f"{base}@{commit}"
+    return base, folder, commit
 
 
 def _check_pickle(name: str, folder: Path, allow_pickle: bool) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "make_plan",
     "parse_bytes",
     "parse_parameters",
+    "plan_problems",
     "read_models",
     "select",
 ]
@@ -96,6 +97,8 @@ def read_models(path: str | Path | None = None) -> list[Recipe]:
     """Read the models of a YAML file (default the leaderboard); a bare id takes the registry's recipe."""
     known = registry()
     recipes = read_recipes(LEADERBOARD if path is None else Path(path))
+    if not recipes:
+        raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
     return [known.get(r.model, r) if r == Recipe(model=r.model) else r for r in recipes]
 
 
@@ -119,6 +122,8 @@ def make_plan(
     [('c/rm-1.5B', ''), ('a/rm-8B', ''), ('b/rm-70B', 'needs about 168 GB of memory, ...')]
     """
     selection, machine = selection or Selection(), machine or Machine("cpu")
+    if dtype not in ("auto", *_BYTES):
+        raise ValueError(f"dtype: unknown {dtype!r} (have: {', '.join(('auto', *_BYTES))})")
     entries = []
     for entry in select(recipes, selection):
         size, recipe = entry.parameters, entry.recipe
@@ -132,6 +137,28 @@ def make_plan(
             )
         entries.append(replace(entry, memory=memory, seconds=seconds, device=machine.device, skipped=reason))
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
+
+
+def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
+    """Return which models to run are sure to fail on this machine, and why; nothing is looked up elsewhere.
+
+    >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
+    {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
+    """
+    from rmcalib.rewards.models import check_model_name, is_local
+
+    problems: dict[str, str] = {}
+    for entry in plan:
+        if entry.skipped or entry.model == "demo":
+            continue
+        try:
+            check_model_name(entry.model)
+        except ValueError as error:
+            problems[entry.model] = str(error)
+        files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
+        if is_local(entry.model) and not any(file.is_file() for file in files):
+            problems[entry.model] = "no config.json in the folder, so this is no transformers model"
+    return problems
 
 
 def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
@@ -242,7 +269,7 @@ def _obstacle(recipe: Recipe, trust_remote_code: bool) -> str:
 def _item_size(recipe: Recipe, machine: Machine, dtype: str) -> int:
     if dtype == "auto":
         dtype = "float32" if machine.device == "cpu" else recipe.dtype or "bfloat16"
-    return _BYTES.get(dtype, 4)
+    return _BYTES[dtype]
 
 
 def _speed(machine: Machine) -> float:
@@ -260,6 +287,6 @@ def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> 
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     convert: Callable[[str], float | None] = units.get
     unit = convert(match[2]) if match else None
-    if match is None or unit is None:
+    if match is None or unit is None or float(match[1]) == 0:
         raise ValueError(f"{option}: {text!r} is no size (write it like {example})")
     return float(match[1]) * unit

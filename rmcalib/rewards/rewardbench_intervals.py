@@ -12,7 +12,7 @@ from rmcalib.calibration.intervals import resampling_weights
 from rmcalib.rewards.rewardbench import TIES, category_scores, item_accuracy, ties_scores, ties_sums
 from rmcalib.rewards.store import Scores
 
-__all__ = ["rewardbench_draws", "rewardbench_intervals"]
+__all__ = ["lone_categories", "rewardbench_draws", "rewardbench_intervals"]
 
 
 def rewardbench_intervals(
@@ -21,7 +21,8 @@ def rewardbench_intervals(
     """Return each category's score with a percentile interval, and under None that of the plain mean of all.
 
     In Ties the prompts of one number N (`ref:N` and `tied:N`) are resampled together. A category whose score
-    cannot be had is None, and so is the mean then.
+    cannot be had is None, and so is the mean then. Of a single prompt all resamples are equal: limits are NaN
+    in `lone_categories`, and then in the mean, too.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -31,13 +32,36 @@ def rewardbench_intervals(
     """
     values = category_scores(scores)
     draws = rewardbench_draws(scores, values, resamples=resamples, seed=seed)
+    lone = lone_categories(scores)
+
+    def interval(value: float, drawn: FloatArray, *, known: bool) -> Interval:
+        tails = [(1 - level) / 2, (1 + level) / 2]
+        low, high = np.quantile(drawn, tails) if known else (np.nan, np.nan)
+        return Interval(value, float(low), float(high), level, len(drawn))
+
     found: dict[str | None, Interval | None] = {
-        name: _interval(values[name], draws[name], level) if name in draws else None for name in values
+        name: interval(values[name], draws[name], known=name not in lone) if name in draws else None
+        for name in values
     }
     whole = len(draws) == len(values)
     mean = float(np.mean(list(values.values())))
-    found[None] = _interval(mean, np.mean(list(draws.values()), axis=0), level) if whole else None
+    found[None] = interval(mean, np.mean(list(draws.values()), axis=0), known=not lone) if whole else None
     return found
+
+
+def lone_categories(scores: Scores) -> frozenset[str]:
+    """Name the categories that have a single prompt, or in Ties a single pair: they have no interval.
+
+    >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
+    ...            "is_correct": [True, False], "reward": [2.0, 0.0]}
+    >>> sorted(lone_categories(Scores.from_columns(columns)))
+    ['x']
+    """
+    names, counts = np.unique(scores.category[scores.offsets[:-1]], return_counts=True)
+    units = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    if TIES in units:
+        units[TIES] = int(ties_sums(scores)[:, -1].sum())  # numbers N that have both kinds
+    return frozenset(name for name, count in units.items() if count < 2)
 
 
 def rewardbench_draws(
@@ -60,8 +84,3 @@ def rewardbench_draws(
             mine = accuracy[category == name]
             draws[name] = resampling_weights(resamples, len(mine), rng) @ mine / len(mine)
     return draws
-
-
-def _interval(value: float, draws: FloatArray, level: float) -> Interval:
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Interval(value, float(low), float(high), level, len(draws))

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from rmcalib.files import write_file, write_text
 from rmcalib.rewards.benchmarks import distinct_ids
+from rmcalib.rewards.columns import KINDS, Place, checked_columns, row_place
 
-COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
+COLUMNS = tuple(KINDS)
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _METADATA = b"rmcalib.manifest"
 
@@ -70,9 +71,17 @@ class Scores:
 
     @classmethod
     def from_columns(
-        cls, columns: Mapping[str, Any], manifest: Mapping[str, Any] | None = None, *, source: str = "scores"
+        cls,
+        columns: Mapping[str, Any],
+        manifest: Mapping[str, Any] | None = None,
+        *,
+        source: str = "scores",
+        place: Place = row_place,
     ) -> Scores:
-        """Build scores from columns; prompts keep the order of their first row, `n_tokens` may be missing."""
+        """Build scores from columns; prompts keep the order of their first row, `n_tokens` may be missing.
+
+        A bad value is told as that of `source` and the `place` of its row.
+        """
         absent = [name for name in COLUMNS[:5] if name not in columns]
         if absent:
             raise ValueError(f"{source}: no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
@@ -80,10 +89,7 @@ class Scores:
         given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
         if n == 0:
             raise ValueError(f"{source}: no scores in it")
-        try:
-            arrays = {name: np.asarray(given[name]).astype(kind) for name, kind in _KINDS.items()}
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{source}: a column holds values of the wrong type: {error}") from error
+        arrays = checked_columns(given, source=source, place=place)
         _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
         order = np.lexsort((arrays["response"], first[inverse]))
         try:
@@ -100,6 +106,7 @@ class Scores:
         manifest: Mapping[str, Any] | None = None,
         *,
         source: str = "scores",
+        place: Place = row_place,
     ) -> Scores:
         """Build scores from rows (mappings with the columns' names)."""
         rows = list(rows)
@@ -107,10 +114,11 @@ class Scores:
         for i, row in enumerate(rows):
             absent = [name for name in names if row.get(name) is None]
             if absent:
-                raise ValueError(f"{source}, row {i}: nothing for {', '.join(absent)}")
-        return cls.from_columns(
-            {name: [row[name] for row in rows] for name in names}, manifest, source=source
-        )
+                raise ValueError(
+                    f"{source}, {place(i)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
+                )
+        columns = {name: [row[name] for row in rows] for name in names}
+        return cls.from_columns(columns, manifest, source=source, place=place)
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Scores:
@@ -118,6 +126,8 @@ class Scores:
         import pyarrow
         import pyarrow.parquet
 
+        if Path(path).is_dir():  # pyarrow would look for files in it
+            raise ValueError(f"{path}: Is a directory")
         try:
             table = pyarrow.parquet.read_table(Path(path))
         except (pyarrow.ArrowException, OSError) as error:
@@ -133,15 +143,18 @@ class Scores:
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Scores:
         """Read JSONL: one object a response, with our columns (`n_tokens` and `truncated` may be missing)."""
-        rows = []
+        rows, places = [], []
         for number, line in enumerate(_read(Path(path)).split(b"\n"), start=1):
             if not line.strip():
                 continue
             row = _parse(line, f"{path}, line {number}")
-            if not isinstance(row, dict) or any(row.get(name) is None for name in COLUMNS[:5]):
-                raise ValueError(f"{path}, line {number}: an object needs {', '.join(COLUMNS[:5])}")
+            if not isinstance(row, dict):
+                raise ValueError(
+                    f"{path}, line {number}: expected an object {{...}} with {', '.join(COLUMNS[:5])}"
+                )
             rows.append(row)
-        return cls.from_rows(rows, source=str(path))
+            places.append(f"line {number}")
+        return cls.from_rows(rows, source=str(path), place=places.__getitem__)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write JSONL, one object a response."""
@@ -159,17 +172,6 @@ class Scores:
         write_text(path, json.dumps(to_rewardbench(self), indent=1))
 
 
-_KINDS: dict[str, Any] = {
-    "item_id": np.str_,
-    "category": np.str_,
-    "response": np.int64,
-    "is_correct": np.bool_,
-    "reward": np.float64,
-    "n_tokens": np.int64,
-    "truncated": np.bool_,
-}
-
-
 def load_scores(path: str | Path) -> Scores:
     """Read scores from a `.parquet`, `.jsonl` or `.json` (RewardBench's) file."""
     readers = {
@@ -179,7 +181,7 @@ def load_scores(path: str | Path) -> Scores:
     }
     reader = readers.get(Path(path).suffix)
     if reader is None:
-        raise ValueError(f"{path}: a file of scores ends in {', '.join(readers)}")
+        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
     return reader(path)
 
 
@@ -191,7 +193,11 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
     lists = [content[name] for name in needed]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
         raise ValueError(f"{source}: {', '.join(needed)} must be lists of one length")
-    rows = []
+    for name in ("id", "subset"):
+        for i, value in enumerate(content[name]):
+            if not isinstance(value, (str, int)):
+                raise ValueError(f"{source}, {name} {i}: {json.dumps(value)} is no text")
+    rows, places = [], []
     categories = [str(subset) for subset in content["subset"]]
     names = distinct_ids([str(identifier) for identifier in content["id"]], categories)
     for i_item, (identifier, _, scores, n_correct) in enumerate(zip(*lists, strict=True)):
@@ -205,10 +211,11 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
                 score = score[0]
             if isinstance(score, bool) or not isinstance(score, (int, float)):
                 raise ValueError(f"{where}: score {i} is {json.dumps(score)}, not a number")
-            row = (names[i_item], categories[i_item], i, i < n_correct, float(score))
+            row = (names[i_item], categories[i_item], i, i < n_correct, score)
             rows.append(dict(zip(COLUMNS[:5], row, strict=True)))
+            places.append(f"entry {i_item}")
     about = {key: content[key] for key in ("model", "model_type", "chat_template") if key in content}
-    return Scores.from_rows(rows, {"source": source, **about}, source=source)
+    return Scores.from_rows(rows, {"source": source, **about}, source=source, place=places.__getitem__)
 
 
 def to_rewardbench(scores: Scores) -> dict[str, Any]:
@@ -284,7 +291,7 @@ def _read(path: Path) -> bytes:
 def _parse(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
         raise ValueError(f"{where}: not JSON: {error}") from error
 
 

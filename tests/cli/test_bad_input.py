@@ -252,7 +252,7 @@ CASES = {
     "scores of a wrong kind": Case("ends in", scores_file("s.csv", "a,b")),
     "malformed scores": Case("line 7: not JSON", scores_file("s.jsonl", seven)),
     "scores that are NaN": Case(
-        "the reward is nan",
+        "s.jsonl, line 1 (item 'a', response 0): reward is nan, not a finite number",
         scores_file("s.jsonl", score_row % (0, "true", "NaN") + score_row % (1, "false", "1")),
     ),
     "scores without a wrong response": Case(

@@ -20,13 +20,14 @@ def test_report_from_the_command_line(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "Not calibrated" in result.stdout
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
-    out = tmp_path / "runs" / "synthetic"
+    out = tmp_path / "runs" / "synthetic" / "plackett-luce"
     assert sorted(path.name for path in out.iterdir()) == [
         "metrics.csv",
         "metrics.json",
         "reliability.csv",
         "reliability.png",
         "report.html",
+        "run.json",
     ]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "<svg" in page
@@ -61,8 +62,37 @@ def test_config_file_gives_defaults_and_the_command_line_wins(tmp_path: Path) ->
     (tmp_path / "c.yaml").write_text("instances: 60\nresamples: 20\nseed: 3\n")
     result = rmcalib("synthetic", "--config", "c.yaml", "--json", cwd=tmp_path)
     assert json.loads(result.stdout)["n"] == 60
-    result = rmcalib("synthetic", "--config", "c.yaml", "--json", "--instances", "70", cwd=tmp_path)
+    result = rmcalib("synthetic", "--config", "c.yaml", "--json", "-n", "70", "--fresh", cwd=tmp_path)
     assert json.loads(result.stdout)["n"] == 70
+
+
+def test_results_of_other_settings_are_replaced_with_fresh_only(tmp_path: Path) -> None:
+    base = ("synthetic", *FAST, "--quiet", "-o", "here")
+    page = tmp_path / "here" / "report.html"
+    assert rmcalib(*base, cwd=tmp_path).returncode == 0
+    first = page.read_bytes()
+    assert rmcalib(*base, cwd=tmp_path).returncode == 0  # the same again
+    refused = rmcalib(*base, "--seed", "1", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "rmcalib: error: here: holds results of another run (seed was 0, now 1); "
+        "choose another --output or add --fresh to start over\n"
+    )
+    assert page.read_bytes() == first
+    assert rmcalib(*base, "--seed", "1", "--fresh", cwd=tmp_path).returncode == 0
+    assert page.read_bytes() != first
+
+
+@pytest.mark.parametrize("manifest", [None, '{"hash": "abc"}', "[1]", "no json"])
+def test_the_folder_of_another_command_is_left_alone(manifest: str | None, tmp_path: Path) -> None:
+    there = tmp_path / "report.html"
+    there.write_text("a page")
+    if manifest is not None:
+        (tmp_path / "run.json").write_text(manifest)
+    refused = rmcalib("synthetic", *FAST, "-o", ".", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "holds results of another run;" in refused.stderr
+    assert there.read_text() == "a page"
 
 
 @pytest.mark.parametrize(

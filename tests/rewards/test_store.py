@@ -63,10 +63,10 @@ def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
         ([row("a", 0, False), row("a", 1, False)], "item 'a': no correct response"),
         ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 is there twice"),
         ([row("a", 0, True), row("a", 2, False)], r"response 2 comes too early"),
-        ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0: the reward is nan"),
-        ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1: the reward is inf"),
+        ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0\): reward is nan"),
+        ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1\): reward is inf"),
         ([row("a", 0, True), row("a", 1, False, category="Focus")], "another category"),
-        ([row("a", 0, True), row("a", 1, False, reward="x")], "wrong type"),
+        ([row("a", 0, True), row("a", 1, False, reward="x")], "reward is 'x', not a finite number"),
         ([{"item_id": "a"}], "row 0: nothing for category, response, is_correct, reward"),
         ([], "no scores in it"),
     ],
@@ -147,7 +147,7 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
             )
             for value in ("null", '"one"', "true", "0", "1.5")
         ),
-        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: an object needs"),
+        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: nothing for category, response"),
         ("x.jsonl", "\n\n{oops}\n", r"x\.jsonl, line 3: not JSON"),
         ("x.jsonl", "\n", "no scores in it"),
         ("x.parquet", "PAR1", r"x\.parquet"),
@@ -360,7 +360,7 @@ def test_rewards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         with pytest.raises(ValueError, match="item '0': 2 rewards for 3 responses"):
             run.add([Scored("0", (1.0, 2.0))])
-        with pytest.raises(ValueError, match="item '1', response 2: the reward is nan"):
+        with pytest.raises(ValueError, match=r"item '1', response 2\): reward is nan"):
             run.add([Scored("1", (1.0, 2.0, float("nan")))])
         assert run.done == set()
 

@@ -1,0 +1,130 @@
+"""Code from another repository is pinned to a commit; adapters are not left out beside heads of ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmcalib.rewards import load_model
+from rmcalib.rewards.hub import HubError
+from rmcalib.rewards.own_code import code_repositories, pin_code
+from rmcalib.rewards.registry import Recipe
+from tests.hub import tiny
+from tests.hub.server import LoopbackHub
+from tests.hub.world import environment
+
+CODE = """
+from transformers import LlamaForSequenceClassification
+
+class OwnRewardModel(LlamaForSequenceClassification):
+    version = {version}
+"""
+SCRIPT = """
+import sys
+from rmcalib.rewards import load_benchmark, load_model, score_inputs
+
+model = load_model(sys.argv[1], device="cpu", trust_remote_code=True)
+print(model.kind, model.backbone.version, model.sources)
+print(score_inputs(model, load_benchmark("demo", limit=1))["model_sources"])
+"""
+
+
+def files_of(folder: Path, auto_map: object, **more: bytes) -> dict[str, bytes]:
+    content = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    config = json.loads(content["config.json"]) | {"auto_map": auto_map}
+    return content | {"config.json": json.dumps(config).encode()} | more
+
+
+def load(hub: LoopbackHub, home: Path, name: str, **env: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, name],
+        env=environment(hub.url, home, **env),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_code_of_another_repository_is_pinned_and_recorded(tmp_path: Path) -> None:
+    saved = tiny.save_model(tmp_path / "saved")
+    with LoopbackHub() as hub:
+        auto_map = {"AutoModelForSequenceClassification": "org/code--own.OwnRewardModel"}
+        hub.add("models", "org/borrows", files_of(saved, auto_map))
+        for version in (1, 2):
+            hub.add("models", "org/code", {"own.py": CODE.format(version=version).encode()})
+            at = hub.repos["models", "org/code"].refs["main"]
+            told = {"code": f"org/code@{at}"}
+            assert load(hub, tmp_path / "home", "org/borrows") == [f"opaque {version} {told}", str(told)]
+        assert load(hub, tmp_path / "home", "org/borrows", HF_HUB_OFFLINE="1")[0] == f"opaque 2 {told}"
+
+
+def test_a_model_that_points_to_itself_runs_the_code_of_its_own_commit(tmp_path: Path) -> None:
+    saved = tiny.save_model(tmp_path / "saved")
+    auto_map = {"AutoModelForSequenceClassification": "org/own--own.OwnRewardModel"}
+    with LoopbackHub() as hub:
+        for version in (1, 2):
+            code = {"own.py": CODE.format(version=version).encode()}
+            hub.add("models", "org/own", files_of(saved, auto_map) | code, ref=f"v{version}")
+            hub.add("models", "org/own", files_of(saved, auto_map) | code)
+        script = SCRIPT.replace("sys.argv[1],", "sys.argv[1], revision='v1',")
+        done = subprocess.run(
+            [sys.executable, "-c", script, "org/own"],
+            env=environment(hub.url, tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.stdout.splitlines()[:1] == ["opaque 1 {}"], done.stderr
+
+
+def test_code_of_several_repositories_is_refused(tmp_path: Path) -> None:
+    for name, auto_map in (
+        ("config.json", {"AutoModel": "a/b--m.M", "AutoConfig": "own.C"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["c/d--t.T", None]}),
+    ):
+        (tmp_path / name).write_text(json.dumps({"auto_map": auto_map}))
+    assert code_repositories([tmp_path]) == ["a/b", "c/d"]
+    with pytest.raises(HubError, match=r"x/y: its code is in several repositories \(a/b, c/d\)"):
+        pin_code("x/y", [tmp_path], {})
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[1]", "{}", '{"auto_map": 7}', '{"auto_map": {"AutoModel": "own.M"}}']
+)
+def test_folders_that_borrow_nothing(content: str, tmp_path: Path) -> None:
+    assert pin_code("x/y", [tmp_path], {}) is None
+    (tmp_path / "config.json").write_text(content)
+    assert pin_code("x/y", [tmp_path], {}) is None
+
+
+def test_code_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "../../x--m.M"}}))
+    with pytest.raises(
+        HubError, match=r"x/y: the code that it borrows cannot be had: '\.\./\.\./x' is neither"
+    ):
+        pin_code("x/y", [tmp_path], {})
+
+
+@pytest.mark.parametrize("head", ["score", "remote", "ldl"])
+def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    base = tiny.save_model(tmp_path / "base")
+    adapted = get_peft_model(tiny.tiny_classifier(), LoraConfig(r=2, target_modules=["q_proj"]))
+    adapted.save_pretrained(str(tmp_path / "adapter"))
+    settings = tmp_path / "adapter" / "adapter_config.json"
+    content = json.loads(settings.read_text()) | {"base_model_name_or_path": str(base)}
+    settings.write_text(json.dumps(content))
+    name = str(tmp_path / "adapter")
+    assert load_model(name, device="cpu").kind == "causal"
+    recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "remote")
+    with pytest.raises(
+        HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
+    ):
+        load_model(name, device="cpu", recipe=recipe, trust_remote_code=True)
