@@ -30,6 +30,7 @@ __all__ = [
     "ece_interval",
     "mean_interval",
     "recentred_interval",
+    "share_limits",
 ]
 
 IntervalMethod = Literal["recentred", "percentile"]
@@ -116,6 +117,23 @@ def mean_interval(
     return bootstrap_sums(
         sums, lambda rows: rows[:, 0] / rows[:, 1], resamples=resamples, level=level, rng=rng
     )
+
+
+def share_limits(low: float, high: float, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Return the limits of a share of ``n`` outcomes, given those of its resamples.
+
+    Where all outcomes are alike, so are all resamples, and would look certain: then the limits are the exact
+    ones of Clopper and Pearson, ((1 − level)/2)^(1/n) away from the other end.
+
+    >>> share_limits(0.4, 0.6, 50), [round(limit, 3) for limit in share_limits(1.0, 1.0, 50)]
+    ((0.4, 0.6), [0.929, 1.0])
+    """
+    least = ((1 - level) / 2) ** (1 / n)
+    if low == high == 1:
+        return least, 1.0
+    if low == high == 0:
+        return 0.0, 1 - least
+    return low, high
 
 
 def bootstrap_sums(

@@ -17,7 +17,13 @@ import numpy as np
 from rmcalib.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration import ErrorOptions, ece_null, fit_top_1_temperature, reliability
 from rmcalib.calibration.binning import BinSums, binned_error
-from rmcalib.calibration.intervals import SHARES, recentred, recentred_interval, resampling_weights
+from rmcalib.calibration.intervals import (
+    SHARES,
+    recentred,
+    recentred_interval,
+    resampling_weights,
+    share_limits,
+)
 from rmcalib.rewards.forecasts import (
     Forecasts,
     first_correct_probability,
@@ -250,6 +256,8 @@ def _means(
     low, high = np.quantile(draws, _tails(settings.level), axis=0)
     for i, name in enumerate(columns):
         interval = (float(low[i]), float(high[i]))
+        if name == "accuracy":
+            interval = share_limits(*interval, n, settings.level)
         value = float(values[:, i].mean())
         rows.add(category, name, value, n, interval, needs_probabilities=needs_probabilities)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rmcalib.calibration import (
     fit_top_1_temperature,
 )
 from rmcalib.calibration.binning import EceOptions
+from rmcalib.calibration.intervals import share_limits
 from rmcalib.rewards.forecasts import (
     Forecasts,
     centred,
@@ -48,6 +49,7 @@ __all__ = [
 FEWEST_FOR_TEMPERATURE = 20
 _HOT = "no temperature helps: a uniform forecast does as well"
 _COLD = "every forecast is right: the rewards could be scaled up without end"
+_ACCURACIES = frozenset({"accuracy", "shortest_baseline", "longest_baseline"})
 
 
 @dataclass(frozen=True)
@@ -310,7 +312,14 @@ def _means(columns: dict[str, FloatArray], settings: Settings) -> Measures:
         seed=settings.seed,
     )
     n = len(next(iter(columns.values())))
-    return {name: _measure(interval, n) for name, interval in zip(columns, intervals, strict=True)}
+    measures = {name: _measure(interval, n) for name, interval in zip(columns, intervals, strict=True)}
+    for name in _ACCURACIES & columns.keys():
+        one = measures[name]
+        assert one.low is not None
+        assert one.high is not None
+        low, high = share_limits(one.low, one.high, n, settings.level)
+        measures[name] = replace(one, low=low, high=high)
+    return measures
 
 
 def _measure(interval: Interval | None, n: int, otherwise: str = "") -> Measure:

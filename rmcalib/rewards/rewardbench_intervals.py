@@ -8,7 +8,7 @@ import numpy as np
 
 from rmcalib.arrays import FloatArray
 from rmcalib.calibration import Interval
-from rmcalib.calibration.intervals import resampling_weights
+from rmcalib.calibration.intervals import resampling_weights, share_limits
 from rmcalib.rewards.rewardbench import TIES, category_scores, item_accuracy, ties_scores, ties_sums
 from rmcalib.rewards.store import Scores
 
@@ -34,15 +34,18 @@ def rewardbench_intervals(
     draws = rewardbench_draws(scores, values, resamples=resamples, seed=seed)
     lone = lone_categories(scores)
 
-    def interval(value: float, drawn: FloatArray, *, known: bool) -> Interval:
+    def interval(value: float, drawn: FloatArray, *, known: bool, n: int | None = None) -> Interval:
         tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(drawn, tails) if known else (np.nan, np.nan)
-        return Interval(value, float(low), float(high), level, len(drawn))
+        low, high = np.quantile(drawn, tails).tolist() if known else (np.nan, np.nan)
+        low, high = (low, high) if n is None else share_limits(low, high, n, level)
+        return Interval(value, low, high, level, len(drawn))
 
-    found: dict[str | None, Interval | None] = {
-        name: interval(values[name], draws[name], known=name not in lone) if name in draws else None
-        for name in values
-    }
+    found: dict[str | None, Interval | None] = {}
+    category = scores.category[scores.offsets[:-1]]
+    for name, value in values.items():
+        n = None if name == TIES else int((category == name).sum())  # elsewhere the score is an accuracy
+        known = name not in lone
+        found[name] = interval(value, draws[name], known=known, n=n) if name in draws else None
     whole = len(draws) == len(values)
     mean = float(np.mean(list(values.values())))
     found[None] = interval(mean, np.mean(list(draws.values()), axis=0), known=not lone) if whole else None

@@ -110,3 +110,23 @@ def test_one_prompt_does_not_tell_which_model_is_better() -> None:
     assert shown["Ties"] is None
     assert shown["overall"] is None
     assert shown["Math"] is not None
+
+
+def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
+    scores = made(30, 0)
+    columns = {name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct")}
+    for right in (True, False):
+        reward = np.where(scores.is_correct == right, 1.0, 0.0)
+        one = Scores.from_columns({**columns, "reward": reward})
+        least = 0.025 ** (1 / 30)  # of 30 draws all are right with this chance: 2.5%
+        expected = (least, 1.0) if right else (0.0, 1 - least)
+        rows = [
+            *metric_rows(one, model="m", benchmark="b", settings=FAST),
+            *measure_model(one, model="m", settings=FAST).metrics,
+        ]
+        found = [row for row in rows if (row["metric"], row["category"]) == ("accuracy", "Math")]
+        found.append(score_of(rows, "Math"))
+        assert len(found) == 3
+        for row in found:
+            assert row["value"] == right
+            assert (row["low"], row["high"]) == pytest.approx(expected)
