@@ -26,16 +26,24 @@ from rmcalib.remote.lock import Lock, LockLostError
 from rmcalib.remote.store import RemoteError, Store, is_remote, local_path, open_store, why
 from rmcalib.remote.transfer import download, each, named
 
-__all__ = ["RUNS", "Mirror", "Pace", "mirrored"]
+__all__ = ["RUNS", "Mirror", "Pace", "mirrored", "runs_in"]
 
-_MANIFEST, _MARK, _OWNER = "run.json", "asked.json", "lock.json"
+_MANIFEST, _MARK, _OWNER = "run.json", "metrics.json", "lock.json"
 _STATUS = ("batch.json", "events.jsonl", "batch.log")
-RUNS = re.compile(
-    r"(?:[^/]+/)*(?:run\.json|asked\.json|scores\.parquet|metrics\.json|parts/part-[^/]+\.parquet)"
-    r"|batch\.json|events\.jsonl|batch\.log"
-)
+_OF_A_RUN = r"(?:run\.json|skipped\.json|scores\.parquet|metrics\.json|parts/part-[^/]+\.parquet)"
+RUNS = re.compile(rf"(?:[^/]+/)*{_OF_A_RUN}|batch\.json|events\.jsonl|batch\.log")
 """What a run goes on from. Pages and pictures are not brought back."""
 Signature = tuple[int, int, int]
+
+
+def runs_in(folders: Iterable[str]) -> re.Pattern[str]:
+    """Match what the runs in these folders, and no others, go on from.
+
+    >>> needed = runs_in(["org__rm/demo"])
+    >>> [bool(needed.fullmatch(f"{folder}/run.json")) for folder in ("org__rm/demo", "org__rm/other")]
+    [True, False]
+    """
+    return re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/{_OF_A_RUN}")
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,8 @@ def _one(
 def _score(
     batch: Batch, job: Job, ticket: Ticket, shards: int, room: _Room, need: dict[str, float], items: Any
 ) -> None:
+    from rmcalib.rewards.scoring import INDIFFERENT, is_indifferent
+
     ray, name = import_ray(), ticket.entry.model
     # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
     remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
@@ -132,12 +134,14 @@ def _score(
     batch.status.change(name, "downloading")
     try:
         inputs, about = crew.open(shards)
+        about = {**about, "asked": ticket.asked}
         with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
             batch.status.change(name, "scoring")
             blocks = _blocks(run.remaining, shards)
             total = sum(len(item.responses) for block in blocks for item in block)
             done = tokens = 0
             warned: set[str] = set()
+            told_apart: set[bool | None] = set()
             batch.status.progress(name, 0, total, 0)
             for scored, warnings in crew.work_off([[item.id for item in block] for block in blocks]):
                 run.add(scored)
@@ -145,9 +149,12 @@ def _score(
                     if gist(text) not in warned:
                         warned.add(gist(text))
                         batch.status.warn(name, text)
+                told_apart |= {item.told_apart for item in scored}
                 done += sum(len(item.rewards) for item in scored)
                 tokens += sum(sum(item.n_tokens) for item in scored)
                 batch.status.progress(name, done, total, tokens)
+            if is_indifferent(told_apart):
+                batch.status.warn(name, f"{name}: {INDIFFERENT}")
             run.finish(processes=shards)
         if crew.losses:
             batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
