@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib.interrupts import outlast
 from rmcalib.remote.lock import Lock, LockLostError
 from rmcalib.remote.store import RemoteError, Store, is_remote, local_path, open_store, why
 from rmcalib.remote.transfer import download, each, named
@@ -118,8 +119,7 @@ class Mirror:
         self._known: dict[str, Signature] = {}  # what the store has, as it was here when it was uploaded
         self._generations: dict[str, Any] = {}  # by folder: the hash in the manifest that the store has
         self._sent: dict[str, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._stop, self._ended = threading.Event(), threading.Event()
 
     def pull(self, needed: re.Pattern[str] = RUNS) -> None:
         """Bring what a run goes on from."""
@@ -138,24 +138,24 @@ class Mirror:
 
     def start(self) -> None:
         """Follow changes from now on."""
-        self._thread.start()
+
+        def run() -> None:
+            try:
+                self._follow()
+                self._finish()
+            finally:
+                self._ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
 
     def stop(self) -> None:
-        """Upload what is left and end; an error says where it is kept if that was not possible."""
+        """Upload what is left and end, also if interrupted; an error says where it is kept if that failed."""
         self._stop.set()
-        self._thread.join()
-        if self.failure is None:
-            for pause in (*self.pace.last_tries, None):
-                try:
-                    self.push(last=True)
-                    break
-                except Exception as error:
-                    if pause is None or isinstance(error, LockLostError):
-                        self.fail(error)
-                        break
-                time.sleep(pause)
-        if self.failure is not None:
-            raise self.failure from None
+        try:
+            outlast(self._ended)
+        finally:
+            if self.failure is not None:
+                raise self.failure from None
 
     def fail(self, error: Exception) -> None:
         """Remember that nothing can be uploaded any more, and say so."""
@@ -257,6 +257,20 @@ class Mirror:
             self._known.pop(name, None)
 
         each(remove, names, self.store)
+
+    def _finish(self) -> None:
+        """Upload what is left, in some tries."""
+        for pause in (*self.pace.last_tries, None):
+            if self.failure is not None:
+                break
+            try:
+                self.push(last=True)
+                break
+            except Exception as error:
+                if pause is None or isinstance(error, LockLostError):
+                    self.fail(error)
+                    break
+            time.sleep(pause)
 
     def _follow(self) -> None:
         failing_since: float | None = None

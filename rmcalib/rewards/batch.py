@@ -168,7 +168,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
     """
     entries = [entry for entry in plan if not entry.skipped]
     ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
-    with ThreadPoolExecutor(max_workers=1) as judging, Worker(batch.output / "batch.log") as worker:
+    with _judging() as judging, Worker(batch.output / "batch.log") as worker:
         for number, entry in enumerate(entries):
             assert ahead is not None
             current = ahead
@@ -180,6 +180,18 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
                     batch.status.change(entry.model, "scoring")
                     _score(batch, job, ticket, worker)
                 judging.submit(_conclude, batch, job, ticket)
+
+
+@contextlib.contextmanager
+def _judging() -> Iterator[ThreadPoolExecutor]:
+    """Give a thread that judges; an interruption waits for the model in the works, but for no others."""
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:

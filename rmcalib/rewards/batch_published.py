@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 
 from rmcalib.files import write_json
 from rmcalib.rewards.batch import Batch, Ticket
@@ -22,6 +22,7 @@ from rmcalib.rewards.store import Scores
 
 __all__ = ["published_plan", "run_published"]
 
+_GRACE = 2.0  # seconds for files on their way when interrupted; one that hangs is not waited for
 _NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
 
 
@@ -49,6 +50,7 @@ def run_published(
     Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
+    futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
     try:
         entries = [entry for entry in plan if not entry.skipped]
         futures = {pool.submit(_take, batch, entry, commit, fresh): entry for entry in entries}
@@ -64,6 +66,7 @@ def run_published(
                 batch.conclude(ticket, scores)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        wait(futures, timeout=_GRACE)
 
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:

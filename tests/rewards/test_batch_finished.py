@@ -56,7 +56,8 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmcalib.rewards.models.load_model", load)
 
 
-def test_score_after_a_batch(tmp_path: Path, no_weights: None) -> None:
+@pytest.mark.usefixtures("no_weights")
+def test_score_after_a_batch(tmp_path: Path) -> None:
     _, events = run_batch(tmp_path)  # in a process of its own, which may load the model
     assert "scoring" in events
     assert score_demo(tmp_path).n_items == N
