@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "answer_interrupts", "end_interrupted", "outlast"]
+__all__ = ["INTERRUPTED", "answer_interrupts", "deferred", "end_interrupted", "outlast"]
 
 INTERRUPTED = 130  # the exit code that shells expect
 _AGAIN = 1.0  # seconds: launchers send a Ctrl-C on to processes that have it from the terminal already
@@ -43,6 +45,32 @@ def end_interrupted() -> NoReturn:
         except (OSError, ValueError):  # nobody reads any more
             continue
     os._exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block has ended: what it starts can be stopped only when it runs.
+
+    >>> try:
+    ...     with deferred():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("to the end")
+    ... except KeyboardInterrupt:
+    ...     print("and then")
+    to the end
+    and then
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone gets it
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
 
 
 def outlast(event: threading.Event) -> None:

@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.interrupts import deferred
 from rmcalib.rewards.batch import Batch, Job, Ticket, scoring_ticket
 from rmcalib.rewards.batch_worker import told
 from rmcalib.rewards.cluster_workers import Crew, Scorer, Stopped, gist, import_ray
@@ -68,11 +69,13 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
 def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster) -> None:
     """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
     ray = import_ray()
-    started = _connect(ray, cluster.address)
+    joined = ray.is_initialized()
     room = _Room(ray)
     pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait; the room limits them
     running: list[Future[None]] = []
     try:
+        if not joined:
+            _connect(ray, cluster.address)
         items = ray.put(job.benchmark)
         for entry in plan:
             if entry.skipped:
@@ -95,7 +98,7 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
         room.stopping.set()
         wait(running)
         pool.shutdown()
-        if started:
+        if not joined:
             ray.shutdown()
 
 
@@ -248,23 +251,21 @@ class _Room:
             batch.conclude(ticket)
 
 
-def _connect(ray: Any, address: str) -> bool:
-    """Join a cluster, or start one on this machine that nobody else can reach; tell whether that was done."""
-    if ray.is_initialized():
-        return False
+def _connect(ray: Any, address: str) -> None:
+    """Join a cluster, or start one on this machine that nobody else can reach."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         if address == "local":
             # Without this, Ray listens on an address that other machines can reach.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-            ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            with deferred():  # interrupted, Ray would leave processes behind
+                ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ValueError(f"--address {address}: no Ray cluster there: {told(error)}") from None
     _wait_for_node(ray)
-    return True
 
 
 def _wait_for_node(ray: Any) -> None:
