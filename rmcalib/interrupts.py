@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
@@ -11,7 +12,15 @@ import time
 from collections.abc import Iterator
 from typing import NoReturn
 
-__all__ = ["INTERRUPTED", "answer_interrupts", "deferred", "end_interrupted", "outlast"]
+__all__ = [
+    "INTERRUPTED",
+    "answer_interrupts",
+    "deferred",
+    "end_interrupted",
+    "end_with_parent",
+    "outlast",
+    "spared",
+]
 
 INTERRUPTED = 130  # the exit code that shells expect
 _AGAIN = 1.0  # seconds: launchers send a Ctrl-C on to processes that have it from the terminal already
@@ -71,6 +80,36 @@ def deferred() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if held:
         signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def spared() -> Iterator[None]:
+    """Start processes that a Ctrl-C does not reach: their parent has it, and says what there is to say.
+
+    >>> with spared():
+    ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    True
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """Let a process that `multiprocessing` has started end when its parent has, however that came about."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def outlast(event: threading.Event) -> None:

@@ -94,8 +94,10 @@ def mirrored(
                 with named(scratch, store.url):
                     yield scratch
             finally:
-                mirror.stop()
-                keep = False
+                try:
+                    mirror.stop()
+                finally:
+                    keep = mirror.failure is not None
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
