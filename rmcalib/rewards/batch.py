@@ -147,7 +147,7 @@ def open_batch(
     except OSError as error:
         raise RunError(f"{output}: cannot be written: {error.strerror or error}") from error
     with lock:
-        models = [ModelStatus(entry.model, parameters=entry.parameters) for entry in plan]
+        models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
         status = Status(output, models, on_change=on_change, **about)
         for entry in plan:
             if entry.skipped:
@@ -179,6 +179,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
                 if not ticket.scored:
                     batch.status.change(entry.model, "scoring")
                     _score(batch, job, ticket, worker)
+                    batch.status.change(entry.model, "scored")
                 judging.submit(_conclude, batch, job, ticket)
 
 
