@@ -24,7 +24,7 @@ def live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub.utils.tqdm import disable_progress_bars
     from rich.console import Console
     from rich.live import Live
 

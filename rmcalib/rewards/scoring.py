@@ -205,11 +205,11 @@ class ItemScorer:
 
     def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order."""
-        recipe = self.model.recipe
+        recipe, tokenizer = self.model.recipe, self.model.tokenizer
+        template, append = recipe.template, recipe.append_token_id
 
         def tokenise(chunk: Sequence[Item]) -> list[tuple[Encoded, ...]]:
-            how = {"template": recipe.template, "append": recipe.append_token_id}
-            return encode(chunk, self.model.tokenizer, max_length=self.limit, **how)
+            return encode(chunk, tokenizer, max_length=self.limit, template=template, append=append)
 
         chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
         with ThreadPoolExecutor(max_workers=1) as ahead:
