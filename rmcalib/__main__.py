@@ -1,6 +1,27 @@
 """``python -m rmcalib`` is ``rmcalib``."""
 
-from rmcalib.cli import main
+import sys
+
+from rmcalib.interrupts import INTERRUPTED, answer_interrupts, end_interrupted
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line as a process of its own, which may be interrupted at any moment."""
+    answer_interrupts()
+    try:
+        from rmcalib.cli import main as run
+
+        run()
+    except KeyboardInterrupt:  # while that was imported
+        sys.stderr.write("rmcalib: interrupted\n")
+        end_interrupted()
+    except SystemExit as end:
+        if end.code == INTERRUPTED:
+            end_interrupted()
+        raise
+
 
 if __name__ == "__main__":
     main()

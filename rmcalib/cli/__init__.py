@@ -15,6 +15,7 @@ from rmcalib.cli.prolr import prolr
 from rmcalib.cli.report import report_leaderboard
 from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
+from rmcalib.interrupts import INTERRUPTED
 
 __all__ = ["app", "main"]
 
@@ -57,14 +58,14 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        code = _INTERRUPTED
+        code = INTERRUPTED
     except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
         if _is_told_here(error) and type(error).__name__ != "NoArgsIsHelpError":  # the help is printed then
             sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
-    if code == _INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C
+    if code == INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C
         sys.stderr.write("rmcalib: interrupted; the same command goes on from here\n")
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -77,7 +78,6 @@ def _is_told_here(error: Exception) -> bool:
     return is_main_process() or not alike
 
 
-_INTERRUPTED = 130
 _BAD_INPUT = (ValueError, OSError, MemoryError)
 
 

@@ -150,7 +150,7 @@ def batch_models(
     one_gpu = parse_bytes(gpu_memory)
     selection = Selection(tuple(include or ()), tuple(exclude or ()), size, tuple(family or ()))
     show = Show(json_, scoring.quiet)
-    judging = {"resamples": resamples, "seed": seed, "metrics": metrics}
+    judging = {"resamples": resamples, "seed": seed} if metrics else None
     about: Any = {"output": scoring.output, "judging": judging, "show": show}
     with plain_warnings(quiet=scoring.quiet, verbose=verbose):
         recipes = None if scores and models is None else read_models(models)

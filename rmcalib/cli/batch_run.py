@@ -59,7 +59,7 @@ def run_batch(
     *,
     output: str,
     benchmark: Benchmark | None,
-    judging: Mapping[str, Any],
+    judging: Mapping[str, Any] | None,
     show: Show,
     **about: Any,
 ) -> None:
@@ -67,7 +67,7 @@ def run_batch(
     from rmcalib.cli.batch_table import live_table
     from rmcalib.rewards.batch import open_batch
 
-    judge = _judge(benchmark, judging) if judging["metrics"] else None
+    judge = None if judging is None else _judge(benchmark, judging)
     with Places() as places:
         folder = places.folder(output)
         with live_table(quiet=show.quiet or show.as_json) as table:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["live_table", "print_plan", "print_summary"]
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
+_ORDER = ("scoring", "evaluating", "scored", "downloading", "ready", "failed", "waiting", "done", "skipped")
 _ROWS = 20  # of the live table; the ones in the works come first
 
 
@@ -23,33 +24,46 @@ def live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from huggingface_hub.utils.tqdm import disable_progress_bars
     from rich.console import Console
     from rich.live import Live
 
-    with Live(console=Console(stderr=True), refresh_per_second=4, transient=True) as live:
-        yield lambda status: live.update(status_table(status))
+    disable_progress_bars()  # they would write into the table
+    told: list[Status] = []
+    console = Console(stderr=True)
+
+    def draw() -> Any:  # anew each time: clocks run
+        return status_table(told[0]) if told else ""
+
+    with Live(console=console, refresh_per_second=2, transient=True, get_renderable=draw):
+        yield lambda status: told.append(status) if not told else None
 
 
 def status_table(status: Status) -> Any:
     """Draw the states as a table: what is in the works, failures, what waits, what is done."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    status.tick()
     counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
-    table = Table(title=Text(counts), box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("model", "size", "state", "progress", "tokens/s", "time"):
-        table.add_column(name, justify="left" if name in ("model", "state") else "right", no_wrap=True)
-    order = ("scoring", "evaluating", "downloading", "ready", "failed", "waiting", "done", "skipped")
-    entries = sorted(status.models.values(), key=lambda entry: order.index(entry.state))
+    left = status.seconds_left()
+    more = f"; about {_duration(left)} left" if left and left >= 1 else ""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("model", overflow="ellipsis")  # the one that gives way where there is little room
+    for name in ("size", "state", "progress", "tokens/s", "time", "left"):
+        table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
+    entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
     for entry in entries[:_ROWS]:
-        speed = f"{entry.tokens / entry.seconds:,.0f}" if entry.tokens and entry.seconds else ""
+        speed = f"{entry.tokens_per_second:,.0f}" if entry.tokens_per_second else ""
         share = f"{entry.responses_done / entry.responses:.0%}" if entry.responses else ""
         time = _duration(entry.seconds) if entry.seconds else ""
-        cells = (entry.model, _size(entry.parameters), entry.state, share, speed, time)
+        rest = _duration(entry.seconds_left) if entry.seconds_left else ""
+        cells = (entry.model, _size(entry.parameters), entry.state, share, speed, time, rest)
         table.add_row(*map(Text, cells), style=_STYLES.get(entry.state))
     if len(entries) > _ROWS:
         table.add_row(Text(f"and {len(entries) - _ROWS} more"))
-    return table
+    return Group(Text(f"{counts}{more}", style="bold"), table)
 
 
 def print_plan(plan: Sequence[PlanEntry], problems: Mapping[str, str], assumptions: str) -> None:

@@ -13,7 +13,7 @@ from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_o
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 from rmcalib.cli.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, given_scores, model_names, run_model
+from rmcalib.cli.sources import benchmark_for, given_scores, model_names, own_runs, run_model
 
 if TYPE_CHECKING:
     from rmcalib.cli.conditions import Condition
@@ -82,7 +82,8 @@ def evaluate_models(
     with quiet, joined() as team, Places() as places:
         with team.step():
             bench = benchmark_for(names, scoring, scores)
-            scoring = replace(scoring, output=str(places.folder(scoring.output)))
+            own = own_runs(names, bench if scores is None else None)
+            scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
         job = _Job(scoring, scores, conditions, export_rewardbench, resamples, examples, seed)
         done: Done = []
         met: list[tuple[Condition, Evaluation]] = []

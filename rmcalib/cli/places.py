@@ -48,7 +48,8 @@ class Places:
     def folder(self, place: str, *, needed: re.Pattern[str] | None = None) -> Path:
         """Return a folder that stands for ``place``: what is written there is uploaded as it comes.
 
-        If that fails for good, the command ends; see :func:`rmcalib.remote.mirrored`.
+        ``needed`` says what of it is brought here. If uploads fail for good, the command ends; see
+        :func:`rmcalib.remote.mirrored`.
         """
         from rmcalib.remote import is_remote, mirrored
 

@@ -13,7 +13,7 @@ from rmcalib.cli.options import Config, Json, Verbose
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 from rmcalib.cli.scoring_options import Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, model_names, run_model
+from rmcalib.cli.sources import benchmark_for, model_names, own_runs, run_model
 
 __all__ = ["score_models"]
 
@@ -46,7 +46,8 @@ def score_models(
     with quiet, joined() as team, Places() as places:
         with team.step():
             bench = benchmark_for([*names], scoring)
-            scoring = replace(scoring, output=str(places.folder(scoring.output)))
+            own = own_runs(names, bench)
+            scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
         assert bench is not None
         for name in names:
             try:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib.cli.progress import progress_bar, say
 
 if TYPE_CHECKING:
+    import re
+
     from rmcalib.cli.scoring_options import Scoring
     from rmcalib.rewards.benchmarks import Benchmark
     from rmcalib.rewards.store import Scores
 
-__all__ = ["benchmark_for", "given_scores", "model_names", "run_model"]
+__all__ = ["benchmark_for", "given_scores", "model_names", "own_runs", "run_model"]
 
 PUBLISHED = "published"
 
@@ -57,6 +60,17 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
         if not scoring.quiet:
             say(f"warning: the report has no texts to read ({error})")
         return None
+
+
+def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pattern[str] | None:
+    """Match the files of these models' runs of a benchmark; None if it is not known yet where those are."""
+    from rmcalib.remote import runs_in
+    from rmcalib.rewards.runs import run_folder
+
+    known = [name for name in names if name is not None]
+    if benchmark is None or not known:
+        return None
+    return runs_in(run_folder("", name, benchmark.name).as_posix() for name in known)
 
 
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:

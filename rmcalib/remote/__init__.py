@@ -4,8 +4,8 @@ Everything else in rmcalib reads and writes local folders. ``mirrored`` gives it
 ``fetched`` one with a copy of what a URL has.
 """
 
-from rmcalib.remote.mirror import Pace, mirrored
+from rmcalib.remote.mirror import Pace, mirrored, runs_in
 from rmcalib.remote.store import RemoteError, is_remote
 from rmcalib.remote.transfer import fetched
 
-__all__ = ["Pace", "RemoteError", "fetched", "is_remote", "mirrored"]
+__all__ = ["Pace", "RemoteError", "fetched", "is_remote", "mirrored", "runs_in"]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rmcalib.interrupts import outlast
 from rmcalib.remote.store import RemoteError, Store, why
 
 __all__ = ["Lock", "LockLostError"]
@@ -56,11 +57,16 @@ class Lock:
     @contextlib.contextmanager
     def held(self, every: float, on_lost: Callable[[LockLostError], None]) -> Iterator[None]:
         """Hold the lock while the block runs, with a beat ``every`` so many seconds."""
-        self.acquire()
-        ended = threading.Event()
+        try:
+            self.acquire()
+        except KeyboardInterrupt:
+            with contextlib.suppress(Exception):
+                self.release()
+            raise
+        ending, ended = threading.Event(), threading.Event()
 
         def beat() -> None:
-            while not ended.wait(every):
+            while not ending.wait(every):
                 try:
                     self.beat()
                 except LockLostError as error:
@@ -69,15 +75,22 @@ class Lock:
                     continue
             return None
 
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
+        def run() -> None:
+            try:
+                beat()
+            finally:
+                ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
         try:
             yield
         finally:
-            ended.set()
-            thread.join()  # or its last beat would bring the lock back
-            with contextlib.suppress(Exception):
-                self.release()
+            ending.set()
+            try:
+                outlast(ended)  # or the last beat would bring the lock back
+            finally:
+                with contextlib.suppress(Exception):
+                    self.release()
 
     def acquire(self) -> None:
         """Take the lock, or say in one line who has it."""

@@ -22,20 +22,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib.interrupts import outlast
 from rmcalib.remote.lock import Lock, LockLostError
 from rmcalib.remote.store import RemoteError, Store, is_remote, local_path, open_store, why
 from rmcalib.remote.transfer import download, each, named
 
-__all__ = ["RUNS", "Mirror", "Pace", "mirrored"]
+__all__ = ["RUNS", "Mirror", "Pace", "mirrored", "runs_in"]
 
-_MANIFEST, _MARK, _OWNER = "run.json", "asked.json", "lock.json"
+_MANIFEST, _MARK, _OWNER = "run.json", "metrics.json", "lock.json"
 _STATUS = ("batch.json", "events.jsonl", "batch.log")
-RUNS = re.compile(
-    r"(?:[^/]+/)*(?:run\.json|asked\.json|scores\.parquet|metrics\.json|parts/part-[^/]+\.parquet)"
-    r"|batch\.json|events\.jsonl|batch\.log"
-)
+_OF_A_RUN = r"(?:run\.json|skipped\.json|scores\.parquet|metrics\.json|parts/part-[^/]+\.parquet)"
+RUNS = re.compile(rf"(?:[^/]+/)*{_OF_A_RUN}|batch\.json|events\.jsonl|batch\.log")
 """What a run goes on from. Pages and pictures are not brought back."""
 Signature = tuple[int, int, int]
+
+
+def runs_in(folders: Iterable[str]) -> re.Pattern[str]:
+    """Match what the runs in these folders, and no others, go on from.
+
+    >>> needed = runs_in(["org__rm/demo"])
+    >>> [bool(needed.fullmatch(f"{folder}/run.json")) for folder in ("org__rm/demo", "org__rm/other")]
+    [True, False]
+    """
+    return re.compile(rf"(?:{'|'.join(map(re.escape, folders))})/{_OF_A_RUN}")
 
 
 @dataclass(frozen=True)
@@ -85,8 +94,10 @@ def mirrored(
                 with named(scratch, store.url):
                     yield scratch
             finally:
-                mirror.stop()
-                keep = False
+                try:
+                    mirror.stop()
+                finally:
+                    keep = mirror.failure is not None
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -110,8 +121,7 @@ class Mirror:
         self._known: dict[str, Signature] = {}  # what the store has, as it was here when it was uploaded
         self._generations: dict[str, Any] = {}  # by folder: the hash in the manifest that the store has
         self._sent: dict[str, float] = {}
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._stop, self._ended = threading.Event(), threading.Event()
 
     def pull(self, needed: re.Pattern[str] = RUNS) -> None:
         """Bring what a run goes on from."""
@@ -130,24 +140,24 @@ class Mirror:
 
     def start(self) -> None:
         """Follow changes from now on."""
-        self._thread.start()
+
+        def run() -> None:
+            try:
+                self._follow()
+                self._finish()
+            finally:
+                self._ended.set()
+
+        threading.Thread(target=run, daemon=True).start()
 
     def stop(self) -> None:
-        """Upload what is left and end; an error says where it is kept if that was not possible."""
+        """Upload what is left and end, also if interrupted; an error says where it is kept if that failed."""
         self._stop.set()
-        self._thread.join()
-        if self.failure is None:
-            for pause in (*self.pace.last_tries, None):
-                try:
-                    self.push(last=True)
-                    break
-                except Exception as error:
-                    if pause is None or isinstance(error, LockLostError):
-                        self.fail(error)
-                        break
-                time.sleep(pause)
-        if self.failure is not None:
-            raise self.failure from None
+        try:
+            outlast(self._ended)
+        finally:
+            if self.failure is not None:
+                raise self.failure from None
 
     def fail(self, error: Exception) -> None:
         """Remember that nothing can be uploaded any more, and say so."""
@@ -249,6 +259,20 @@ class Mirror:
             self._known.pop(name, None)
 
         each(remove, names, self.store)
+
+    def _finish(self) -> None:
+        """Upload what is left, in some tries."""
+        for pause in (*self.pace.last_tries, None):
+            if self.failure is not None:
+                break
+            try:
+                self.push(last=True)
+                break
+            except Exception as error:
+                if pause is None or isinstance(error, LockLostError):
+                    self.fail(error)
+                    break
+            time.sleep(pause)
 
     def _follow(self) -> None:
         failing_since: float | None = None

@@ -153,13 +153,14 @@ def evaluate(
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.json, metrics.csv, reliability.png and report.html; return the path of the page."""
+    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
     out = Path(folder)
-    evaluation.to_json(out / "metrics.json")
     evaluation.to_csv(out / "metrics.csv")
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")
-    return evaluation.to_html(out / "report.html")
+    page = evaluation.to_html(out / "report.html")
+    evaluation.to_json(out / "metrics.json")  # last: with it, a batch takes the rest for written
+    return page
 
 
 def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import shutil
 import threading
@@ -18,22 +17,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmcalib.files import write_json
 from rmcalib.rewards.batch_status import ModelStatus, Status
 from rmcalib.rewards.batch_worker import Worker, WorkerError, told
 from rmcalib.rewards.benchmarks import Benchmark
-from rmcalib.rewards.hub import resolve_commit
-from rmcalib.rewards.manifest import SCORING_VERSION
-from rmcalib.rewards.models import locate
+from rmcalib.rewards.manifest import asked_for
+from rmcalib.rewards.models import identify, is_local, locate
 from rmcalib.rewards.plan import PlanEntry
 from rmcalib.rewards.registry import Recipe
-from rmcalib.rewards.runs import RunError, run_folder
+from rmcalib.rewards.runs import RunError, finished_manifest, finished_scores, run_folder
 from rmcalib.rewards.store import Scores
 
 __all__ = ["Batch", "Job", "Judge", "open_batch", "run_local"]
 
 Judge = Callable[[PlanEntry, Scores, Path], None]
-"""Called with a model, its scores and its run folder, to write metrics there."""
+"""Called with a model, its scores and its run folder, to write metrics there, `metrics.json` last."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,14 @@ class Job:
 
 @dataclass(frozen=True)
 class Ticket:
-    """One model on its way: the commit that is scored, a hash of what was asked for, what is done of it."""
+    """One model on its way: the commit that is scored, a hash of what is asked for, whether that is there."""
 
     entry: PlanEntry
     commit: str | None  # None: a local folder
     asked: str
     folder: Path
     scored: bool = False
-    judged: bool = False
+    fresh: bool = False
 
 
 class Batch:
@@ -89,37 +86,22 @@ class Batch:
         self.place = place or str(output)
         self.judging = json.loads(json.dumps(dict(judging)))
 
-    def ticket(
-        self,
-        entry: PlanEntry,
-        folder: Path,
-        commit: str | None,
-        asked: Mapping[str, Any],
-        *,
-        fresh: bool = False,
-    ) -> Ticket:
-        """Compare what is asked for with what an earlier run has left in the folder, unless ``fresh``."""
-        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-        if fresh:
-            return Ticket(entry, commit, digest, folder)
-        mark, run = read_mark(folder), _read(folder / "run.json")
-        same = mark.get("asked") == digest and (folder / "scores.parquet").is_file()
-        scored = same and run.get("status") == "finished" and run.get("hash") == mark.get("run")
-        judged = scored and mark.get("judging") == self.judging and (folder / "metrics.json").is_file()
-        return Ticket(entry, commit, digest, folder, scored, judged or (scored and self.judge is None))
-
     def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
         """Judge the scores of a model unless that is done, and mark the model as done."""
         name, folder = ticket.entry.model, ticket.folder
         shutil.rmtree(folder / "parts", ignore_errors=True)  # of a run that was killed while it tidied up
-        mark = {"asked": ticket.asked, "run": _read(folder / "run.json").get("hash"), "judging": None}
-        if not ticket.judged:
-            write_json(folder / "asked.json", mark)
-            if self.judge is not None:
-                self.status.change(name, "evaluating")
-                self.judge(ticket.entry, scores or Scores.from_parquet(folder / "scores.parquet"), folder)
-            write_json(folder / "asked.json", {**mark, "judging": self.judging})
-        self.status.change(name, "done", folder=self._named(folder), fresh=not ticket.judged)
+        judged = self.judge is None or (self._is_judged(folder) and not ticket.fresh)
+        if not judged and self.judge is not None:
+            self.status.change(name, "evaluating")
+            self.judge(ticket.entry, scores or Scores.from_parquet(folder / "scores.parquet"), folder)
+        self.status.change(name, "done", folder=self._named(folder), fresh=not (ticket.scored and judged))
+
+    def _is_judged(self, folder: Path) -> bool:
+        """Tell whether the metrics there, whoever wrote them, are of the scores there, with our settings."""
+        told = _read(folder / "metrics.json")
+        run = told.get("manifest", {}).get("hash")
+        same = all(told.get(name) == value for name, value in self.judging.items())
+        return same and run is not None and run == finished_manifest(folder).get("hash")
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -147,8 +129,8 @@ def open_batch(
 ) -> Iterator[Batch]:
     """Take the lock of a batch's output folder and begin a run: states in `batch.json`, `events.jsonl`.
 
-    `judging` are the settings of `judge`, which is called anew when they change. `place` is how the output is
-    called in what is told, where that is not the folder (a mirrored URL).
+    `judging` are the settings of `judge` as they stand in `metrics.json`; it is called where they differ.
+    `place` is how the output is called in what is told, where that is not the folder (a mirrored URL).
     """
     from filelock import FileLock, Timeout
 
@@ -165,7 +147,7 @@ def open_batch(
     except OSError as error:
         raise RunError(f"{output}: cannot be written: {error.strerror or error}") from error
     with lock:
-        models = [ModelStatus(entry.model, parameters=entry.parameters) for entry in plan]
+        models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
         status = Status(output, models, on_change=on_change, **about)
         for entry in plan:
             if entry.skipped:
@@ -186,7 +168,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
     """
     entries = [entry for entry in plan if not entry.skipped]
     ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
-    with ThreadPoolExecutor(max_workers=1) as judging, Worker(batch.output / "batch.log") as worker:
+    with _judging() as judging, Worker(batch.output / "batch.log") as worker:
         for number, entry in enumerate(entries):
             assert ahead is not None
             current = ahead
@@ -197,7 +179,20 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
                 if not ticket.scored:
                     batch.status.change(entry.model, "scoring")
                     _score(batch, job, ticket, worker)
+                    batch.status.change(entry.model, "scored")
                 judging.submit(_conclude, batch, job, ticket)
+
+
+@contextlib.contextmanager
+def _judging() -> Iterator[ThreadPoolExecutor]:
+    """Give a thread that judges; an interruption waits for the model in the works, but for no others."""
+    pool = ThreadPoolExecutor(max_workers=1)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
@@ -215,22 +210,12 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
     With ``job.fresh`` nothing counts as done.
     """
-    recipe = entry.recipe
-    local = entry.model == "demo" or Path(entry.model).is_dir()
-    commit = None if local else resolve_commit(entry.model)
-    tokenizer = recipe.tokenizer
-    asked = {
-        "model": entry.model,
-        "revision": commit or locate(entry.model, None, small_files_only=True)[1],
-        "tokenizer": tokenizer and locate(tokenizer, None, small_files_only=True)[1],
-        "benchmark": [job.benchmark.name, job.benchmark.revision],
-        "items": hashlib.sha256(repr([item.id for item in job.benchmark.items]).encode()).hexdigest(),
-        "recipe": dataclasses.asdict(recipe),
-        "scoring_version": SCORING_VERSION,
-        **job.loading(),
-    }
+    revision = identify(entry.model)
+    asked = asked_for(entry.model, revision, job.benchmark, recipe=entry.recipe, **job.loading())
     folder = run_folder(batch.output, entry.model, job.benchmark.name)
-    return batch.ticket(entry, folder, commit, asked, fresh=job.fresh)
+    commit = None if is_local(entry.model) else revision
+    scored = not job.fresh and finished_scores(folder, asked) is not None
+    return Ticket(entry, commit, asked, folder, scored, job.fresh)
 
 
 def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
@@ -260,11 +245,6 @@ def free_checkpoint(commit: str) -> int:
     strategy = cache.delete_revisions(commit)
     strategy.execute()
     return int(strategy.expected_freed_size)
-
-
-def read_mark(folder: Path) -> dict[str, Any]:
-    """Read what an earlier batch has noted in a run folder (`asked.json`); empty if there is nothing."""
-    return _read(folder / "asked.json")
 
 
 def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:

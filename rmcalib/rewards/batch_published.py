@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 
 from rmcalib.files import write_json
-from rmcalib.rewards.batch import Batch, Ticket, read_mark
+from rmcalib.rewards.batch import Batch, Ticket
 from rmcalib.rewards.benchmarks import SHORT_NAMES
 from rmcalib.rewards.hub import resolve_commit
 from rmcalib.rewards.jobs import keep_scores
+from rmcalib.rewards.manifest import inputs_hash
 from rmcalib.rewards.plan import PlanEntry, Selection, select
 from rmcalib.rewards.published import RESULTS, published_models, published_scores
 from rmcalib.rewards.registry import Recipe, registry
-from rmcalib.rewards.runs import run_folder
+from rmcalib.rewards.run_lock import read_manifest
+from rmcalib.rewards.runs import finished_scores, run_folder
 from rmcalib.rewards.scales import remember_model
 from rmcalib.rewards.store import Scores
 
 __all__ = ["published_plan", "run_published"]
 
+_GRACE = 2.0  # seconds for files on their way when interrupted; one that hangs is not waited for
 _NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
 
 
@@ -47,6 +50,7 @@ def run_published(
     Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
+    futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
     try:
         entries = [entry for entry in plan if not entry.skipped]
         futures = {pool.submit(_take, batch, entry, commit, fresh): entry for entry in entries}
@@ -57,21 +61,25 @@ def run_published(
                 if ticket is None:
                     continue
                 if scores is not None:
-                    keep_scores(ticket.folder, remember_model(scores, entry.recipe), fresh=fresh)
+                    known = remember_model(scores, entry.recipe)
+                    keep_scores(ticket.folder, known, asked=ticket.asked, fresh=fresh)
                 batch.conclude(ticket, scores)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+        wait(futures, timeout=_GRACE)
 
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
     """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
     folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
-    asked = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
-    ticket = batch.ticket(entry, folder, commit, asked, fresh=fresh)
+    wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
+    asked = inputs_hash(wish)
+    scored = not fresh and finished_scores(folder, asked) is not None
+    ticket = Ticket(entry, commit, asked, folder, scored, fresh)
     if ticket.scored:
         return ticket, None
-    mark = {} if fresh else read_mark(folder)
-    why = str(mark.get("skipped", "")) if mark.get("asked") == ticket.asked else ""
+    mark = {} if fresh else read_manifest(folder / "skipped.json") or {}
+    why = str(mark.get("why", "")) if mark.get("asked") == asked else ""
     if not why:
         batch.status.change(entry.model, "downloading")
         try:
@@ -80,6 +88,6 @@ def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Tic
             if _NO_SCORES not in str(error):
                 raise
             why = "a generative judge: it gives no scores"
-        write_json(folder / "asked.json", {"asked": ticket.asked, "skipped": why})
+        write_json(folder / "skipped.json", {"asked": asked, "why": why})
     batch.status.change(entry.model, "skipped", why=why)
     return None, None

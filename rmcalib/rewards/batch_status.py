@@ -20,13 +20,19 @@ from rmcalib.files import write_json
 
 __all__ = ["STATES", "ModelStatus", "Status", "read_events"]
 
-STATES = ("waiting", "downloading", "ready", "scoring", "evaluating", "done", "failed", "skipped")
+STATES = ("waiting", "downloading", "ready", "scoring", "scored", "evaluating", "done", "failed", "skipped")
+_TIMED = ("downloading", "scoring", "evaluating")
 _EVERY = 2.0  # seconds between two writes of mere progress
 
 
 @dataclass
 class ModelStatus:
-    """What is known of one model; `why` is the cause of a failure, or the reason it was skipped."""
+    """What is known of one model; `why` is the cause of a failure, or the reason it was skipped.
+
+    `seconds` are those since its download or, later, its scoring began; `tokens_per_second` is the speed of
+    scoring alone, without loading the model. `planned` are the plan's seconds, of which only the proportions
+    between models are used.
+    """
 
     model: str
     state: str = "waiting"
@@ -35,7 +41,10 @@ class ModelStatus:
     responses_done: int = 0
     responses: int = 0
     tokens: int = 0
+    tokens_per_second: float | None = None
     seconds: float = 0.0
+    seconds_left: float | None = None
+    planned: float | None = None
     fresh: bool = False  # done by this run, not by an earlier one
     folder: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -68,6 +77,8 @@ class Status:
         self.state, self.started = "running", time.time()
         self._lock = threading.RLock()
         self._since: dict[str, float] = {}
+        self._first: dict[str, float] = {}  # by model: when its first response was about to be scored
+        self._began: float | None = None
         self._written = 0.0
         output.mkdir(parents=True, exist_ok=True)
         self.event("start", models=len(self.models), pid=os.getpid(), **about)
@@ -81,7 +92,8 @@ class Status:
             now = time.time()
             if state in ("downloading", "scoring"):
                 self._since[model] = now
-            entry.state = state
+                self._began = self._began or now
+            entry.state, entry.seconds_left = state, None
             for name, value in values.items():
                 setattr(entry, name, value)
             entry.seconds = round(now - self._since.get(model, now), 3)
@@ -92,9 +104,14 @@ class Status:
     def progress(self, model: str, done: int, total: int, tokens: int) -> None:
         """Say how far a model is."""
         with self._lock:
-            entry = self.models[model]
+            entry, now = self.models[model], time.time()
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
-            entry.seconds = round(time.time() - self._since.get(model, time.time()), 3)
+            if not self._first:
+                self._began = now  # the first download and the first import are no measure of what is left
+            elapsed = now - self._first.setdefault(model, now)
+            if done and elapsed > 0:
+                entry.tokens_per_second = round(tokens / elapsed, 1)
+                entry.seconds_left = round(elapsed * (total - done) / done, 1)
             if time.time() - self._written > _EVERY:
                 self._write()
             elif self.on_change is not None:
@@ -129,8 +146,37 @@ class Status:
         states = [entry.state for entry in self.models.values()]
         return {state: states.count(state) for state in STATES if state in states}
 
+    def seconds_left(self) -> float | None:
+        """Estimate the time until all models are done, from the pace so far; None if there is no pace yet.
+
+        What was done and what is left are weighed by the plan's times.
+        """
+        with self._lock:
+            entries = [e for e in self.models.values() if e.state not in ("failed", "skipped")]
+            known = [entry.planned for entry in entries if entry.planned]
+            usual = sum(known) / len(known) if known else 1.0
+            done = left = 0.0
+            for entry in entries:
+                if entry.state == "done" and not entry.fresh:
+                    continue  # by an earlier run: says nothing about the pace
+                share = entry.responses_done / entry.responses if entry.responses else 0.0
+                share = 1.0 if entry.state in ("scored", "evaluating", "done") else share
+                done += share * (entry.planned or usual)
+                left += (1 - share) * (entry.planned or usual)
+            if self._began is None or done == 0:
+                return None
+            return round((time.time() - self._began) * left / done, 1)
+
+    def tick(self) -> None:
+        """Bring the times of models in the works up to now."""
+        with self._lock:
+            for name, entry in self.models.items():
+                if entry.state in _TIMED and name in self._since:
+                    entry.seconds = round(time.time() - self._since[name], 3)
+
     def content(self) -> dict[str, Any]:
         """Return what `batch.json` holds."""
+        self.tick()
         return {
             "status": self.state,
             "started": _utc(self.started),
@@ -139,6 +185,7 @@ class Status:
             "host": platform.node(),
             **self.about,
             "counts": self.counts(),
+            "seconds_left": self.seconds_left() if self.state == "running" else None,
             "models": [asdict(entry) for entry in self.models.values()],
         }
 

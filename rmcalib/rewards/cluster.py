@@ -19,6 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.interrupts import deferred
 from rmcalib.rewards.batch import Batch, Job, Ticket, scoring_ticket
 from rmcalib.rewards.batch_worker import told
 from rmcalib.rewards.cluster_workers import Crew, Scorer, Stopped, gist, import_ray
@@ -68,11 +69,13 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
 def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster) -> None:
     """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
     ray = import_ray()
-    started = _connect(ray, cluster.address)
+    joined = ray.is_initialized()
     room = _Room(ray)
     pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait; the room limits them
     running: list[Future[None]] = []
     try:
+        if not joined:
+            _connect(ray, cluster.address)
         items = ray.put(job.benchmark)
         for entry in plan:
             if entry.skipped:
@@ -95,7 +98,7 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
         room.stopping.set()
         wait(running)
         pool.shutdown()
-        if started:
+        if not joined:
             ray.shutdown()
 
 
@@ -120,6 +123,8 @@ def _one(
 def _score(
     batch: Batch, job: Job, ticket: Ticket, shards: int, room: _Room, need: dict[str, float], items: Any
 ) -> None:
+    from rmcalib.rewards.scoring import INDIFFERENT, is_indifferent
+
     ray, name = import_ray(), ticket.entry.model
     # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
     remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
@@ -132,12 +137,14 @@ def _score(
     batch.status.change(name, "downloading")
     try:
         inputs, about = crew.open(shards)
+        about = {**about, "asked": ticket.asked}
         with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
             batch.status.change(name, "scoring")
             blocks = _blocks(run.remaining, shards)
             total = sum(len(item.responses) for block in blocks for item in block)
             done = tokens = 0
             warned: set[str] = set()
+            told_apart: set[bool | None] = set()
             batch.status.progress(name, 0, total, 0)
             for scored, warnings in crew.work_off([[item.id for item in block] for block in blocks]):
                 run.add(scored)
@@ -145,9 +152,12 @@ def _score(
                     if gist(text) not in warned:
                         warned.add(gist(text))
                         batch.status.warn(name, text)
+                told_apart |= {item.told_apart for item in scored}
                 done += sum(len(item.rewards) for item in scored)
                 tokens += sum(sum(item.n_tokens) for item in scored)
                 batch.status.progress(name, done, total, tokens)
+            if is_indifferent(told_apart):
+                batch.status.warn(name, f"{name}: {INDIFFERENT}")
             run.finish(processes=shards)
         if crew.losses:
             batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
@@ -241,23 +251,21 @@ class _Room:
             batch.conclude(ticket)
 
 
-def _connect(ray: Any, address: str) -> bool:
-    """Join a cluster, or start one on this machine that nobody else can reach; tell whether that was done."""
-    if ray.is_initialized():
-        return False
+def _connect(ray: Any, address: str) -> None:
+    """Join a cluster, or start one on this machine that nobody else can reach."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         if address == "local":
             # Without this, Ray listens on an address that other machines can reach.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-            ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            with deferred():  # interrupted, Ray would leave processes behind
+                ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ValueError(f"--address {address}: no Ray cluster there: {told(error)}") from None
     _wait_for_node(ray)
-    return True
 
 
 def _wait_for_node(ray: Any) -> None:

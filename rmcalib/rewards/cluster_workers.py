@@ -137,6 +137,7 @@ class Scorer:
         self.token_budget, self.benchmark = token_budget, benchmark
         self._items = {item.id: item for item in benchmark.items}
         self._model: Any = None
+        self._scorer: Any = None
         self._warnings: list[str] = []
 
     def about(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -149,12 +150,13 @@ class Scorer:
 
     def score(self, ids: list[str]) -> tuple[list[ScoredItem], list[str]]:
         """Score the prompts with these ids; also returns what this worker has warned of so far."""
-        from rmcalib.rewards.scoring import score_items
+        from rmcalib.rewards.scoring import ItemScorer
 
         items = [self._items[identifier] for identifier in ids]
         with self._listening():
-            chunks = score_items(self._loaded(), items, token_budget=self.token_budget)
-            scored = [item for chunk in chunks for item in chunk]
+            if self._scorer is None:  # kept: what it has learned of the model holds for the next block
+                self._scorer = ItemScorer(self._loaded(), token_budget=self.token_budget)
+            scored = [item for chunk in self._scorer.chunks(items) for item in chunk]
         return scored, list(self._warnings)
 
     def free(self, commit: str) -> int:

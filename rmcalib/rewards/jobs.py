@@ -11,14 +11,14 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from rmcalib.files import write_json
-from rmcalib.remote import is_remote, mirrored
+from rmcalib.remote import is_remote, mirrored, runs_in
 from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
 from rmcalib.rewards.manifest import asked_for, describe, inputs_hash, score_inputs
 from rmcalib.rewards.models import check_model_name, identify
 from rmcalib.rewards.processes import Team, joined, process_rank
 from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.run_lock import RunError, locked, read_manifest
-from rmcalib.rewards.runs import Run, finished_inputs, finished_scores, run_folder
+from rmcalib.rewards.runs import Run, finished_manifest, finished_scores, run_folder
 from rmcalib.rewards.store import COLUMNS, Scores
 
 if TYPE_CHECKING:
@@ -87,12 +87,14 @@ def score(
         "allow_pickle": allow_pickle,
         "recipe": recipe,
     }
-    keep: Any = TemporaryDirectory() if output is None else mirrored(output)
-    with keep as root, joined() as team:
+    with joined() as team, contextlib.ExitStack() as places:
         with team.step():
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
             name = check_model_name(model) if isinstance(model, str) else model.name
-            folder = run_folder(root, name, bench.name)
+            inner = run_folder("", name, bench.name)
+            needed = runs_in([inner.as_posix()])
+            keep: Any = TemporaryDirectory() if output is None else mirrored(output, needed=needed)
+            folder = places.enter_context(keep) / inner
             there = None
             if isinstance(model, str) and not fresh and team.rank == 0:
                 there = _finished(folder, model, revision, bench, loading)
@@ -125,11 +127,12 @@ def score(
         return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
 
 
-def keep_scores(folder: Path, scores: Scores, *, fresh: bool = False) -> None:
+def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
     """Keep scores that were made elsewhere in a run folder, with a manifest; another run is not replaced.
 
     The hash is that of the scores themselves, whatever their manifest says: they are never taken for a run of
-    ours. A run's own scores can be given to it again, and stay what they are.
+    ours. A run's own scores can be given to it again, and stay what they are. By ``asked``, a hash, they are
+    found again (`finished_scores`).
 
     >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
@@ -140,13 +143,15 @@ def keep_scores(folder: Path, scores: Scores, *, fresh: bool = False) -> None:
     """
     digest = _content_hash(scores)
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
-    manifest = {**about, "status": "finished", "hash": digest}
+    manifest = {**about, "status": "finished", "hash": digest} | ({"asked": asked} if asked else {})
     told, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
     with locked(folder):
         before = read_manifest(told)
         if _is_own(before or {}, file, scores):
             return
         same = before is not None and before.get("hash") == digest
+        if before is not None and same and "asked" in before:
+            manifest = {"asked": before["asked"], **manifest}
         if not same and not fresh and (before is not None or file.exists() or parts.exists()):
             raise RunError(f"{folder} holds another run: choose another --output, or --fresh to replace it")
         if not same:  # killed at any moment, the folder holds no scores beside another's manifest
@@ -178,12 +183,10 @@ def _content_hash(scores: Scores) -> str:
 def _finished(
     folder: Path, model: str, revision: str | None, benchmark: Benchmark, loading: dict[str, Any]
 ) -> Scores | None:
-    """Return the scores of a finished run of just what is asked for: no weights are needed to see that."""
-    inputs = finished_inputs(folder)
-    if not inputs or {"base", "code"} & set(inputs.get("model_sources", {})):
-        return None  # an adapter's base model, and code from elsewhere, are named in the model's files only
-    asked = asked_for(model, identify(model, revision), benchmark, **loading)
-    return finished_scores(folder, benchmark, asked)
+    """Return the scores of a finished run of just what is asked for."""
+    if not finished_manifest(folder):
+        return None  # before all files of a local model are read
+    return finished_scores(folder, asked_for(model, identify(model, revision), benchmark, **loading))
 
 
 def _counter(team: Team, on_progress: OnProgress | None, total: int) -> Callable[[int, int], None]:

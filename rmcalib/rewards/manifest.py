@@ -68,13 +68,14 @@ def asked_for(
     allow_pickle: bool = False,
     recipe: Recipe | None = None,
 ) -> str:
-    """Return a hash of what decides about `score_inputs` and is known before a model is loaded.
+    """Return a hash of what was asked for, as far as it decides about `score_inputs`.
 
-    `revision` is the model's commit or SHA-256; the options are those of `load_model`. Equal hashes mean
-    equal inputs, except for the base model of a PEFT adapter, which only the adapter names, and for what
-    another version of transformers would choose (`attention`).
+    It needs no weights, and is in a run's manifest (`asked`): whoever asks for the same again, by whatever
+    command or engine, finds the run done (`rmcalib.rewards.runs.finished_scores`). `revision` is the model's
+    commit or SHA-256; the options are those of `load_model`. What is left to the machine stays `auto`: the
+    one that asks need not be the one that scores. The base model of a PEFT adapter, which only the adapter
+    names, is not in it.
     """
-    from rmcalib.rewards.devices import choose_device
     from rmcalib.rewards.models import identify
     from rmcalib.rewards.registry import recipe_for
 
@@ -85,8 +86,7 @@ def asked_for(
         "tokenizer": recipe.tokenizer and identify(recipe.tokenizer),
         "benchmark": [benchmark.name, benchmark.revision, _items_hash(benchmark)],
         "recipe": dataclasses.asdict(recipe),
-        "device": choose_device(device).type,  # `auto` dtypes depend on it
-        "dtype": dtype,
+        "dtype": [dtype, device.partition(":")[0]] if dtype == "auto" else dtype,  # the device settles `auto`
         "max_length": max_length,
         "allowed": [trust_remote_code, allow_pickle],
         "scoring_version": SCORING_VERSION,

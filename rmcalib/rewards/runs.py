@@ -22,10 +22,11 @@ from rmcalib.files import write_json
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.hub import folder_name
 from rmcalib.rewards.manifest import inputs_hash, model_folder, package_versions
+from rmcalib.rewards.models import identify
 from rmcalib.rewards.run_lock import RunError, locked, read_manifest, utc
 from rmcalib.rewards.store import COLUMNS, Scores
 
-__all__ = ["Run", "RunError", "finished_inputs", "finished_scores", "run_folder"]
+__all__ = ["Run", "RunError", "finished_manifest", "finished_scores", "run_folder"]
 
 
 class ScoredItem(Protocol):
@@ -57,23 +58,43 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
     return Path(output) / model_folder(model) / folder_name(benchmark)
 
 
-def finished_inputs(folder: Path) -> dict[str, Any]:
-    """Return the inputs of the finished run in `folder`; empty if there is none."""
+def finished_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of the finished run in `folder`; empty if there is none.
+
+    >>> finished_manifest(Path("nowhere"))
+    {}
+    """
     manifest = read_manifest(folder / "run.json") or {}
-    inputs = manifest.get("inputs")
-    return inputs if manifest.get("status") == "finished" and isinstance(inputs, dict) else {}
+    return manifest if manifest.get("status") == "finished" else {}
 
 
-def finished_scores(folder: Path, benchmark: Benchmark, asked: str) -> Scores | None:
-    """Return the scores in `folder` if they are finished and are what is `asked` for (`asked_for`)."""
-    manifest = read_manifest(folder / "run.json") or {}
-    if manifest.get("status") != "finished" or manifest.get("asked") != asked:
+def finished_scores(folder: Path, asked: str) -> Scores | None:
+    """Return the scores in `folder` if they are finished and are what is `asked` for (`asked_for`).
+
+    This is the one way to know that a run is done, for all commands. Neither weights nor texts are needed.
+
+    >>> finished_scores(Path("nowhere"), "e3b0c442") is None
+    True
+    """
+    manifest, file = finished_manifest(folder), folder / "scores.parquet"
+    if manifest.get("asked") != asked or not file.is_file():
         return None
-    with Run(folder, benchmark, manifest["inputs"]) as run:
-        if run.remaining or not (folder / "scores.parquet").is_file():
+    with locked(folder):
+        try:
+            scores = Scores.from_parquet(file)
+        except ValueError:
             return None
-        scores = Scores.from_parquet(folder / "scores.parquet")
-    return scores if scores.manifest.get("hash") == run.hash else None
+    return scores if scores.manifest.get("hash") == manifest.get("hash") and _same_sources(manifest) else None
+
+
+def _same_sources(manifest: Mapping[str, Any]) -> bool:
+    """Tell whether an adapter's base model, and code from elsewhere, are still those of the run.
+
+    They are named in the model's files only, so that what is asked for does not say.
+    """
+    sources = manifest.get("inputs", {}).get("model_sources", {})
+    pinned = [sources[kind].rpartition("@") for kind in ("base", "code") if kind in sources]
+    return all(identify(name) == commit for name, _, commit in pinned)
 
 
 class Run:

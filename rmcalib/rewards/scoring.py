@@ -35,6 +35,10 @@ CHUNK = 32  # prompts in a chunk: enough for full rows, few enough that little i
 # How far a reward may move, relative to the largest of its batch (or to 1), before sharing counts as wrong.
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-6, "float16": 2e-2, "bfloat16": 1e-1}
 
+INDIFFERENT = (
+    "all responses of a prompt have the same reward, for every prompt. The reward is probably read before "
+    "the response begins: try `pooling: last_token` in the model's recipe"
+)
 Progress = Callable[[int, int], None]
 
 
@@ -43,6 +47,7 @@ class ScoredItem:
     """The rewards of one prompt's responses, in the benchmark's order.
 
     `n_tokens` counts prompt and response after truncation; `truncated` and `empty` flag single responses.
+    `told_apart` says whether their rewards differ; None if their texts do not.
     """
 
     id: str
@@ -51,6 +56,7 @@ class ScoredItem:
     n_tokens: tuple[int, ...]
     truncated: tuple[bool, ...]
     empty: tuple[bool, ...]
+    told_apart: bool | None = None
 
 
 def score_items(
@@ -88,16 +94,26 @@ def score_items(
     >>> [len(item.rewards) for chunk in chunks for item in chunk]
     [4, 4, 4]
     """
-    limit = max_length if max_length is not None else model.max_length
-    if limit < 1:
-        raise ValueError(f"max_length: must be at least 1, got {limit}")
-    if token_budget is not None and token_budget < 1:
-        raise ValueError(f"token_budget: must be at least 1, got {token_budget}")
-    if token_budget is None:
-        token_budget = devices.token_budget(running_config(model), model.device, model.dtype.itemsize, limit)
-    model.backbone.eval()
-    scorer = _Scorer(model, token_budget, share and can_share(model), progress)
-    return _chunks(scorer, items, limit)
+    scorer = ItemScorer(model, max_length, token_budget, share=share, progress=progress)
+    return _judged(model.name, scorer.chunks(items))
+
+
+def _judged(name: str, chunks: Iterator[list[ScoredItem]]) -> Iterator[list[ScoredItem]]:
+    told_apart: set[bool | None] = set()
+    for chunk in chunks:
+        told_apart |= {item.told_apart for item in chunk}
+        yield chunk
+    if is_indifferent(told_apart):
+        warnings.warn(f"{name}: {INDIFFERENT}", stacklevel=2)
+
+
+def is_indifferent(told_apart: set[bool | None]) -> bool:
+    """Tell whether no prompt's responses were told apart, of `ScoredItem.told_apart` of all prompts.
+
+    >>> is_indifferent({None, False}), is_indifferent({True, False}), is_indifferent({None})
+    (True, False, False)
+    """
+    return False in told_apart and True not in told_apart
 
 
 def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
@@ -111,44 +127,11 @@ def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
     return list(items[rank::world])
 
 
-def _chunks(scorer: _Scorer, items: Sequence[Item], limit: int) -> Iterator[list[ScoredItem]]:
-    model = scorer.model
-    chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
-
-    def tokenise(chunk: Sequence[Item]) -> list[tuple[Encoded, ...]]:
-        recipe = model.recipe
-        return encode(
-            chunk, model.tokenizer, max_length=limit, template=recipe.template, append=recipe.append_token_id
-        )
-
-    tell_apart = False
-    n_compared = 0
-    with ThreadPoolExecutor(max_workers=1) as ahead:
-        waiting = ahead.submit(tokenise, chunks[0]) if chunks else None
-        for number, chunk in enumerate(chunks):
-            assert waiting is not None
-            encoded = waiting.result()
-            if number + 1 < len(chunks):
-                waiting = ahead.submit(tokenise, chunks[number + 1])
-            scored = _finish(chunk, encoded, scorer.rewards(encoded))
-            for item, texts in zip(scored, encoded, strict=True):
-                if len({text.input_ids for text in texts}) > 1:
-                    n_compared += 1
-                    spread = max(item.rewards) - min(item.rewards)
-                    tell_apart |= spread > scorer.tolerance / 10 * max(1.0, abs(item.rewards[0]))
-            yield scored
-    if n_compared and not tell_apart:
-        warnings.warn(
-            f"{model.name}: all responses of a prompt have the same reward, for every prompt. The reward is "
-            "probably read before the response begins: try `pooling: last_token` in the model's recipe",
-            stacklevel=2,
-        )
-
-
 def _finish(
     items: Sequence[Item],
     encoded: Sequence[tuple[Encoded, ...]],
     rewards: FloatArray,
+    tolerance: float,
 ) -> list[ScoredItem]:
     scored, start = [], 0
     for item, texts in zip(items, encoded, strict=True):
@@ -160,6 +143,8 @@ def _finish(
                     f"item {item.id!r}, response {number}: the model's reward is {reward}. Its weights may "
                     "be damaged, or its dtype too narrow: try --dtype float32 or bfloat16"
                 )
+        differ = len({text.input_ids for text in texts}) > 1
+        least = tolerance / 10 * max(1.0, abs(own[0])) if differ else 0.0
         scored.append(
             ScoredItem(
                 id=item.id,
@@ -168,6 +153,7 @@ def _finish(
                 n_tokens=tuple(len(text) for text in texts),
                 truncated=tuple(text.truncated for text in texts),
                 empty=tuple(text.empty for text in texts),
+                told_apart=bool(own.max() - own.min() > least) if differ else None,
             )
         )
     return scored
@@ -183,19 +169,57 @@ def _sample(texts: Sequence[Text]) -> list[Text]:
     return [text for group in chosen for text in group]
 
 
-class _Scorer:
-    """What a job learns on the way: how many tokens fit, and whether sharing is right."""
+class ItemScorer:
+    """Scores items, and keeps what it learns on the way: how many tokens fit, and whether sharing is right.
 
-    def __init__(self, model: RewardModel, budget: int, share: bool, progress: Progress | None) -> None:
+    The parameters are those of `score_items`, which is all that most need.
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        max_length: int | None = None,
+        token_budget: int | None = None,
+        *,
+        share: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Settle how to score; nothing is scored yet."""
+        self.limit = max_length if max_length is not None else model.max_length
+        if self.limit < 1:
+            raise ValueError(f"max_length: must be at least 1, got {self.limit}")
+        if token_budget is None:
+            config = running_config(model)
+            token_budget = devices.token_budget(config, model.device, model.dtype.itemsize, self.limit)
+        if token_budget < 1:
+            raise ValueError(f"token_budget: must be at least 1, got {token_budget}")
+        model.backbone.eval()
         self.model = model
-        self.budget = budget
-        self.share = share
-        self.unchecked = share
+        self.budget = token_budget
+        self.share = self.unchecked = share and can_share(model)
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
         self.tolerance = _TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-1)
         self.usual = devices.usual_tokens(model.device)
-        self.kappa = attention_crossover(model) if share else 1.0
+        self.kappa = attention_crossover(model) if self.share else 1.0
+
+    def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
+        """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order."""
+        recipe, tokenizer = self.model.recipe, self.model.tokenizer
+        template, append = recipe.template, recipe.append_token_id
+
+        def tokenise(chunk: Sequence[Item]) -> list[tuple[Encoded, ...]]:
+            return encode(chunk, tokenizer, max_length=self.limit, template=template, append=append)
+
+        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        with ThreadPoolExecutor(max_workers=1) as ahead:
+            waiting = ahead.submit(tokenise, chunks[0]) if chunks else None
+            for number, chunk in enumerate(chunks):
+                assert waiting is not None
+                encoded = waiting.result()
+                if number + 1 < len(chunks):
+                    waiting = ahead.submit(tokenise, chunks[number + 1])
+                yield _finish(chunk, encoded, self.rewards(encoded), self.tolerance)
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
         """Score one chunk; a flat array, prompt after prompt."""

@@ -17,6 +17,7 @@ from rmcalib import __version__
 from rmcalib.arrays import IntArray, check_choice, check_integer
 from rmcalib.calibration import fit_temperature, scale_temperature
 from rmcalib.files import write_csv, write_json
+from rmcalib.interrupts import end_with_parent, spared
 from rmcalib.ranking import PairwiseProbabilities, RankingDistribution
 from rmcalib.tabular.datasets import Dataset
 from rmcalib.tabular.evaluation import Questions, Row, evaluate
@@ -186,15 +187,19 @@ def _run(jobs: list[_Job], parts: dict[str, Path], processes: int, on_done: Done
             on_done(job.label)
         return
     # Spawned, not forked: torch and BLAS threads do not survive a fork.
-    with ProcessPoolExecutor(min(processes, len(jobs)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(_results, job): job for job in jobs}
+    spawn, size = get_context("spawn"), min(processes, len(jobs))
+    with ProcessPoolExecutor(size, mp_context=spawn, initializer=end_with_parent) as pool:
         try:
+            with spared():
+                futures = {pool.submit(_results, job): job for job in jobs}
             for future in as_completed(futures):
                 label = futures[future].label
                 write_csv(parts[label], future.result())
                 on_done(label)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(pool._processes.values()):  # a fold may take minutes, and no half is kept
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
             raise
 
 

@@ -24,8 +24,8 @@ RUN = "org__rm/bench"
 
 
 def write(folder: Path, **files: str) -> None:
-    """Write files of a run: `run`, `asked` and `scores`, or any other name with `__` for dots and slashes."""
-    names = {"run": f"{RUN}/run.json", "asked": f"{RUN}/asked.json", "scores": f"{RUN}/scores.parquet"}
+    """Write files of a run: `run`, `metrics`, `scores`, or any other name with `__` for dots and slashes."""
+    names = {"run": f"{RUN}/run.json", "metrics": f"{RUN}/metrics.json", "scores": f"{RUN}/scores.parquet"}
     for key, content in files.items():
         path = folder / names.get(key, f"{RUN}/parts/{key}.parquet")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,12 +116,12 @@ def test_scores_before_the_manifest_that_speaks_of_them(tmp_path: Path) -> None:
     flaky.done.clear()
     for part in (tmp_path / RUN / "parts").iterdir():
         part.unlink()
-    write(tmp_path, scores="all", run=run_json("1", "finished"), asked="{}")
+    write(tmp_path, scores="all", run=run_json("1", "finished"), metrics="{}")
     mirror.push()
     assert changes(flaky, "order") == [
         ("pipe_file", "scores.parquet"),
         ("pipe_file", "run.json"),
-        ("pipe_file", "asked.json"),
+        ("pipe_file", "metrics.json"),
         ("rm_file", "parts/part_0.parquet"),
         ("rm_file", "parts/part_1.parquet"),
     ]
@@ -132,7 +132,7 @@ def test_scores_before_the_manifest_that_speaks_of_them(tmp_path: Path) -> None:
 
 def test_a_run_that_is_replaced_never_lends_its_scores_to_the_new_one(tmp_path: Path) -> None:
     mirror, store, flaky = a_mirror("replaced", tmp_path)
-    write(tmp_path, run=run_json("old", "finished"), scores="old", asked="{}")
+    write(tmp_path, run=run_json("old", "finished"), scores="old", metrics="{}")
     mirror.push()
     flaky.done.clear()
     (tmp_path / RUN / "scores.parquet").unlink()
@@ -173,7 +173,7 @@ def test_a_crash_after_any_upload_leaves_what_can_be_trusted(tmp_path: Path) -> 
 
     steps = [
         {"run": run_json("a"), "part_0": "a"},
-        {"scores": "a", "run": run_json("a", "finished"), "asked": "a"},
+        {"scores": "a", "run": run_json("a", "finished"), "metrics": "a"},
         {"run": run_json("b"), "part_0": "b"},
         {"scores": "b", "run": run_json("b", "finished")},
         {"scores": "c", "run": run_json("c", "finished")},

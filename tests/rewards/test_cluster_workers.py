@@ -204,7 +204,7 @@ def test_what_workers_warn_of_is_told_once(
 ) -> None:
     ray, blocks = InProcess({"CPU": 2}), itertools.count(1)
 
-    def score_items(_: Any, items: list[Any], **__: Any) -> Any:
+    def chunks(items: list[Any]) -> Any:
         warnings.warn_explicit("from a library", UserWarning, "elsewhere.py", 1)
         yield [
             SimpleNamespace(
@@ -212,6 +212,7 @@ def test_what_workers_warn_of_is_told_once(
                 rewards=(1.0,) * len(item.responses),
                 n_tokens=(1,) * len(item.responses),
                 truncated=(False,) * len(item.responses),
+                told_apart=True,
             )
             for item in items
         ]
@@ -219,7 +220,8 @@ def test_what_workers_warn_of_is_told_once(
         warnings.warn_explicit(f"demo: rewards differ by up to {next(blocks)}e-05", UserWarning, ours, 1)
 
     monkeypatch.setattr("rmcalib.rewards.cluster.import_ray", lambda: ray)
-    monkeypatch.setattr("rmcalib.rewards.scoring.score_items", score_items)
+    scorer = SimpleNamespace(chunks=chunks)
+    monkeypatch.setattr("rmcalib.rewards.scoring.ItemScorer", lambda *_, **__: scorer)
     job = Job(load_benchmark("demo", limit=200), "demo", limit=200, device="cpu")
     entry = PlanEntry(Recipe("demo"), "llama")
     with open_batch(tmp_path, [entry]) as batch:

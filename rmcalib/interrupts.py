@@ -1,0 +1,131 @@
+"""Ctrl-C: one ends a command in good order, another one that comes later ends it at once."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import NoReturn
+
+__all__ = [
+    "INTERRUPTED",
+    "answer_interrupts",
+    "deferred",
+    "end_interrupted",
+    "end_with_parent",
+    "outlast",
+    "spared",
+]
+
+INTERRUPTED = 130  # the exit code that shells expect
+_AGAIN = 1.0  # seconds: launchers send a Ctrl-C on to processes that have it from the terminal already
+
+
+def answer_interrupts() -> None:
+    """Let the first Ctrl-C raise KeyboardInterrupt, and one more than a second later end the process at once.
+
+    So what is being put away is not put away by halves: either it is, or it looks as after ``kill -9``, from
+    which every command goes on. Where Ctrl-C is ignored (``nohup``), it stays so.
+    """
+    first: float | None = None
+
+    def answer(*_: object) -> None:
+        nonlocal first
+        if first is None:
+            first = time.monotonic()
+            raise KeyboardInterrupt
+        if time.monotonic() - first > _AGAIN:
+            end_interrupted()
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, answer)
+
+
+def end_interrupted() -> NoReturn:
+    """End the process with code 130: without waiting for threads, which may hang in a download."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads any more
+            continue
+    os._exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Hold a Ctrl-C back until the block has ended: what it starts can be stopped only when it runs.
+
+    >>> try:
+    ...     with deferred():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         print("to the end")
+    ... except KeyboardInterrupt:
+    ...     print("and then")
+    to the end
+    and then
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone gets it
+        yield
+        return
+    held: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def spared() -> Iterator[None]:
+    """Start processes that a Ctrl-C does not reach: their parent has it, and says what there is to say.
+
+    >>> with spared():
+    ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    True
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # not on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_with_parent() -> None:
+    """Let a process that `multiprocessing` has started end when its parent has, however that came about."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def outlast(event: threading.Event) -> None:
+    """Wait for an event; a Ctrl-C that comes meanwhile is raised when it has come.
+
+    Not by a thread's `join`: Python 3.11 takes a thread whose join was interrupted for ended.
+
+    >>> event = threading.Event()
+    >>> threading.Timer(0.01, event.set).start()
+    >>> outlast(event)
+    """
+    interrupted: KeyboardInterrupt | None = None
+    while not event.is_set():
+        try:
+            event.wait()
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted

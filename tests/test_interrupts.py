@@ -1,0 +1,157 @@
+"""Ctrl-C: at any moment one line and code 130, nothing left behind, and a second one ends at once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import fsspec
+import psutil
+import pytest
+
+from rmcalib.interrupts import outlast
+from rmcalib.remote.mirror import mirrored
+from rmcalib.remote.store import Store
+from tests.remote.stores import QUICK
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_while_modules_are_imported() -> None:
+    done = run("""
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+from rmcalib.__main__ import main
+main()
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "rmcalib: interrupted\n")
+
+
+def test_a_thread_that_hangs_is_not_waited_for() -> None:
+    done = run("""
+import signal, sys, threading, time
+import rmcalib.cli
+def work():
+    threading.Thread(target=time.sleep, args=(600,)).start()
+    signal.raise_signal(signal.SIGINT)
+rmcalib.cli.app = lambda **_: work()
+from rmcalib.__main__ import main
+main()
+""")
+    told = "rmcalib: interrupted; the same command goes on from here\n"
+    assert (done.returncode, done.stderr) == (130, told)
+
+
+def test_again_at_once_is_the_same_and_later_ends() -> None:
+    done = run("""
+import signal, time
+from rmcalib import interrupts
+interrupts.answer_interrupts()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("once")
+signal.raise_signal(signal.SIGINT)  # a launcher sends it on
+print("still there")
+now = time.monotonic()
+interrupts.time.monotonic = lambda: now + 2
+signal.raise_signal(signal.SIGINT)
+print("never")
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "once\nstill there\n", "")
+
+
+def test_where_it_is_ignored_it_stays_ignored() -> None:
+    done = run("""
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+from rmcalib.interrupts import answer_interrupts
+answer_interrupts()
+signal.raise_signal(signal.SIGINT)
+print("goes on")
+""")
+    assert (done.returncode, done.stdout) == (0, "goes on\n")
+
+
+def test_processes_end_with_their_parent(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text("""
+import os, signal, sys, time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from rmcalib.interrupts import end_with_parent, spared
+if __name__ == "__main__":
+    pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=end_with_parent)
+    with spared():
+        child = pool.submit(os.getpid).result()
+    os.kill(child, signal.SIGINT)  # does not reach it
+    assert pool.submit(os.getpid).result() == child
+    pool.submit(time.sleep, 600)
+    print(child, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+""")
+    # To a file: a child that stays would hold a pipe open.
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run([sys.executable, str(script)], stdout=out, stderr=subprocess.STDOUT, timeout=60)
+    said = (tmp_path / "out").read_text()
+    assert done.returncode == -signal.SIGKILL, said
+    child, deadline = int(said.split()[0]), time.monotonic() + 30
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_wait_goes_on_to_its_end() -> None:
+    main, event = threading.main_thread().ident, threading.Event()
+    assert main is not None
+
+    def work() -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        time.sleep(0.1)
+        event.set()
+
+    thread = threading.Timer(0.2, work)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        outlast(event)
+    thread.join()
+    assert event.is_set()
+
+
+def test_the_last_upload_is_finished_and_the_lock_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    main, write = threading.main_thread().ident, Store.write
+    assert main is not None
+
+    def interrupted(store: Store, name: str, content: bytes) -> None:
+        if name == "a/run.json":
+            monkeypatch.setattr(Store, "write", write)
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.2)
+        write(store, name, content)
+
+    scratch: list[Path] = []
+
+    def work() -> None:
+        with mirrored("memory://interrupted", pace=QUICK) as folder:
+            monkeypatch.setattr(Store, "write", interrupted)
+            scratch.append(folder)
+            (folder / "a").mkdir()
+            (folder / "a/run.json").write_text("{}")
+            (folder / "a/scores.parquet").write_text("scores")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    store = Store("memory://interrupted", fsspec.filesystem("memory"), "/interrupted")
+    assert store.names() == ["a/run.json", "a/scores.parquet"]
+    assert [name for name in store._all() if name.startswith(".")] == []
+    assert not scratch[0].exists()
