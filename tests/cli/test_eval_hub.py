@@ -14,6 +14,7 @@ import pytest
 
 from rmcalib.rewards.store import to_rewardbench
 from tests.cli.conftest import Outcome
+from tests.hooks import PATIENCE
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
@@ -41,7 +42,7 @@ def run(hub_url: str, folder: Path, *args: str, **more: str) -> Outcome:
         env=environment(hub_url, folder / "cache", **more),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr

@@ -16,6 +16,7 @@ WORKER = """
 import json, sys, warnings
 import numpy as np, torch
 from rmcalib.rewards.scoring import score_items
+from tests.hooks import PATIENCE
 from tests.rewards.tiny import tiny_items, tiny_model
 
 warnings.simplefilter("error")
@@ -46,7 +47,11 @@ def test_the_drift_of_narrow_dtypes_is_small(dtype: str, bound: float) -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     done = subprocess.run(
-        [sys.executable, "-c", WORKER, dtype], env=environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", WORKER, dtype],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     if done.returncode < 0:
         pytest.skip(f"this processor cannot multiply in {dtype} (signal {-done.returncode})")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -324,12 +323,10 @@ def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
 KILLED = """
 from tests.rewards.test_store import *
 with Run(Path(sys.argv[1]), BENCH, INPUTS) as run:
-    for i in range(10):
-        if str(i) not in run.done:
-            run.add(scored(i))
-            print(i, flush=True)
-            time.sleep(0.02)
-    run.finish()
+    for item in run.remaining[:3]:
+        run.add(scored(int(item.id)))
+        print(item.id, flush=True)
+    time.sleep(600)
 """
 
 
@@ -341,8 +338,7 @@ def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         printed += [process.stdout.readline().strip() for _ in range(2)]
-        time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(signal.SIGKILL)  # in the middle of the third, or after it
         printed += process.stdout.read().split()
         process.wait()
         process.stdout.close()
