@@ -94,8 +94,6 @@ def load_model(
         In evaluation mode. Whatever stands in the way is a `ValueError` with one line: a score head that is
         not in the checkpoint, several outputs and no `column`, no chat template, damaged weights, ...
     """
-    from rmcalib.rewards import loading
-
     recipe = recipe or recipe_for(name)
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
@@ -113,6 +111,8 @@ def load_model(
     if recipe.tokenizer is not None:
         tokenizer_folder, tokenizer_commit = locate(recipe.tokenizer, None, small_files_only=True)
         sources["tokenizer"] = f"{recipe.tokenizer}@{tokenizer_commit}"
+
+    from rmcalib.rewards import loading  # only now: torch takes seconds, and a missing model is told at once
 
     asked = loading.Asked(name, recipe, device, dtype, trust_remote_code, allow_pickle)
     tokenizer = loading.load_tokenizer(asked, tokenizer_folder)

@@ -321,6 +321,7 @@ def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
 
 
 KILLED = """
+import time
 from tests.rewards.test_store import *
 with Run(Path(sys.argv[1]), BENCH, INPUTS) as run:
     for item in run.remaining[:3]:
