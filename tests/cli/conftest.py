@@ -20,6 +20,7 @@ from tests.hooks import PATIENCE
 from tests.hub import tiny
 
 ROOT = Path(__file__).parents[2]
+FILES = ["metrics.csv", "metrics.json", "reliability.png", "report.html", "run.json", "scores.parquet"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+Invoke = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +50,18 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def folder_of(output: Path) -> Path:
+    """The one run folder of an output."""
+    (found,) = output.glob("*/*/run.json")
+    return found.parent
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 @pytest.fixture
-def invoke(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Outcome]:
+def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Invoke:
     """Run the command line in this process, in an empty folder."""
     import torch
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import ROOT, environment, run_on_terminal
+from tests.cli.conftest import ROOT, Invoke, environment, run_on_terminal
 from tests.hooks import PATIENCE
 
 
@@ -75,12 +75,12 @@ def test_dry_run_as_json() -> None:
         (["--device", "abacus", "--dry-run"], "device: unknown 'abacus'"),
     ],
 )
-def test_bad_input_is_one_line(options: list[str], message: str) -> None:
-    done = rmcalib(*options)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
+def test_bad_input_is_one_line(options: list[str], message: str, invoke: Invoke) -> None:
+    done = invoke("batch", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.out == ""
 
 
 def test_live_table_and_summary_show_states_and_causes(

@@ -8,43 +8,32 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rmcalib.rewards.store import Scores
-from tests.cli.conftest import ROOT, Outcome, command, environment, run_on_terminal, run_process, write_rows
+from tests.cli.conftest import (
+    FILES,
+    ROOT,
+    Invoke,
+    command,
+    environment,
+    folder_of,
+    run_on_terminal,
+    run_process,
+    visible,
+    write_rows,
+)
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 from tests.rewards.worlds import calibrated_scores
 
-Invoke = Callable[..., Outcome]
-FILES = ["metrics.csv", "metrics.json", "reliability.png", "report.html", "run.json", "scores.parquet"]
-
-
-def folder_of(output: Path) -> Path:
-    (found,) = output.glob("*/*/run.json")
-    return found.parent
-
-
-def visible(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-
 
 def test_from_a_folder_to_a_report_as_a_process(tiny_model: Path, bench_file: Path, tmp_path: Path) -> None:
-    done = run_process(
-        "eval",
-        "--model",
-        tiny_model,
-        "--benchmark",
-        bench_file,
-        "--resamples",
-        "20",
-        cwd=tmp_path,
-        HF_HUB_OFFLINE="1",
-    )
+    base = ("eval", "--model", tiny_model, "--benchmark", bench_file, "--resamples", "20")
+    done = run_process(*base, cwd=tmp_path, HF_HUB_OFFLINE="1")
     assert (done.code, done.err) == (0, "")
     assert max(map(len, done.out.splitlines()[:-1])) <= 80
     folder = folder_of(tmp_path / "runs")
@@ -53,18 +42,7 @@ def test_from_a_folder_to_a_report_as_a_process(tiny_model: Path, bench_file: Pa
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["status"] == "finished"
     assert manifest["counts"]["items"] == 42
-    again = run_process(
-        "eval",
-        "--model",
-        tiny_model,
-        "--benchmark",
-        bench_file,
-        "--resamples",
-        "20",
-        "--json",
-        cwd=tmp_path,
-        HF_HUB_OFFLINE="1",
-    )
+    again = run_process(*base, "--json", cwd=tmp_path, HF_HUB_OFFLINE="1")
     (result,) = json.loads(again.out)["evaluations"]
     assert result == {
         **json.loads((folder / "metrics.json").read_text()),
@@ -85,10 +63,12 @@ def test_conditions_end_with_code_1_after_writing(
     assert invoke(*base, "--fail-if", "accuracy>1").out == ""
 
 
-def test_a_killed_run_goes_on_and_ends_with_the_same_scores(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
+    tiny_model: Path, tmp_path: Path, invoke: Invoke
+) -> None:
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
     base = ("score", "--model", tiny_model, "--benchmark", bench, "--token-budget", "200")
-    whole = run_process(*base, "--output", tmp_path / "whole", cwd=tmp_path, HF_HUB_OFFLINE="1")
+    whole = invoke(*base, "--output", tmp_path / "whole")
     assert whole.code == 0, whole.err
     for more, there in ((1, 1), (2, 3)):  # parts that it writes, and that are there then
         process = subprocess.Popen(
@@ -350,9 +330,7 @@ def test_a_second_run_on_the_same_folder_stops(
 
     assert invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--quiet").code == 0
     with FileLock(folder_of(tmp_path / "runs") / ".lock"):
-        done = run_process(
-            "score", "--model", tiny_model, "--benchmark", bench_file, cwd=tmp_path, HF_HUB_OFFLINE="1"
-        )
+        done = invoke("score", "--model", tiny_model, "--benchmark", bench_file)
     assert done.code == 2
     assert "is in use" in done.err
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rmcalib.rewards.store import Scores
-from tests.cli.conftest import Outcome, environment, run_process, write_rows
+from tests.cli.conftest import Invoke, Outcome, environment, write_rows
 from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 
@@ -56,7 +56,7 @@ def ours(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_processes_share_the_work_and_speak_with_one_voice(
-    launcher: str, tiny_model: Path, bench_file: Path, tmp_path: Path
+    launcher: str, tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     base = ("--model", tiny_model, "--benchmark", bench_file, "--limit", 12, "--output")
     verb = {"torchrun": ("eval", "--resamples", 20), "accelerate": ("score",)}[launcher]
@@ -64,7 +64,7 @@ def test_two_processes_share_the_work_and_speak_with_one_voice(
     assert done.code == 0, done.err
     assert ours(done) == []
     assert done.out.count("Report: " if launcher == "torchrun" else "responses of 12 prompts") == 1
-    one = run_process("score", *map(str, base), "one", cwd=tmp_path, HF_HUB_OFFLINE="1")
+    one = invoke("score", *base, "one")
     assert one.code == 0, one.err
     together, alone = scores_in(tmp_path / "two"), scores_in(tmp_path / "one")
     assert together.item_id.tolist() == alone.item_id.tolist()
@@ -154,15 +154,11 @@ def test_a_script_with_its_own_process_group_can_score(
 
 
 def test_accelerate_with_one_process_on_cpus_is_pointed_out(
-    tiny_model: Path, bench_file: Path, tmp_path: Path
+    tiny_model: Path, bench_file: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = run_process(
-        *("score", "--model", str(tiny_model), "--benchmark", str(bench_file), "--limit", "2"),
-        cwd=tmp_path,
-        HF_HUB_OFFLINE="1",
-        ACCELERATE_MIXED_PRECISION="no",  # what accelerate sets, and no rank
-        MASTER_PORT="29500",
-    )
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # what accelerate sets, and no rank
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    told = invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--limit", "2")
     assert told.code == 0
     (line,) = ours(told)
     assert "accelerate has started a single process" in line

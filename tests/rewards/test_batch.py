@@ -132,30 +132,24 @@ def _some_done(output: Path) -> bool:
     return written and any(event["event"] == "done" for event in read_events(output))
 
 
-def test_finished_checkpoints_can_be_dropped_and_are_not_fetched_again(
+def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score_afresh(
     model_hub: LoopbackHub, tmp_path: Path
 ) -> None:
-    names = (GOOD[0], CORRUPT)
-    env, home = environment(model_hub.url, tmp_path / "home"), tmp_path / "home"
-    options = ("--models", models_file(tmp_path / "m.yaml", names), "--output", tmp_path / "runs")
+    env, home, output = environment(model_hub.url, tmp_path / "home"), tmp_path / "home", tmp_path / "runs"
+    options = ("--models", models_file(tmp_path / "m.yaml", (GOOD[0], CORRUPT)), "--output", output)
     assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
     kept = [folder.name for folder in (home / "hub").glob("models--*")]
     assert kept == [f"models--{CORRUPT.replace('/', '--')}"]
+    freed = [event for event in read_events(output) if event["event"] == "freed"]
+    assert freed[0]["model"] == GOOD[0]
+    assert freed[0]["bytes"] > 10_000
     model_hub.requests.clear()
     assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
     assert not [r for r in model_hub.requests if r.startswith("GET /org/rm-10m/")]
-    freed = [event for event in read_events(tmp_path / "runs") if event["event"] == "freed"]
-    assert freed[0]["model"] == GOOD[0]
-    assert freed[0]["bytes"] > 10_000
-
-
-def test_fresh_scores_what_is_done_again(model_hub: LoopbackHub, tmp_path: Path) -> None:
-    env, output = environment(model_hub.url, tmp_path / "home"), tmp_path / "runs"
-    options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output, "--json")
-    assert batch(env, *options, "--no-metrics").returncode == 0
+    # What is done is scored again if that is asked for.
     (file,) = output.glob("*/*/scores.parquet")
-    before, n_events = all_scores(output), len(read_events(output))
-    changed = file.stat().st_mtime_ns
+    before, n_events, changed = all_scores(output), len(read_events(output)), file.stat().st_mtime_ns
+    options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output)
     done = batch(env, *options, "--no-metrics", "--fresh")
     assert done.returncode == 0, done.stderr
     assert "scoring" in {event["event"] for event in read_events(output)[n_events:]}

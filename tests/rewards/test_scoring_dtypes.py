@@ -16,7 +16,6 @@ WORKER = """
 import json, sys, warnings
 import numpy as np, torch
 from rmcalib.rewards.scoring import score_items
-from tests.hooks import PATIENCE
 from tests.rewards.tiny import tiny_items, tiny_model
 
 warnings.simplefilter("error")
@@ -46,7 +45,7 @@ print(json.dumps(worst))
 def test_the_drift_of_narrow_dtypes_is_small(dtype: str, bound: float) -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    done = subprocess.run(
+    done = subprocess.run(  # one process for each: a crash of one dtype says nothing of the other
         [sys.executable, "-c", WORKER, dtype],
         env=environment,
         capture_output=True,
