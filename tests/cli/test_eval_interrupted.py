@@ -24,6 +24,14 @@ from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 
 
+def _has_parts(output: Path, n: int) -> bool:
+    return len(list(output.glob("*/*/parts/part-*.parquet"))) == n
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is None
+
+
 def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
     tiny_model: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
@@ -39,8 +47,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        parts = functools.partial((tmp_path / "killed").glob, "*/*/parts/part-*.parquet")
-        wait_for(lambda parts=parts, n=there: len(list(parts())) == n, lambda p=process: p.poll() is None)
+        wait_for(functools.partial(_has_parts, tmp_path / "killed", there), functools.partial(_runs, process))
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
