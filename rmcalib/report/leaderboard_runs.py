@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rmcalib.nested import flattened
 from rmcalib.rewards.hub import folder_name
 from rmcalib.rewards.store import Scores, load_scores
 
@@ -145,7 +146,7 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
 
 def _labels(runs: list[ScoredRun]) -> list[str]:
     """Name runs of one model by the inputs that differ; by their folders where the manifests do not tell."""
-    flat = [_flat(_inputs(run.manifest)) for run in runs]
+    flat = [{key: str(v) for key, v in flattened(_inputs(run.manifest)).items()} for run in runs]
     keys = [
         key for key in dict.fromkeys(k for one in flat for k in one) if len({o.get(key) for o in flat}) > 1
     ]
@@ -165,13 +166,3 @@ def _inputs(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _short(key: str) -> str:
     return {"model_revision": "revision", "max_length": "at most"}.get(key, key.rpartition(".")[2])
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = str(value)
-    return flat

@@ -269,7 +269,7 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _wait_for_node(ray: Any) -> None:
-    for _ in range(100):
+    for _ in range(600):  # a busy machine takes its time
         if ray.cluster_resources().get("CPU"):
             return
         time.sleep(0.1)

@@ -69,7 +69,7 @@ def total_memory(device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).total_memory)
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory())
-    return int(_main_memory().total)
+    return int(main_memory().total)
 
 
 def free_memory(device: torch.device) -> int:
@@ -82,7 +82,7 @@ def free_memory(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0] + pooled)
     if device.type == "mps":
         return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
-    return int(_main_memory().available)
+    return int(main_memory().available)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -145,7 +145,8 @@ def usual_tokens(device: torch.device) -> int:
     return _USUAL_TOKENS_CPU * max(1, torch.get_num_threads() // 4)
 
 
-def _main_memory() -> Any:
+def main_memory() -> Any:
+    """Return `total` and `available` bytes of this machine's own memory."""
     import psutil
 
     return psutil.virtual_memory()

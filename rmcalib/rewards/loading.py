@@ -368,10 +368,10 @@ def _quietly() -> Iterator[None]:
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(40)  # errors only
     if not may_draw():
-        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(before)
         if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+            logging.enable_progress_bar()

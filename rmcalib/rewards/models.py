@@ -95,8 +95,6 @@ def load_model(
         In evaluation mode. Whatever stands in the way is a `ValueError` with one line: a score head that is
         not in the checkpoint, several outputs and no `column`, no chat template, damaged weights, ...
     """
-    from rmcalib.rewards import loading
-
     recipe = recipe or recipe_for(name)
     if recipe.status == "unsupported":
         raise HubError(f"{name}: not supported: {recipe.reason}")
@@ -121,6 +119,8 @@ def load_model(
     code = pin_code(name, (folder, tokenizer_folder), commits) if trust_remote_code else None
     if code is not None and code[0] not in commits:
         sources["code"] = "@".join(code)
+
+    from rmcalib.rewards import loading  # only now: torch takes seconds, and a missing model is told at once
 
     asked = loading.Asked(
         name, recipe, device, dtype, trust_remote_code, allow_pickle, None if code is None else code[1]

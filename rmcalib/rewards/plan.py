@@ -237,8 +237,10 @@ def parse_bytes(text: str) -> float:
 
 def choose_machine(device: str = "auto") -> Machine:
     """Say what this machine has: all CUDA devices together (a large model is spread over them), or one."""
-    from rmcalib.rewards.devices import available_devices, choose_device, total_memory
+    from rmcalib.rewards.devices import available_devices, choose_device, main_memory, total_memory
 
+    if device == "cpu":  # known without torch, which takes seconds to import
+        return Machine("cpu", 1, float(main_memory().total))
     chosen = choose_device(device)
     if chosen.type == "cuda" and device == "auto":
         gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]

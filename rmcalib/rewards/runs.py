@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rmcalib.files import write_json
+from rmcalib.nested import flattened
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.hub import folder_name
 from rmcalib.rewards.manifest import inputs_hash, model_folder, package_versions
@@ -259,7 +260,7 @@ class Run:
             write_json(self.folder / "run.json", now)
 
     def _difference(self, manifest: Mapping[str, Any]) -> str:
-        now, then = _flat(self.inputs), _flat(manifest.get("inputs", {}))
+        now, then = flattened(self.inputs), flattened(manifest.get("inputs", {}))
         changed = [
             f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
             for key in sorted({*now, *then})
@@ -298,13 +299,3 @@ class Run:
                 if identifier in self._items:
                     rows[identifier].append({name: values[i] for name, values in columns.items()})
         return rows
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

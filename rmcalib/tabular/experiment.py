@@ -18,6 +18,7 @@ from rmcalib.arrays import IntArray, check_choice, check_integer
 from rmcalib.calibration import fit_temperature, scale_temperature
 from rmcalib.files import write_csv, write_json
 from rmcalib.interrupts import end_with_parent, spared
+from rmcalib.nested import flattened
 from rmcalib.ranking import PairwiseProbabilities, RankingDistribution
 from rmcalib.tabular.datasets import Dataset
 from rmcalib.tabular.evaluation import Questions, Row, evaluate
@@ -301,20 +302,12 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    flat_before, flat_now = _flat(before), _flat(now)
+    flat_before, flat_now = flattened(before), flattened(now)
     keys = [
         key for key in flat_now | flat_before if flat_before.get(key) != flat_now.get(key) and key != "hash"
     ]
     shown = [f"{key} was {flat_before.get(key)}, is {flat_now.get(key)}" for key in keys[:3]]
     return "; ".join(shown)
-
-
-def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in content.items():
-        name = f"{prefix}{key}"
-        result |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
-    return result
 
 
 def _cell(name: str, text: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +16,11 @@ from typing import Any
 import pytest
 
 from rmcalib.cli import main
+from tests.hooks import PATIENCE
 from tests.hub import tiny
 
 ROOT = Path(__file__).parents[2]
+FILES = ["metrics.csv", "metrics.json", "reliability.png", "report.html", "run.json", "scores.parquet"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,9 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+Invoke = Callable[..., Outcome]
 
 
 @pytest.fixture(scope="session")
@@ -43,10 +50,18 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
+def folder_of(output: Path) -> Path:
+    """The one run folder of an output."""
+    (found,) = output.glob("*/*/run.json")
+    return found.parent
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
 @pytest.fixture
-def invoke(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[..., Outcome]:
+def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path) -> Invoke:
     """Run the command line in this process, in an empty folder."""
     import torch
 
@@ -82,7 +97,24 @@ def run_process(*args: str | Path, cwd: Path, **more: str) -> Outcome:
         env=environment(**more),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def run_on_terminal(command: list[str], *, cwd: Path, env: dict[str, str]) -> Outcome:
+    """Run a command whose standard error is a terminal."""
+    import pty
+
+    leader, follower = pty.openpty()
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=follower)
+        os.close(follower)
+        seen = b""
+        with os.fdopen(leader, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
+            while block := terminal.read(65536):  # at once: a full terminal would hold the command up
+                seen += block
+        code = process.wait()
+        out.seek(0)
+        return Outcome(code, out.read().decode(), seen.decode())

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.cli.conftest import ROOT, Invoke, environment, run_on_terminal
+from tests.hooks import PATIENCE
 
 
 def rmcalib(*options: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rmcalib", "batch", *map(str, options)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
@@ -74,12 +75,12 @@ def test_dry_run_as_json() -> None:
         (["--device", "abacus", "--dry-run"], "device: unknown 'abacus'"),
     ],
 )
-def test_bad_input_is_one_line(options: list[str], message: str) -> None:
-    done = rmcalib(*options)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-    assert done.stdout == ""
+def test_bad_input_is_one_line(options: list[str], message: str, invoke: Invoke) -> None:
+    done = invoke("batch", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert len(done.err.splitlines()) == 1
+    assert done.out == ""
 
 
 def test_live_table_and_summary_show_states_and_causes(
@@ -110,28 +111,17 @@ def test_live_table_and_summary_show_states_and_causes(
 
 
 def test_on_a_terminal_the_table_is_live(tmp_path: Path) -> None:
-    import os
-    import pty
-
     bench, models = tmp_path / "bench.jsonl", tmp_path / "m.yaml"
     row = {"id": "1", "prompt": "Hi", "chosen": ["a"], "rejected": ["b"], "subset": "Chat"}
     bench.write_text(json.dumps(row) + "\n")
     models.write_text("- model: org/never-8B\n")
     command = [sys.executable, "-m", "rmcalib", "batch", "--models", models, "--benchmark", bench]
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
+    done = run_on_terminal(
         [*map(str, command), "--output", str(tmp_path / "runs"), "--ignore-memory", "--device", "cpu"],
         cwd=ROOT,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "TERM": "xterm"},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-        timeout=120,
+        env=environment(HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "home"), TERM="xterm"),
     )
-    os.close(theirs)
-    shown = os.read(ours, 1 << 20).decode()
-    os.close(ours)
-    assert done.returncode == 1
-    assert "org/never-8B" in shown
-    assert "waiting" in shown or "failed" in shown
-    assert "org/never-8B: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it" in done.stdout
+    assert done.code == 1
+    assert "org/never-8B" in done.err
+    assert "waiting" in done.err or "failed" in done.err
+    assert "org/never-8B: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it" in done.out

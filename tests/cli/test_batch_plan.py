@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
-
-Invoke = Callable[..., Outcome]
+from tests.cli.conftest import Invoke
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Invoke
 from tests.cli.test_report import rmcalib
 from tests.report.boards import synthetic, write_run, write_runs
 
@@ -29,7 +30,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert [row["metric"] for row in content["differences"]] == [row["metric"] for row in rows]
 
 
-def test_models_on_another_scale_are_told(tmp_path: Path) -> None:
+def test_models_on_another_scale_are_told(tmp_path: Path, invoke: Invoke) -> None:
     from rmcalib.rewards.registry import registry
 
     off = next(r for r in registry().values() if r.bradley_terry == "no" and "quantile" not in r.loss.lower())
@@ -38,14 +39,14 @@ def test_models_on_another_scale_are_told(tmp_path: Path) -> None:
     write_run(tmp_path / "b", "org/mine", synthetic(2, n=30), **own)
     write_run(tmp_path / "c", "org/plain", synthetic(3, n=30))
     options = ("--resamples", "20", "--quiet")
-    result = rmcalib("compare", "a", "b", *options[:2], cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert f"warning: {off.model}: not trained on a Bradley-Terry scale ({off.loss})" in result.stderr
-    assert "warning: org/mine: not trained on a Bradley-Terry scale (my �loss)" in result.stderr
-    assert rmcalib("compare", "a", "b", *options, cwd=tmp_path).stderr == ""
+    result = invoke("compare", "a", "b", *options[:2])
+    assert result.code == 0, result.err
+    assert f"warning: {off.model}: not trained on a Bradley-Terry scale ({off.loss})" in result.err
+    assert "warning: org/mine: not trained on a Bradley-Terry scale (my �loss)" in result.err
+    assert invoke("compare", "a", "b", *options).err == ""
     (tmp_path / "mine.yaml").write_text("- {model: org/plain, bradley_terry: modified, loss: margin}\n")
-    result = rmcalib("compare", "c", "c", *options[:2], "--recipes", "mine.yaml", cwd=tmp_path)
-    assert result.stderr.count("org/plain: trained with a modified Bradley-Terry loss (margin)") == 1
+    result = invoke("compare", "c", "c", *options[:2], "--recipes", "mine.yaml")
+    assert result.err.count("org/plain: trained with a modified Bradley-Terry loss (margin)") == 1
 
 
 def test_models_without_utilities_have_no_calibration(tmp_path: Path) -> None:
@@ -90,13 +91,15 @@ def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
         (["runs/org__model-0", "other.jsonl"], "no prompt in common"),
     ],
 )
-def test_bad_usage_is_one_clear_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_usage_is_one_clear_line(
+    arguments: list[str], message: str, tmp_path: Path, invoke: Invoke
+) -> None:
     write_runs(tmp_path / "runs", 2, n=9)
     write_run(tmp_path / "other", "org/rm", synthetic(n=9))
     row = {"item_id": "z", "category": "c", "response": 0, "is_correct": True, "reward": 1.0}
     lines = [row, {**row, "response": 1, "is_correct": False}]
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    result = rmcalib("compare", *arguments, "--resamples", "20", cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert len(result.stderr.strip().splitlines()) == 1
+    result = invoke("compare", *arguments, "--resamples", "20")
+    assert result.code == 2
+    assert message in result.err
+    assert len(result.err.strip().splitlines()) == 1

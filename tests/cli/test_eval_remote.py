@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import fsspec
 import pytest
 
 from rmcalib.remote.store import Store
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Invoke
 
-Invoke = Callable[..., Outcome]
 URL = "memory://own-runs"
 OTHERS = ("org__rm/demo/run.json", "org__rm/demo/scores.parquet", "demo/other/scores.parquet", "events.jsonl")
 

@@ -1,16 +1,80 @@
-"""`rmcalib eval --scores FILE`: options about running a model are refused."""
+"""`rmcalib eval --scores`: scores made elsewhere come in, go out, replace nothing; no model is run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from rmcalib.rewards.store import Scores
+from tests.cli.conftest import (
+    FILES,
+    Invoke,
+    folder_of,
+    visible,
+)
 from tests.rewards.worlds import calibrated_scores
 
-Invoke = Callable[..., Outcome]
+
+def test_scores_made_elsewhere_come_in_and_go_out(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    base = ("--model", tiny_model, "--benchmark", bench_file, "--quiet")
+    assert invoke("score", *base, "--export-rewardbench", "out.json").code == 0
+    ours = Scores.from_parquet(next((tmp_path / "runs").glob("*/*/scores.parquet")))
+    content = json.loads((tmp_path / "out.json").read_text())
+    assert len(content["id"]) == ours.n_items
+    content["scores"] = [[[value] for value in row] for row in content["scores"]]  # nested, as some files are
+    (tmp_path / "nested.json").write_text(json.dumps(content))
+    ours.to_jsonl(tmp_path / "out.jsonl")
+    values = []
+    for number, file in enumerate(("out.json", "nested.json", "out.jsonl")):
+        told = invoke(
+            "eval",
+            "--scores",
+            file,
+            "--model",
+            "org/rm",
+            "--json",
+            "--resamples",
+            "20",
+            "--output",
+            f"o{number}",
+        )
+        assert told.code == 0, told.err
+        (result,) = json.loads(told.out)["evaluations"]
+        values.append(
+            {
+                (r["category"], r["metric"]): r["value"]
+                for r in result["metrics"]
+                if "length" not in r["metric"]
+            }
+        )
+        assert visible(folder_of(tmp_path / f"o{number}")) == FILES
+    assert values[0] == pytest.approx(values[1], nan_ok=True)
+    assert values[0]["overall", "ece"] == pytest.approx(values[2]["overall", "ece"])
+
+
+def test_scores_made_elsewhere_keep_what_a_recipe_says(tmp_path: Path, invoke: Invoke) -> None:
+    calibrated_scores(30).to_parquet(tmp_path / "s.parquet")
+    (tmp_path / "mine.yaml").write_text("- {model: org/rm, bradley_terry: 'no', loss: quantile regression}\n")
+    base = ("eval", "--scores", "s.parquet", "--model", "org/rm", "--recipes", "mine.yaml")
+    assert invoke(*base, "--resamples", "20", "--quiet").code == 0
+    listed = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert [row["rank"] for row in listed["models"]] == [None]
+
+
+def test_a_run_is_not_replaced_by_scores_from_elsewhere(tmp_path: Path, invoke: Invoke) -> None:
+    for seed in (1, 2):
+        calibrated_scores(30, seed=seed).to_parquet(tmp_path / f"s{seed}.parquet")
+    base = ("--model", "org/rm", "--quiet", "--resamples", "20")
+    assert invoke("eval", "--scores", "s1.parquet", *base).code == 0
+    assert invoke("eval", "--scores", "s1.parquet", *base).code == 0
+    refused = invoke("eval", "--scores", "s2.parquet", *base)
+    assert refused.code == 2
+    assert "holds another run" in refused.err
+    assert invoke("eval", "--scores", "s2.parquet", *base, "--fresh").code == 0
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Outcome
+from tests.cli.conftest import Invoke
 from tests.rewards.worlds import calibrated_scores
 
-Invoke = Callable[..., Outcome]
 SCORES = ("--scores", "s.parquet", "--resamples", "20")
 CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", *SCORES, "--fail-if", "ece>inf"), "expected something like 'ece>0.1'"),

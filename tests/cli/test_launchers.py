@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,8 @@ import psutil
 import pytest
 
 from rmcalib.rewards.store import Scores
-from tests.cli.conftest import Outcome, environment, run_process, write_rows
+from tests.cli.conftest import Invoke, Outcome, environment, write_rows
+from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 
 # How accelerate starts several processes; without GPUs they find that they have CPUs.
@@ -23,15 +23,16 @@ LAUNCHERS = {
 }
 
 
-def launch(launcher: str, cwd: Path, *args: object) -> subprocess.Popen[str]:
-    return start(cwd, *LAUNCHERS[launcher], "-m", "rmcalib", *args)
+def launch(launcher: str, cwd: Path, *args: object, hold: str | None = None) -> subprocess.Popen[str]:
+    return start(cwd, *LAUNCHERS[launcher], "-m", "rmcalib", *args, hold=hold)
 
 
-def start(cwd: Path, *module: object) -> subprocess.Popen[str]:
+def start(cwd: Path, *module: object, hold: str | None = None) -> subprocess.Popen[str]:
+    env = environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error")
     return subprocess.Popen(
         [sys.executable, "-m", *map(str, module)],
         cwd=cwd,
-        env=environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error"),
+        env=env if hold is None else held(env, hold),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -39,7 +40,7 @@ def start(cwd: Path, *module: object) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> Outcome:
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     return Outcome(process.returncode, out, err)
 
 
@@ -55,7 +56,7 @@ def ours(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_processes_share_the_work_and_speak_with_one_voice(
-    launcher: str, tiny_model: Path, bench_file: Path, tmp_path: Path
+    launcher: str, tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     base = ("--model", tiny_model, "--benchmark", bench_file, "--limit", 12, "--output")
     verb = {"torchrun": ("eval", "--resamples", 20), "accelerate": ("score",)}[launcher]
@@ -63,7 +64,7 @@ def test_two_processes_share_the_work_and_speak_with_one_voice(
     assert done.code == 0, done.err
     assert ours(done) == []
     assert done.out.count("Report: " if launcher == "torchrun" else "responses of 12 prompts") == 1
-    one = run_process("score", *map(str, base), "one", cwd=tmp_path, HF_HUB_OFFLINE="1")
+    one = invoke("score", *base, "one")
     assert one.code == 0, one.err
     together, alone = scores_in(tmp_path / "two"), scores_in(tmp_path / "one")
     assert together.item_id.tolist() == alone.item_id.tolist()
@@ -95,13 +96,10 @@ def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
 
 
 def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, tmp_path: Path) -> None:
-    bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(400))
-    base = ("score", "--model", tiny_model, "--benchmark", bench, "--token-budget", 100)
-    process = launch("torchrun", tmp_path, *base)
-    limit = time.monotonic() + 120
-    while time.monotonic() < limit and not list(tmp_path.glob("runs/*/*/parts/part-r1-*.parquet")):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+    bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
+    base = ("score", "--model", tiny_model, "--benchmark", bench)
+    process = launch("torchrun", tmp_path, *base, hold="run.rank == 1")
+    wait_for(lambda: list(tmp_path.glob("runs/*/*/parts/part-r1-*.parquet")), lambda: process.poll() is None)
     (second,) = [
         child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1"
     ]
@@ -116,7 +114,7 @@ def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, t
     assert resumed.code == 0, resumed.err
     assert ours(resumed) == []
     scores = scores_in(tmp_path / "runs")
-    assert scores.n_items == 402
+    assert scores.n_items == 162
     assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)
     rewards = dict(zip(zip(scores.item_id, scores.response, strict=True), scores.reward, strict=True))
     for part in parts:  # what was done before is as it was
@@ -156,15 +154,11 @@ def test_a_script_with_its_own_process_group_can_score(
 
 
 def test_accelerate_with_one_process_on_cpus_is_pointed_out(
-    tiny_model: Path, bench_file: Path, tmp_path: Path
+    tiny_model: Path, bench_file: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = run_process(
-        *("score", "--model", str(tiny_model), "--benchmark", str(bench_file), "--limit", "2"),
-        cwd=tmp_path,
-        HF_HUB_OFFLINE="1",
-        ACCELERATE_MIXED_PRECISION="no",  # what accelerate sets, and no rank
-        MASTER_PORT="29500",
-    )
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # what accelerate sets, and no rank
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    told = invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--limit", "2")
     assert told.code == 0
     (line,) = ours(told)
     assert "accelerate has started a single process" in line

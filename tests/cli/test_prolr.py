@@ -8,13 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Invoke
+
+NO_DATA = {"HTTPS_PROXY": "http://127.0.0.1:9"}  # nobody listens there
 FAST = ["--learner", "mallows", "--folds", "2", "--resamples", "0"]
 
 
 def prolr(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "rmcalib", "prolr", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "RMCALIB_DATA"}
-    environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "RMCALIB_CACHE": str(cwd / "cache")}
+    environment |= {**NO_DATA, "RMCALIB_CACHE": str(cwd / "cache")}
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
 
 
@@ -72,7 +75,7 @@ def test_quiet_is_quiet_and_a_second_run_resumes(tmp_path: Path) -> None:
     assert "plan.seed was 0, is 4" in other.stderr
 
 
-def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path) -> None:
+def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path, invoke: Invoke) -> None:
     twice = (
         "--dataset",
         "iris,iris",
@@ -88,9 +91,9 @@ def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path) -> No
     manifest = tmp_path / "runs" / "prolr" / "iris" / "run.json"
     for content in ("[]", "{", "{}"):
         manifest.write_text(content)
-        refused = prolr(*FAST, cwd=tmp_path)
-        assert refused.returncode == 2
-        assert refused.stderr.splitlines() == [
+        refused = invoke("prolr", *FAST)
+        assert refused.code == 2
+        assert refused.err.splitlines() == [
             "rmcalib: error: runs/prolr/iris/run.json: not the manifest of a run; "
             "choose another --output or add --fresh to start over"
         ]
@@ -111,12 +114,18 @@ def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path) -> No
         (["--folds", "1"], "--folds"),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_line_and_writes_nothing(
+    arguments: list[str], message: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RMCALIB_DATA", raising=False)
+    for name, value in NO_DATA.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RMCALIB_CACHE", str(tmp_path / "cache"))
     (tmp_path / "ties.csv").write_text("A1,L1,L2\n1,1,1\n2,1,2\n")
     (tmp_path / "short.csv").write_text("A1,L1,L2\n1,2,1\n2,1,2\n")
-    result = prolr(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in " ".join(result.stderr.replace("│", " ").split())
-    assert "Traceback" not in result.stderr
+    result = invoke("prolr", *arguments)
+    assert result.code == 2
+    assert message in " ".join(result.err.replace("│", " ").split())
+    assert "Traceback" not in result.err
     assert not (tmp_path / "runs").exists()
     assert not [path for path in tmp_path.rglob("cache/**/*") if path.is_file()]

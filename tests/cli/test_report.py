@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
 from tests.report.boards import synthetic, write_run, write_runs
 from tests.rewards.batch_hub import environment
@@ -77,16 +78,18 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
         (["report", "broken"], "broken/org__rm/b/scores.parquet"),
     ],
 )
-def test_bad_usage_is_one_clear_line(arguments: list[str], message: str, tmp_path: Path) -> None:
+def test_bad_usage_is_one_clear_line(
+    arguments: list[str], message: str, tmp_path: Path, invoke: Invoke
+) -> None:
     write_runs(tmp_path / "runs", 1, n=10)
     (tmp_path / "empty").mkdir()
     (tmp_path / "t.csv").write_text("model,score,error\na,1,0.5\n")
     (tmp_path / "broken/org__rm/b").mkdir(parents=True)
     (tmp_path / "broken/org__rm/b/scores.parquet").write_text("not Parquet")
-    result = rmcalib(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in " ".join(result.stderr.split())
-    assert len(result.stderr.strip().splitlines()) == 1
+    result = invoke(*arguments)
+    assert result.code == 2
+    assert message in " ".join(result.err.split())
+    assert len(result.err.strip().splitlines()) == 1
     assert not (tmp_path / "report").exists()
 
 
@@ -134,8 +137,8 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
     assert len(offline.stderr.splitlines()) == 1
 
 
-def test_official_figures_from_the_hub_are_of_one_benchmark(tmp_path: Path) -> None:
+def test_official_figures_from_the_hub_are_of_one_benchmark(tmp_path: Path, invoke: Invoke) -> None:
     write_runs(tmp_path / "runs", 2, n=9)
-    result = rmcalib("report", "runs", "--leaderboard", "hub", cwd=tmp_path)
-    assert result.returncode == 2
-    assert "is about allenai/reward-bench-2, and the runs are of org/bench" in result.stderr
+    result = invoke("report", "runs", "--leaderboard", "hub")
+    assert result.code == 2
+    assert "is about allenai/reward-bench-2, and the runs are of org/bench" in result.err

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import Invoke
+
 FAST = ["--instances", "120", "--resamples", "20"]
 
 
@@ -110,14 +112,14 @@ def test_the_folder_of_another_command_is_left_alone(manifest: str | None, tmp_p
     ],
 )
 def test_bad_usage_is_one_clear_message_and_exit_code_2(
-    arguments: list[str], message: str, tmp_path: Path
+    arguments: list[str], message: str, tmp_path: Path, invoke: Invoke
 ) -> None:
     (tmp_path / "bad.yaml").write_text("instnces: 10\n")
     (tmp_path / "file").write_text("in the way")
-    result = rmcalib(*arguments, cwd=tmp_path)
-    assert result.returncode == 2
-    assert message in " ".join(result.stderr.replace("│", " ").split())
-    assert "Traceback" not in result.stderr
+    result = invoke(*arguments)
+    assert result.code == 2
+    assert message in " ".join(result.err.replace("│", " ").split())
+    assert "Traceback" not in result.err
     assert not (tmp_path / "runs").exists()
 
 

@@ -118,6 +118,7 @@ class LoopbackHub:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 128  # where it waits for a core, nobody is turned away
     hub: LoopbackHub
 
     def handle_error(self, request: Any, client_address: Any) -> None:

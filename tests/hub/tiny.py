@@ -28,7 +28,7 @@ def tiny_tokenizer(*, chat_template: str | None = CHAT_TEMPLATE) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(TEXTS, trainer)
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<bos>", eos_token="<eos>"
     )
     fast.chat_template = chat_template
@@ -64,7 +64,7 @@ def tiny_classifier(model_type: str = "llama", *, seed: int = 0, **changes: Any)
 
     torch.manual_seed(seed)
     config = tiny_config(model_type, **changes)
-    model = AutoModelForSequenceClassification.from_config(config)  # type: ignore[no-untyped-call]
+    model = AutoModelForSequenceClassification.from_config(config)
     with torch.no_grad():  # larger than the usual start, so that rewards differ visibly
         for parameter in model.parameters():
             if parameter.ndim > 1:

@@ -45,6 +45,8 @@ def environment(url: str, home: Path, **more: str) -> dict[str, str]:
         "HF_ENDPOINT": url,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_ETAG_TIMEOUT": "120",  # of seconds: the Hub may have to wait for a core
+        "HF_HUB_DOWNLOAD_TIMEOUT": "120",
         "DISABLE_SAFETENSORS_CONVERSION": "1",
         "PYTHONPATH": str(ROOT),
         "OMP_NUM_THREADS": "1",

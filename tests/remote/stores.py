@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from fsspec.implementations.local import LocalFileSystem
 from rmcalib.remote import Pace
 from rmcalib.remote.store import Store
 
-QUICK = Pace(every=0.05, log=0.0, beat=0.1, stale=0.6, settle=0.05, patience=0.5, last_tries=(0.05, 0.05))
+QUICK = Pace(every=0.05, log=0.0, beat=0.1, stale=0.6, settle=0.05, last_tries=(0.05, 0.05))
+HASTY = replace(QUICK, patience=0.5)  # gives up on a store that has failed for half a second
 
 
 class Flaky:

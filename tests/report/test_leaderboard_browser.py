@@ -14,6 +14,7 @@ import pytest
 from rmcalib.report.leaderboard import leaderboard_from_runs
 from rmcalib.report.leaderboard_page import write_leaderboard
 from rmcalib.rewards.measures import Settings
+from tests.hooks import PATIENCE
 from tests.report.boards import synthetic, write_run, write_runs
 
 BROWSER = next(
@@ -87,7 +88,7 @@ def visit(page: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
         [*command, *options, "--dump-dom", tried.as_uri()],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
         check=True,
     ).stdout
     match = re.search(r'<pre id="seen">(.*?)</pre>', dumped, re.DOTALL)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib.rewards.store import Scores
+from tests.hooks import PATIENCE
 from tests.hub import tiny, world
 from tests.hub.server import LoopbackHub
 
@@ -20,8 +21,8 @@ KINDS = ("llama", "qwen2", "gpt_neox", "mistral", "llama", "llama")
 BENCH = "allenai/reward-bench-2"
 
 
-def add_models(hub: LoopbackHub, folder: Path, n_prompts: int = 96) -> None:
-    """Put six good models and three broken ones on the Hub, and a benchmark."""
+def add_models(hub: LoopbackHub, folder: Path) -> None:
+    """Put six good models and three broken ones on the Hub, and a benchmark that is scored in six parts."""
     import torch
 
     for number, (name, kind) in enumerate(zip(GOOD, KINDS, strict=True)):
@@ -35,7 +36,7 @@ def add_models(hub: LoopbackHub, folder: Path, n_prompts: int = 96) -> None:
     with torch.no_grad():
         model.score.weight.fill_(float("nan"))
     hub.add("models", NAN, tiny.save_model(folder / NAN, model))
-    hub.add("datasets", BENCH, tiny.save_benchmark(folder / "bench", tiny.benchmark_rows(n_prompts)))
+    hub.add("datasets", BENCH, tiny.save_benchmark(folder / "bench", tiny.benchmark_rows(160)))
 
 
 def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
@@ -62,7 +63,7 @@ def command(*options: object) -> list[str]:
 
 def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:
     """Run `rmcalib batch` to its end; a traceback on its standard error fails the test."""
-    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

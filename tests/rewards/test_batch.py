@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import pytest
 
 from rmcalib.rewards.batch_status import read_events
 from rmcalib.rewards.batch_worker import Worker, WorkerError
+from tests.hooks import held, wait_for
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.rewards.batch_hub import (
@@ -25,7 +23,6 @@ from tests.rewards.batch_hub import (
     GATED,
     GOOD,
     NAN,
-    add_models,
     all_scores,
     assert_same_scores,
     batch,
@@ -38,19 +35,17 @@ from tests.rewards.batch_hub import (
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        add_models(hub, tmp_path_factory.mktemp("files"))
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def whole(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], Path]:
+def whole(
+    model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any], Path]:
     """One batch from beginning to end: its output, what it printed, and the Hub's cache that it filled."""
     output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
-    done = batch(
-        environment(hub.url, home), "--models", models_file(home / "m.yaml"), "--output", output, "--json"
-    )
+    # Scoring goes on when the next model's download has begun, however slow that is here.
+    begun = f'"downloading", "model": "{GOOD[-1]}"'
+    waits = f"'{GOOD[-2].replace('/', '__')}' in str(run.folder) and {begun!r} not in "
+    waits += f"Path({str(output / 'events.jsonl')!r}).read_text()"
+    env = held(environment(model_hub.url, home), waits)
+    done = batch(env, "--models", models_file(home / "m.yaml"), "--output", output, "--json")
     assert done.returncode == 1, done.stderr
     return output, told(done), home
 
@@ -78,17 +73,16 @@ def test_small_models_first_and_the_next_is_downloaded_meanwhile(
     scored = [event["model"] for event in events if event["event"] == "scoring"]
     assert scored == sorted(set(GOOD + BROKEN) - {GATED}, key=lambda name: int(name.split("-")[1][:-1]))
     position = {(event["event"], event.get("model")): number for number, event in enumerate(events)}
-    for name, following in itertools.pairwise(GOOD[3:]):
-        assert position["downloading", following] < position["done", name]
+    assert position["downloading", GOOD[-1]] < position["done", GOOD[-2]]
 
 
 def test_second_run_does_only_what_is_left(
-    hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
+    model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
 ) -> None:
     output, _, home = whole
     before = {path: path.stat().st_mtime_ns for path in output.glob("*/*/*")}
     n_events = len(read_events(output))
-    env = environment(hub.url, home, HF_TOKEN=TOKEN)  # who is logged in may read the gated one
+    env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # who is logged in may read the gated one
     done = batch(env, "--models", models_file(home / "m.yaml"), "--output", output, "--json")
     assert done.returncode == 1, done.stderr
     assert states(told(done))[GATED] == "done"
@@ -102,19 +96,24 @@ def test_second_run_does_only_what_is_left(
 
 
 def test_killed_in_the_middle_and_resumed(
-    hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path], tmp_path: Path
+    model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path], tmp_path: Path
 ) -> None:
     reference = whole[0]
-    output, env = tmp_path / "runs", environment(hub.url, tmp_path / "home")
+    output, env = tmp_path / "runs", environment(model_hub.url, tmp_path / "home")
     options = ("--models", models_file(tmp_path / "m.yaml"), "--output", output, "--json", "--no-metrics")
-    process = subprocess.Popen(command(*options), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not (_some_done(output) and list(output.glob("*/*/parts/part-*.parquet"))):
-        assert process.poll() is None, "the batch ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    third = GOOD[2].replace("/", "__")
+    process = subprocess.Popen(
+        command(*options),
+        env=held(env, f"run.folder.parent.name == {third!r}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(
+        lambda: _some_done(output) and list(output.glob(f"{third}/*/parts/part-*.parquet")),
+        lambda: process.poll() is None,
+    )
+    process.kill()
+    process.wait()
     assert json.loads((output / "batch.json").read_text())["status"] == "running"
     finished = [event["model"] for event in read_events(output) if event["event"] == "done"]
     n_events = len(read_events(output))
@@ -133,30 +132,24 @@ def _some_done(output: Path) -> bool:
     return written and any(event["event"] == "done" for event in read_events(output))
 
 
-def test_finished_checkpoints_can_be_dropped_and_are_not_fetched_again(
-    hub: LoopbackHub, tmp_path: Path
+def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score_afresh(
+    model_hub: LoopbackHub, tmp_path: Path
 ) -> None:
-    names = (GOOD[0], CORRUPT)
-    env, home = environment(hub.url, tmp_path / "home"), tmp_path / "home"
-    options = ("--models", models_file(tmp_path / "m.yaml", names), "--output", tmp_path / "runs")
+    env, home, output = environment(model_hub.url, tmp_path / "home"), tmp_path / "home", tmp_path / "runs"
+    options = ("--models", models_file(tmp_path / "m.yaml", (GOOD[0], CORRUPT)), "--output", output)
     assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
     kept = [folder.name for folder in (home / "hub").glob("models--*")]
     assert kept == [f"models--{CORRUPT.replace('/', '--')}"]
-    hub.requests.clear()
-    assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
-    assert not [r for r in hub.requests if r.startswith("GET /org/rm-10m/")]
-    freed = [event for event in read_events(tmp_path / "runs") if event["event"] == "freed"]
+    freed = [event for event in read_events(output) if event["event"] == "freed"]
     assert freed[0]["model"] == GOOD[0]
     assert freed[0]["bytes"] > 10_000
-
-
-def test_fresh_scores_what_is_done_again(hub: LoopbackHub, tmp_path: Path) -> None:
-    env, output = environment(hub.url, tmp_path / "home"), tmp_path / "runs"
-    options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output, "--json")
-    assert batch(env, *options, "--no-metrics").returncode == 0
+    model_hub.requests.clear()
+    assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
+    assert not [r for r in model_hub.requests if r.startswith("GET /org/rm-10m/")]
+    # What is done is scored again if that is asked for.
     (file,) = output.glob("*/*/scores.parquet")
-    before, n_events = all_scores(output), len(read_events(output))
-    changed = file.stat().st_mtime_ns
+    before, n_events, changed = all_scores(output), len(read_events(output)), file.stat().st_mtime_ns
+    options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output)
     done = batch(env, *options, "--no-metrics", "--fresh")
     assert done.returncode == 0, done.stderr
     assert "scoring" in {event["event"] for event in read_events(output)[n_events:]}
@@ -165,19 +158,21 @@ def test_fresh_scores_what_is_done_again(hub: LoopbackHub, tmp_path: Path) -> No
 
 
 def test_a_batch_in_use_is_refused_in_one_line(
-    hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
+    model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
 ) -> None:
     from filelock import FileLock
 
     output, _, home = whole
     with FileLock(output / ".batch.lock"):
-        done = batch(environment(hub.url, home), "--models", models_file(home / "m.yaml"), "--output", output)
+        done = batch(
+            environment(model_hub.url, home), "--models", models_file(home / "m.yaml"), "--output", output
+        )
     assert done.returncode == 2
     assert "in use by another batch" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.save_model(tmp_path / "model")
     bench = tmp_path / "bench.jsonl"
     bench.write_text("".join(json.dumps(row) + "\n" for row in tiny.benchmark_rows(64)))
@@ -192,8 +187,11 @@ def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path) -> None:
         "options": {"device": "cpu", "output": str(tmp_path / "runs")},
     }
     with Worker(tmp_path / "batch.log") as worker:
-        events = worker.run(task)
-        assert next(events)["event"] == "progress"
+        with monkeypatch.context() as patched:
+            for name, value in held(os.environ, "True").items():
+                patched.setenv(name, value)
+            events = worker.run(task)
+            assert next(events)["event"] == "progress"
         assert worker._process is not None
         os.kill(worker._process.pid, signal.SIGKILL)
         with pytest.raises(WorkerError, match=r"was ended by SIGKILL, .* short of memory"):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +15,13 @@ import pytest
 from rmcalib.remote import mirrored
 from rmcalib.remote.lock import NAME
 from rmcalib.rewards.batch_status import read_events
+from tests.hooks import PATIENCE, held, wait_for
 from tests.hub.server import LoopbackHub
 from tests.remote.stores import QUICK, DiskStore, install_disk_store
 from tests.rewards.batch_hub import (
     BENCH,
     GOOD,
     ROOT,
-    add_models,
     all_scores,
     assert_same_scores,
     batch,
@@ -40,13 +37,6 @@ URL = "disk://bucket/runs"
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        add_models(hub, tmp_path_factory.mktemp("files"))
-        yield hub
-
-
-@pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return install_disk_store(tmp_path_factory.mktemp("packages"))
 
@@ -58,26 +48,27 @@ def with_store(env: dict[str, str], packages: Path, store: Path, scratch: Path) 
     return env | {"PYTHONPATH": paths, "DISK_STORE": str(store), "TMPDIR": str(scratch)}
 
 
-def test_killed_in_the_middle_and_resumed_elsewhere(hub: LoopbackHub, packages: Path, tmp_path: Path) -> None:
+def test_killed_in_the_middle_and_resumed_elsewhere(
+    model_hub: LoopbackHub, packages: Path, tmp_path: Path
+) -> None:
     models = models_file(tmp_path / "m.yaml", MODELS)
-    plain = environment(hub.url, tmp_path / "home")
+    plain = environment(model_hub.url, tmp_path / "home")
     common = ("--models", models, "--json", "--no-metrics")
     assert batch(plain, *common, "--output", tmp_path / "local").returncode == 0
     store, options = tmp_path / "store", (*common, "--output", URL)
     runs = store / "bucket/runs"
     env = with_store(plain, packages, store, tmp_path / "here")
-    hub.fail(MODELS[-1], delay=8.0)  # so that it is not finished when the first ones are there
-    process = subprocess.Popen(command(*options), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 120
-    while not _finished(runs):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    finished = {name.replace("__", "/") for name in all_scores(runs)}
-    hub.heal()
-    assert finished < set(MODELS)
+    last = MODELS[-1].replace("/", "__")  # is not finished when the first ones are there
+    process = subprocess.Popen(
+        command(*options),
+        env=held(env, f"run.folder.parent.name == {last!r}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: _finished(runs), lambda: process.poll() is None)
+    process.kill()
+    process.wait()
+    assert {name.replace("__", "/") for name in all_scores(runs)} < set(MODELS)
     marked = _finished(runs)
     n_events = len(read_events(runs))
     assert (runs / NAME).exists()  # nobody could give it back
@@ -104,9 +95,9 @@ def _finished(runs: Path) -> set[str]:
 
 
 def test_one_batch_at_a_time_and_refusals_in_one_line(
-    hub: LoopbackHub, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_hub: LoopbackHub, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = environment(hub.url, tmp_path / "home")
+    plain = environment(model_hub.url, tmp_path / "home")
     env = with_store(plain, packages, tmp_path / "store", tmp_path / "scratch")
     options = ("--models", models_file(tmp_path / "m.yaml", MODELS[:1]), "--output", URL, "--no-metrics")
     monkeypatch.setenv("DISK_STORE", str(tmp_path / "store"))
@@ -130,8 +121,8 @@ WAITS = """
 import sys, time
 from rmcalib.cli.places import _interrupt
 from rmcalib.remote import mirrored
-from tests.remote.stores import QUICK
-with mirrored("disk://bucket/runs", on_failure=_interrupt, pace=QUICK) as folder:
+from tests.remote.stores import HASTY
+with mirrored("disk://bucket/runs", on_failure=_interrupt, pace=HASTY) as folder:
     (folder / "batch.json").write_text("{}")
     open(sys.argv[1], "w").close()
     sys.stdin.read()  # as a batch waits for its worker
@@ -149,7 +140,7 @@ def test_a_store_lost_for_good_ends_a_command_that_waits(packages: Path, tmp_pat
         text=True,
     )
     assert process.stderr is not None
-    assert process.wait(timeout=60) == 1
+    assert process.wait(timeout=PATIENCE) == 1
     last = process.stderr.read().splitlines()[-1]
     process.communicate()
     assert "RemoteError: disk://bucket/runs: cannot be written: the store is closed" in last
@@ -163,7 +154,7 @@ def run(env: dict[str, str], *arguments: object) -> Any:
         env=env,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -7,8 +7,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +14,11 @@ import pytest
 
 from rmcalib.rewards.batch_status import read_events
 from rmcalib.rewards.cluster import _connect
+from tests.hooks import PATIENCE, wait_for
 from tests.hub.server import LoopbackHub
 from tests.rewards.batch_hub import (
     CORRUPT,
     GOOD,
-    add_models,
     all_scores,
     assert_same_scores,
     batch,
@@ -37,7 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 # Two nodes with one processor each, so that every worker of a model has a node of its own.
 DRIVER = """
-import json, os, sys, threading, time
+import json, sys, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster as Nodes
@@ -52,27 +50,24 @@ output, models = Path(sys.argv[1]), Path(sys.argv[2])
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
 lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
-said = {}
+add, killed = Run.add, []
 
-def kill_one():
+def add_and_kill(run, scored):
     # When some prompts of the first model are kept, and not all.
-    while not list(output.glob("*/*/parts/part-*.parquet")):
-        time.sleep(0.01)
-    said["parts"] = len(list(output.glob("*/*/parts/part-*.parquet")))
-    nodes.remove_node(lost, allow_graceful=False)
+    add(run, scored)
+    if not killed:
+        killed.append(len(list(output.glob("*/*/parts/part-*.parquet"))))
+        nodes.remove_node(lost, allow_graceful=False)
 
-# A part a third of a second: time enough for the node to be killed before the first model is done.
-add = Run.add
-Run.add = lambda run, scored: (add(run, scored), time.sleep(0.3))
+Run.add = add_and_kill
 bench = load_benchmark("reward-bench-2")
 plan = make_plan(read_models(models))
 job = Job(bench, "reward-bench-2", device="cpu", token_budget=1024)
-killer = threading.Thread(target=kill_one)
-killer.start()
 with open_batch(output, plan, engine="ray") as batch:
     run_ray(batch, job, plan, Cluster(shards=2))
-killer.join()
-said["alive"] = sum(node["Alive"] for node in ray.nodes())
+while sum(node["Alive"] for node in ray.nodes()) > 2:  # the head, and one of two
+    time.sleep(0.1)
+said = {"parts": killed[0]}
 print(json.dumps({**said, "models": batch.status.content()["models"]}))
 ray.shutdown()
 nodes.shutdown()
@@ -80,17 +75,10 @@ nodes.shutdown()
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
-    with LoopbackHub() as hub:
-        add_models(hub, tmp_path_factory.mktemp("files"), n_prompts=400)
-        yield hub
-
-
-@pytest.fixture(scope="module")
-def local(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def local(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """What the local engine makes of two good models and a broken one; and the Hub's cache."""
     output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
-    env = environment(hub.url, home)
+    env = environment(model_hub.url, home)
     models = models_file(home / "m.yaml", (*GOOD[:2], CORRUPT))
     done = batch(env, "--models", models, "--output", output, "--json", "--no-metrics")
     assert told(done)["counts"] == {"done": 2, "failed": 1}, done.stderr
@@ -98,34 +86,33 @@ def local(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[P
 
 
 def test_a_node_lost_in_the_middle_changes_nothing(
-    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+    model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, home = local
     script, output = tmp_path / "driver.py", tmp_path / "runs"
     script.write_text(DRIVER)
     done = subprocess.run(
         [sys.executable, str(script), str(output), str(models_file(tmp_path / "m.yaml", GOOD[:2]))],
-        env=environment(hub.url, home),
+        env=environment(model_hub.url, home),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["alive"] == 2  # the head, and one of two
-    assert said["parts"] < 13  # of the first model's chunks: it was not finished yet
+    assert said["parts"] == 1  # of the first model's six: it was not finished yet
     assert states(said) == dict.fromkeys(GOOD[:2], "done")
     assert any("were lost on the way" in text for entry in said["models"] for text in entry["warnings"])
     assert_same_scores(all_scores(output), all_scores(reference))
 
 
 def test_command_on_a_cluster_of_its_own_tells_failures_as_locally(
-    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+    model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, home = local
     models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
     options = ("--models", models, "--output", tmp_path / "runs", "--json", "--no-metrics")
-    done = batch(environment(hub.url, home), *options, "--engine", "ray")
+    done = batch(environment(model_hub.url, home), *options, "--engine", "ray")
     assert done.returncode == 1, done.stderr
     expected = json.loads((reference / "batch.json").read_text())
     assert {e["model"]: e["why"] for e in told(done)["models"]} == {
@@ -133,42 +120,43 @@ def test_command_on_a_cluster_of_its_own_tells_failures_as_locally(
     }
     assert_same_scores(all_scores(tmp_path / "runs"), all_scores(reference))
     # The local engine takes up what the cluster has left, and finds nothing to do.
-    assert told(batch(environment(hub.url, home), *options))["counts"] == {"done": 2, "failed": 1}
+    assert told(batch(environment(model_hub.url, home), *options))["counts"] == {"done": 2, "failed": 1}
 
 
-SLOW = """
-import time
+# Whoever has written a part goes on when the interruption has been noticed, and not before.
+HELD = """
 from rmcalib.cli import main
+from rmcalib.rewards import cluster
 from rmcalib.rewards.runs import Run
-add = Run.add
-Run.add = lambda run, scored: (add(run, scored), time.sleep(0.5))  # time enough to be interrupted
+
+class Room(cluster._Room):
+    def __init__(self, ray):
+        super().__init__(ray)
+        Run.add = lambda run, scored: (add(run, scored), self.stopping.wait(600))
+
+add, cluster._Room = Run.add, Room
 main()
 """
 
 
 def test_interrupted_and_resumed_and_checkpoints_dropped(
-    hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
+    model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, _ = local
     output, home = tmp_path / "runs", tmp_path / "home"
-    env = environment(hub.url, home)
+    env = environment(model_hub.url, home)
     models = models_file(tmp_path / "m.yaml", GOOD[:2])
     options = ("--models", models, "--output", output, "--json", "--no-metrics", "--engine", "ray")
-    arguments = command(*options)
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOW, *arguments[3:]],
+        [sys.executable, "-c", HELD, *command(*options)[3:]],
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 120
-    while not list(output.glob("*/*/parts/part-*.parquet")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: list(output.glob("*/*/parts/part-*.parquet")), lambda: process.poll() is None)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE)
     assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"

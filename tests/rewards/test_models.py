@@ -279,7 +279,7 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(tiny.tiny_config())  # type: ignore[no-untyped-call]
+    model = AutoModelForCausalLM.from_config(tiny.tiny_config())
     return tiny.save_model(tmp_path_factory.mktemp("lm"), model)
 
 

@@ -55,6 +55,7 @@ def test_rewards_do_not_depend_on_batching_order_or_sharing(architecture: str) -
     items = tiny_items(40)
     expected = {item.id: item for item in scored(model, items)}
     ways: list[dict[str, Any]] = [
+        {},
         {"token_budget": 1},
         {"token_budget": 64},
         {"token_budget": 5_000},
@@ -62,11 +63,10 @@ def test_rewards_do_not_depend_on_batching_order_or_sharing(architecture: str) -
         {"share": False, "token_budget": 200},
     ]
     for way in ways:
-        for order in (items, items[::-1]):
-            for item in scored(model, order, **way):
-                other = expected[item.id]
-                np.testing.assert_allclose(item.rewards, other.rewards, atol=1e-5)
-                assert item.n_tokens == other.n_tokens
+        for item in scored(model, items[::-1], **way):
+            other = expected[item.id]
+            np.testing.assert_allclose(item.rewards, other.rewards, atol=1e-5)
+            assert item.n_tokens == other.n_tokens
 
 
 @pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if name != "deberta-v2"])
@@ -274,6 +274,7 @@ def _limited(
 def test_out_of_memory_halves_the_budget_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, share: bool, error: Exception
 ) -> None:
+    monkeypatch.setattr("gc.collect", lambda: 0)  # takes long where all the tests' modules are loaded
     model, _ = tiny_model("llama")
     items = tiny_items(40)
     expected = flat(scored(model, items))
@@ -292,6 +293,7 @@ def test_out_of_memory_halves_the_budget_and_goes_on(
 
 
 def test_a_single_response_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gc.collect", lambda: 0)
     model, _ = tiny_model("llama")
     monkeypatch.setattr(forward, "shared_rewards", _limited(forward.shared_rewards, 3, MemoryError(), []))
     monkeypatch.setattr(forward, "plain_rewards", _limited(forward.plain_rewards, 3, MemoryError(), []))

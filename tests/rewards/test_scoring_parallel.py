@@ -13,6 +13,7 @@ import pytest
 
 from rmcalib.rewards.processes import process_rank
 from rmcalib.rewards.scoring import score_items
+from tests.hooks import PATIENCE
 from tests.rewards.tiny import tiny_items, tiny_model
 
 # Without this gloo goes by the machine's host name, which need not lead anywhere.
@@ -53,7 +54,11 @@ def test_two_gloo_processes_score_each_prompt_once(tmp_path: Path) -> None:
     }
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     done = subprocess.run(
-        [*command, str(script), str(result)], env=environment, capture_output=True, text=True, timeout=300
+        [*command, str(script), str(result)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     by_rank = json.loads(result.read_text())

@@ -1,0 +1,109 @@
+"""Runs that are killed, find a full disk or another run in their folder, or show how far they are."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from rmcalib.rewards.store import Scores
+from tests.cli.conftest import (
+    FILES,
+    Invoke,
+    command,
+    environment,
+    folder_of,
+    run_on_terminal,
+    run_process,
+    write_rows,
+)
+from tests.hooks import PATIENCE, held, wait_for
+from tests.hub import tiny
+
+
+def _has_parts(output: Path, n: int) -> bool:
+    return len(list(output.glob("*/*/parts/part-*.parquet"))) == n
+
+
+def _runs(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is None
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
+    tiny_model: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
+    base = ("score", "--model", tiny_model, "--benchmark", bench, "--token-budget", "200")
+    whole = invoke(*base, "--output", tmp_path / "whole")
+    assert whole.code == 0, whole.err
+    for more, there in ((1, 1), (2, 3)):  # parts that it writes, and that are there then
+        process = subprocess.Popen(
+            command(*base, "--output", tmp_path / "killed"),
+            cwd=tmp_path,
+            env=held(environment(HF_HUB_OFFLINE="1"), f"parts == {more}"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        wait_for(functools.partial(_has_parts, tmp_path / "killed", there), functools.partial(_runs, process))
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
+    resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
+    assert (resumed.code, resumed.err) == (0, "")
+    first, second = (
+        Scores.from_parquet(next((tmp_path / name).glob("*/*/scores.parquet")))
+        for name in ("whole", "killed")
+    )
+    for column in ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated"):
+        np.testing.assert_array_equal(getattr(first, column), getattr(second, column))
+
+
+def test_a_full_disk_is_one_line_and_leaves_no_halves(
+    tiny_model: Path, bench_file: Path, tmp_path: Path
+) -> None:
+    def small_files_only() -> None:
+        import resource
+
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    done = subprocess.run(
+        command("eval", "--model", tiny_model, "--benchmark", bench_file, "--resamples", "20"),
+        cwd=tmp_path,
+        env=environment(HF_HUB_OFFLINE="1"),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        preexec_fn=small_files_only,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    left = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
+    assert not [path for path in left if path.name.endswith(".tmp") or path.name in FILES[:4]]
+
+
+def test_a_second_run_on_the_same_folder_stops(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    from filelock import FileLock
+
+    assert invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--quiet").code == 0
+    with FileLock(folder_of(tmp_path / "runs") / ".lock"):
+        done = invoke("score", "--model", tiny_model, "--benchmark", bench_file)
+    assert done.code == 2
+    assert "is in use" in done.err
+
+
+def test_progress_is_a_bar_on_a_terminal(tiny_model: Path, bench_file: Path, tmp_path: Path) -> None:
+    done = run_on_terminal(
+        command("score", "--model", tiny_model, "--benchmark", bench_file),
+        cwd=tmp_path,
+        env=environment(HF_HUB_OFFLINE="1", TERM="xterm", COLUMNS="100"),
+    )
+    assert done.code == 0
+    assert "tokens/s" in done.err
