@@ -58,7 +58,8 @@ def environment(url: str, home: Path, **more: str) -> dict[str, str]:
 
 def command(*options: object) -> list[str]:
     running = () if "published" in options else ("--device", "cpu", "--token-budget", "1024")
-    return [sys.executable, "-m", "rmcalib", "batch", *map(str, ("--resamples", "20", *running, *options))]
+    judging = () if "--no-metrics" in options else ("--resamples", "20")
+    return [sys.executable, "-m", "rmcalib", "batch", *map(str, (*judging, *running, *options))]
 
 
 def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:
