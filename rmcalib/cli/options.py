@@ -16,6 +16,7 @@ __all__ = [
     "load_config",
     "named_folder",
     "refuse_options",
+    "results_folder",
 ]
 
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
@@ -71,6 +72,16 @@ def named_folder(text: str) -> Path:
     if not str(text).strip():
         raise typer.BadParameter("an empty name; '.' is the current folder")
     return Path(text)
+
+
+def results_folder(default: str) -> Any:
+    """Return the option ``--output`` of a command whose results go to ``default`` otherwise.
+
+    >>> results_folder("runs/x").help
+    'Folder for the results; default runs/x.'
+    """
+    told = f"Folder for the results; default {default}."
+    return typer.Option("--output", "-o", metavar="DIR", parser=named_folder, help=told)
 
 
 Config = Annotated[

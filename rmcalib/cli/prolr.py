@@ -13,8 +13,8 @@ from rmcalib.cli.options import (
     Quiet,
     Seed,
     Verbose,
-    named_folder,
     refuse_options,
+    results_folder,
 )
 
 if TYPE_CHECKING:
@@ -65,16 +65,7 @@ def prolr(
     ] = 100,
     processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            parser=named_folder,
-            help="Folder for the results; default runs/prolr/<data set>.",
-        ),
-    ] = None,
+    output: Annotated[Path | None, results_folder("runs/prolr/<data set>")] = None,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,

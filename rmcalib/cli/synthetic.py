@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose, named_folder
+from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose, results_folder
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -41,16 +41,7 @@ def synthetic(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Replace what an earlier run left in the folder.")
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            parser=named_folder,
-            help="Folder for the results; default runs/synthetic/<model>.",
-        ),
-    ] = None,
+    output: Annotated[Path | None, results_folder("runs/synthetic/<model>")] = None,
     seed: Seed = 0,
     json_: Json = False,
     quiet: Quiet = False,

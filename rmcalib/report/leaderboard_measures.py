@@ -24,6 +24,7 @@ from rmcalib.calibration.intervals import (
     resampling_weights,
     share_limits,
 )
+from rmcalib.report.tables import bin_rows
 from rmcalib.rewards.forecasts import (
     Forecasts,
     first_correct_probability,
@@ -283,17 +284,7 @@ def _tails(level: float) -> list[float]:
 
 def _reliability(part: Forecasts, model: str, bins: int) -> list[Row]:
     diagram = reliability(part.probability, part.is_correct.astype(np.float64), bins=bins)
-    return [
-        {
-            "model": model,
-            "low": float(diagram.low[b]),
-            "high": float(diagram.high[b]),
-            "count": int(diagram.count[b]),
-            "confidence": float(diagram.confidence[b]),
-            "frequency": float(diagram.frequency[b]),
-        }
-        for b in np.flatnonzero(diagram.count)
-    ]
+    return [{"model": model, **row} for row in bin_rows(diagram)]
 
 
 def _rejection(part: Forecasts, model: str, seed: int) -> list[Row]:

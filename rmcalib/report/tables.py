@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration import Summary, consistency_band, reliability
+from rmcalib.calibration import Reliability, Summary, consistency_band, reliability
 from rmcalib.calibration.nulls import Draw
 
-__all__ = ["Table", "margin_table", "reliability_table", "summary_table"]
+__all__ = ["Table", "bin_rows", "margin_table", "reliability_table", "summary_table"]
 
 Table = Sequence[dict[str, Any]]
 
@@ -32,16 +32,26 @@ def reliability_table(
     """
     diagram = reliability(probabilities, outcomes, bins=bins)
     band = consistency_band(probabilities, groups=groups, draw=draw, bins=bins, rng=rng)
+    limits = [(float(band.low[b]), float(band.high[b])) for b in np.flatnonzero(diagram.count)]
+    return [
+        {"panel": panel, **row, "band_low": low, "band_high": high}
+        for row, (low, high) in zip(bin_rows(diagram), limits, strict=True)
+    ]
+
+
+def bin_rows(diagram: Reliability) -> list[dict[str, Any]]:
+    """Return one row for each bin that is not empty: low, high, count, confidence, frequency.
+
+    >>> bin_rows(reliability([0.5] * 4, [0, 1, 0, 1], bins=2))
+    [{'low': 0.5, 'high': 1.0, 'count': 4, 'confidence': 0.5, 'frequency': 0.5}]
+    """
     return [
         {
-            "panel": panel,
             "low": float(diagram.low[b]),
             "high": float(diagram.high[b]),
             "count": int(diagram.count[b]),
             "confidence": float(diagram.confidence[b]),
             "frequency": float(diagram.frequency[b]),
-            "band_low": float(band.low[b]),
-            "band_high": float(band.high[b]),
         }
         for b in np.flatnonzero(diagram.count)
     ]
