@@ -1,11 +1,14 @@
-"""One Hub with tiny models for all tests of batches."""
+"""One Hub with tiny models for all tests of batches; a reward model and a language model in folders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import torch
 
+from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 from tests.rewards.batch_hub import add_models
 
@@ -15,3 +18,17 @@ def model_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]
     with LoopbackHub() as hub:
         add_models(hub, tmp_path_factory.mktemp("files"))
         yield hub
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.save_model(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(tiny.tiny_config())
+    return tiny.save_model(tmp_path_factory.mktemp("lm"), model)

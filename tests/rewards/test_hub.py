@@ -197,7 +197,7 @@ def adapter(folder: Path, base: str) -> dict[str, bytes]:
 def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
     from torch import nn
 
-    from tests.rewards.test_models import OWN_CODE, CustomHead, adapter_of
+    from tests.rewards.folders import OWN_CODE, CustomHead, adapter_of
 
     whole = {path.name: path.read_bytes() for path in files["model"].iterdir()}
     hub.add("models", "org/pickled", pickled(tmp_path / "pickled", files["model"]))

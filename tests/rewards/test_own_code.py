@@ -1,4 +1,4 @@
-"""Code from another repository is pinned to a commit; adapters are not left out beside heads of ours."""
+"""Own code runs behind the flag only, pinned to a commit; adapters are not left out beside heads of ours."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from rmcalib.rewards import load_model
 from rmcalib.rewards.hub import HubError
@@ -16,6 +18,7 @@ from rmcalib.rewards.registry import Recipe
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 from tests.hub.world import environment
+from tests.rewards.folders import IDS, OWN_CODE, CustomHead, rewards
 
 CODE = """
 from transformers import LlamaForSequenceClassification
@@ -128,3 +131,49 @@ def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) ->
         HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
     ):
         load_model(name, device="cpu", recipe=recipe, trust_remote_code=True)
+
+
+def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoModelForSequenceClassification": "modeling_own.OwnRewardModel"}
+    folder = custom.save(tmp_path / "own-rm", "gate", auto_map=auto, num_labels=1)
+    (folder / "modeling_own.py").write_text(OWN_CODE)
+    with pytest.raises(HubError, match=r"no score head.* try --trust-remote-code if you trust it"):
+        load_model(str(folder), device="cpu")
+    by_flag = load_model(str(folder), device="cpu", trust_remote_code=True)
+    recipe = Recipe(str(folder), status="remote", head="remote", trust_remote_code=True, sign=-1.0)
+    by_recipe = load_model(str(folder), device="cpu", trust_remote_code=True, recipe=recipe)
+    assert by_flag.kind == by_recipe.kind == "opaque"
+    torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(rewards(by_recipe), -10 * custom(IDS), atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("head", ["auto", "score"])
+def test_runs_with_and_without_own_code_are_different_runs(head: str, tmp_path: Path) -> None:
+    from rmcalib.rewards import load_benchmark, score_inputs
+    from rmcalib.rewards.manifest import asked_for, inputs_hash
+
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoModelForSequenceClassification": "own.OwnRewardModel", "AutoModel": "own.OwnModel"}
+    folder = custom.save(tmp_path / "both", "score", auto_map=auto, num_labels=1)
+    (folder / "own.py").write_text(
+        OWN_CODE.replace("gate", "score") + "\nclass OwnModel(LlamaModel):\n    pass\n"
+    )
+    bench, recipe = load_benchmark("demo", limit=2), Recipe(str(folder), head=head)
+    inputs, asked = [], []
+    for flag in (False, True):
+        model = load_model(str(folder), device="cpu", trust_remote_code=flag, recipe=recipe)
+        inputs.append(score_inputs(model, bench))
+        asked.append(asked_for(str(folder), model.revision, bench, trust_remote_code=flag, recipe=recipe))
+    assert inputs[0]["own_code"] == []
+    assert inputs[1]["own_code"] == ["OwnRewardModel" if head == "auto" else "OwnModel"]
+    assert inputs_hash(inputs[0]) != inputs_hash(inputs[1])
+    assert asked[0] != asked[1]
+
+
+def test_an_architecture_of_its_own_asks_for_the_flag_and_not_for_input(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    auto = {"AutoConfig": "configuration_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
+    folder = custom.save(tmp_path, "v_head", auto_map=auto, model_type="own_llm")
+    with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
+        load_model(str(folder), device="cpu")

@@ -19,7 +19,7 @@ from rmcalib.rewards.pooling import POOLINGS
 from rmcalib.rewards.registry import LEADERBOARD, Recipe, read_recipes, recipe_for, registry
 from rmcalib.rewards.templates import TEMPLATES
 from tests.hub import tiny
-from tests.rewards.test_models import IDS, CustomHead, rewards
+from tests.rewards.folders import IDS, CustomHead, rewards
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[2]
