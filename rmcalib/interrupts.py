@@ -122,9 +122,10 @@ def outlast(event: threading.Event) -> None:
     >>> outlast(event)
     """
     interrupted: KeyboardInterrupt | None = None
-    while not event.is_set():
+    while True:
         try:
             event.wait()
+            break
         except KeyboardInterrupt as error:
             interrupted = error
     if interrupted is not None:

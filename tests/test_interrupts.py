@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -14,13 +16,14 @@ import psutil
 import pytest
 
 from rmcalib.interrupts import outlast
-from rmcalib.remote.mirror import mirrored
+from rmcalib.remote.mirror import Mirror, mirrored
 from rmcalib.remote.store import Store
+from tests.hooks import PATIENCE
 from tests.remote.stores import QUICK
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
 
 
 def test_while_modules_are_imported() -> None:
@@ -102,10 +105,11 @@ if __name__ == "__main__":
 """)
     # To a file: a child that stays would hold a pipe open.
     with (tmp_path / "out").open("w") as out:
-        done = subprocess.run([sys.executable, str(script)], stdout=out, stderr=subprocess.STDOUT, timeout=60)
+        command, error = [sys.executable, str(script)], subprocess.STDOUT
+        done = subprocess.run(command, stdout=out, stderr=error, timeout=PATIENCE)
     said = (tmp_path / "out").read_text()
     assert done.returncode == -signal.SIGKILL, said
-    child, deadline = int(said.split()[0]), time.monotonic() + 30
+    child, deadline = int(said.split()[0]), time.monotonic() + PATIENCE
     while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -120,12 +124,20 @@ def test_a_wait_goes_on_to_its_end() -> None:
         time.sleep(0.1)
         event.set()
 
-    thread = threading.Timer(0.2, work)
-    thread.start()
+    wait = event.wait
+
+    def waiting(timeout: float | None = None) -> bool:  # only now: outside of it, it would end all tests
+        if not threads:
+            threads.append(threading.Thread(target=work))
+            threads[0].start()
+        return wait(timeout)
+
+    threads: list[threading.Thread] = []
+    event.wait = waiting  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         outlast(event)
-    thread.join()
     assert event.is_set()
+    threads[0].join()
 
 
 def test_the_last_upload_is_finished_and_the_lock_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,3 +167,41 @@ def test_the_last_upload_is_finished_and_the_lock_given_back(monkeypatch: pytest
     assert store.names() == ["a/run.json", "a/scores.parquet"]
     assert [name for name in store._all() if name.startswith(".")] == []
     assert not scratch[0].exists()
+
+
+def test_what_was_not_uploaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped: list[Mirror] = []
+
+    def interrupt(mirror: Mirror) -> None:
+        stopped.append(mirror)
+        raise KeyboardInterrupt  # at the worst moment: before it could say that it is the end
+
+    def work() -> None:
+        with mirrored("memory://kept", pace=replace(QUICK, every=PATIENCE)) as folder:
+            (folder / "a").mkdir()
+            (folder / "a/run.json").write_text("{}")
+
+    monkeypatch.setattr(Mirror, "stop", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    (mirror,) = stopped
+    assert (mirror.scratch / "a/run.json").exists()
+    mirror._stop.set()
+    assert mirror._ended.wait(PATIENCE)
+    shutil.rmtree(mirror.scratch)
+
+
+def test_interrupted_in_the_middle_everything_is_uploaded() -> None:
+    folders: list[Path] = []
+
+    def work() -> None:
+        with mirrored("memory://late", pace=QUICK) as folder:
+            folders.append(folder)
+            (folder / "a").mkdir()
+            (folder / "a/run.json").write_text("{}")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert Store("memory://late", fsspec.filesystem("memory"), "/late").names() == ["a/run.json"]
+    assert not folders[0].exists()

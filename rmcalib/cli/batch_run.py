@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rmcalib.rewards.batch_status import Status
     from rmcalib.rewards.benchmarks import Benchmark
     from rmcalib.rewards.plan import PlanEntry
+    from rmcalib.rewards.store import Scores
 
 __all__ = ["Show", "run_batch", "texts"]
 
@@ -75,7 +76,6 @@ def run_batch(
                 folder,
                 plan,
                 judge=judge,
-                judging=judging,
                 on_change=table,
                 place=places.shown(folder),
                 **about,
@@ -103,8 +103,9 @@ def texts(*, quiet: bool) -> Benchmark | None:
 
 def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
     """Return what writes a model's metrics and page: the same as ``eval`` does."""
+    from rmcalib.rewards.batch import Judge
 
-    def judge(entry: PlanEntry, scores: Any, folder: Path) -> None:
+    def write(entry: PlanEntry, scores: Any, folder: Path) -> None:
         from rmcalib.report.evaluation import evaluate, write_evaluation
 
         result = evaluate(
@@ -117,4 +118,11 @@ def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
         )
         write_evaluation(result, folder)
 
-    return judge
+    def made_from(entry: PlanEntry, scores: Scores) -> str:
+        from rmcalib.report import evaluation
+        from rmcalib.rewards.measures import Settings
+
+        settings = Settings(resamples=judging["resamples"], seed=judging["seed"])
+        return evaluation.made_from(scores, entry.recipe, benchmark, settings)
+
+    return Judge(write, made_from)

@@ -25,6 +25,7 @@ from rmcalib.remote.store import RemoteError, Store, why
 __all__ = ["Lock", "LockLostError"]
 
 NAME = ".rmcalib-lock.json"
+_HELD: set[str] = set()  # the tokens of this process: its number alone does not tell who of it has a lock
 
 
 class LockLostError(RemoteError):
@@ -98,6 +99,7 @@ class Lock:
             seen = self._read()
             if seen and not _is_dead(seen):
                 self._watch(seen)
+            _HELD.add(self.token)
             self._write()
             time.sleep(self.settle)  # of two that come at once, the later one's lock stays
             found = self._read()
@@ -106,6 +108,7 @@ class Lock:
         except Exception as error:
             raise RemoteError(f"{self.store.url}: cannot be written: {why(error)}") from error
         if found.get("token") != self.token:
+            _HELD.discard(self.token)
             raise self._in_use(found)
 
     def beat(self) -> None:
@@ -121,6 +124,7 @@ class Lock:
 
     def release(self) -> None:
         """Give the lock back, if it is ours."""
+        _HELD.discard(self.token)
         if self._read().get("token") == self.token:
             self.store.remove(NAME)
 
@@ -181,5 +185,6 @@ def _is_dead(owner: dict[str, Any]) -> bool:
         return False
     import psutil
 
-    # Our own number with another token: that was an earlier life of a container.
-    return pid == ours["pid"] or not psutil.pid_exists(pid)
+    if pid == ours["pid"]:  # without us knowing of it, that was an earlier life of a container
+        return owner.get("token") not in _HELD
+    return not psutil.pid_exists(pid)

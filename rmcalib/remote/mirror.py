@@ -97,7 +97,7 @@ def mirrored(
                 try:
                     mirror.stop()
                 finally:
-                    keep = mirror.failure is not None
+                    keep = not mirror.is_uploaded
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -152,12 +152,22 @@ class Mirror:
 
     def stop(self) -> None:
         """Upload what is left and end, also if interrupted; an error says where it is kept if that failed."""
-        self._stop.set()
-        try:
-            outlast(self._ended)
-        finally:
-            if self.failure is not None:
-                raise self.failure from None
+        interrupted: KeyboardInterrupt | None = None
+        while not self._ended.is_set():
+            try:
+                self._stop.set()
+                outlast(self._ended)
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if self.failure is not None:
+            raise self.failure from None
+        if interrupted is not None:
+            raise interrupted
+
+    @property
+    def is_uploaded(self) -> bool:
+        """Whether it has ended, and the store has everything."""
+        return self._ended.is_set() and self.failure is None
 
     def fail(self, error: Exception) -> None:
         """Remember that nothing can be uploaded any more, and say so."""

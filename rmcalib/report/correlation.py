@@ -25,6 +25,7 @@ METHODS: dict[str, str] = {
     "pearson": "Pearson's r",
 }
 _FEWEST = 3
+_LEADERBOARD = "leaderboard"
 _FEW = 6  # resamples of fewer models hardly differ, and their interval would look like certainty
 
 
@@ -106,16 +107,17 @@ def correlation_rows(
     [('leaderboard', 1.0), ('Math', 1.0)]
     """
     errors = np.asarray(calibration, dtype=np.float64)
-    targets = {} if leaderboard is None else {"leaderboard": np.asarray(leaderboard, dtype=np.float64)}
+    targets: dict[str, ArrayLike] = {} if leaderboard is None else {_LEADERBOARD: leaderboard}
+    for key, one in scores.items():
+        targets[f"{key} (category)" if key == _LEADERBOARD else key] = one
     rows = []
-    for name, values in (
-        targets | {key: np.asarray(s, dtype=np.float64) for key, s in scores.items()}
-    ).items():
+    for name, target in targets.items():
+        values = np.asarray(target, dtype=np.float64)
         kept = np.isfinite(errors) & np.isfinite(values)
         if not kept.any():
             found = Correlation(None, None, None, None, 0, method, "no model has both numbers")
         else:
-            by_rank = name == "leaderboard" and name in targets and method != "pearson"
+            by_rank = name == _LEADERBOARD and method != "pearson"
             worse = ranks_from_scores(values[kept]) if by_rank else -values[kept]
             found = correlate(errors[kept], worse, method=method, resamples=resamples, level=level, seed=seed)
         rows.append(

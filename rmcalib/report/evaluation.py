@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib import __version__
 from rmcalib.files import write_bytes, write_csv, write_json, write_text
 from rmcalib.report.examples import Example, clean_text, worst_examples
 from rmcalib.report.figures import figure_png, reliability_figure
@@ -16,6 +17,7 @@ from rmcalib.report.tables import margin_table, reliability_table
 from rmcalib.report.words import plain_words, temperature_notes
 from rmcalib.rewards.benchmarks import Benchmark
 from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, set_forecasts, top_1_prompts
+from rmcalib.rewards.manifest import content_hash, inputs_hash
 from rmcalib.rewards.measures import Settings, margins
 from rmcalib.rewards.metrics import (
     OVERALL,
@@ -31,7 +33,7 @@ from rmcalib.rewards.store import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Evaluation", "evaluate", "write_evaluation"]
+__all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Evaluation:
 
     ``metrics`` are tidy rows (model, benchmark, category, metric, value, low, high, n, note);
     ``reliability`` and ``margins`` the tables the figures are drawn from; ``examples`` the prompts whose
-    forecasts were worst; ``notes`` what a reader must know; ``summary`` a few sentences in plain words.
+    forecasts were worst; ``notes`` what a reader must know; ``summary`` a few sentences in plain words;
+    ``made_from`` a hash of all that decides about the rest.
     """
 
     model: str
@@ -53,6 +56,7 @@ class Evaluation:
     summary: str
     manifest: dict[str, Any]
     settings: Settings
+    made_from: str
 
     def __repr__(self) -> str:
         """Say what it is about; the numbers are in `table`."""
@@ -146,9 +150,26 @@ def evaluate(
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
-        summary=plain_words(name, rows),
+        summary=plain_words(name, rows, level),
         manifest=scores.manifest,
         settings=settings,
+        made_from=made_from(scores, recipe, benchmark, settings),
+    )
+
+
+def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
+    """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
+
+    It is in `metrics.json`. Of the recipe, what it says about the scale counts; of the benchmark, its texts.
+    """
+    return inputs_hash(
+        {
+            "scores": [scores.manifest.get("hash"), content_hash(scores)],
+            "scale": [why_no_calibration(recipe), scale_note(recipe)],
+            "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
+            "settings": asdict(settings),
+            "rmcalib": __version__,
+        }
     )
 
 
@@ -158,6 +179,8 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     evaluation.to_csv(out / "metrics.csv")
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")
+    else:
+        (out / "reliability.png").unlink(missing_ok=True)  # of an earlier one, which had calibration
     page = evaluation.to_html(out / "report.html")
     evaluation.to_json(out / "metrics.json")  # last: with it, a batch takes the rest for written
     return page
@@ -174,6 +197,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "resamples": settings.resamples,
         "level": settings.level,
         "seed": settings.seed,
+        "made_from": evaluation.made_from,
         "summary": evaluation.summary,
         "notes": evaluation.notes,
         "metrics": evaluation.metrics,

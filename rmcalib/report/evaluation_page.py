@@ -69,6 +69,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         examples=[_example(example) for example in evaluation.examples],
         manifest=clean_text(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
         n_bins=settings.bins,
+        level=f"{settings.level:.0%}",
         apart=_apart(rows),
         footer=(
             f"rmcalib {__version__}, protocol exact, {settings.bins} equal-width bins, {settings.level:.0%} "

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmcalib.nested import flattened
 from rmcalib.rewards.hub import folder_name
-from rmcalib.rewards.store import Scores, load_scores
+from rmcalib.rewards.store import Scores, load_scores, read_scores_hash
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
 
@@ -45,18 +45,14 @@ def find_runs(
         if not folder.is_dir():
             raise ValueError(f"{folder}: no such folder; runs are what `rmcalib eval --output` wrote")
         found = sorted({path.parent for path in folder.rglob("scores.parquet") if _is_run(path, folder)})
-        unfinished = sorted(
-            {
-                path.parent
-                for path in folder.rglob("run.json")
-                if not (path.parent / "scores.parquet").is_file()
-            }
-        )
+        known = {path: run_of(path) for path in found}
+        begun = {path.parent for path in folder.rglob("run.json") if path.parent not in known}
+        unfinished = sorted(begun | {path for path, run in known.items() if not _is_finished(run)})
         if not found and not unfinished:
             raise ValueError(
                 f"{folder}: no runs in it (folders with scores.parquet, as `rmcalib eval` writes)"
             )
-        runs += [run_of(path) for path in found]
+        runs += [run for path, run in known.items() if path not in unfinished]
         notes += [f"{path.name} of {path.parent.name} is not finished and left out." for path in unfinished]
     if not runs:
         raise ValueError("no finished run: the scoring of every model is still to be taken up (rmcalib eval)")
@@ -83,6 +79,13 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
         have = ", ".join(str(run.folder) for run in runs[:3])
         raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
     return Scores.from_parquet(runs[0].scores_file), runs[0].label
+
+
+def _is_finished(run: ScoredRun) -> bool:
+    """Tell whether the scores are those of the manifest; a folder without one has what it has."""
+    if run.manifest.get("status", "finished") != "finished":
+        return False
+    return "hash" not in run.manifest or read_scores_hash(run.scores_file) == run.manifest["hash"]
 
 
 def _is_run(path: Path, top: Path) -> bool:

@@ -19,7 +19,7 @@ _MONTHS = [
 _FEW = 30  # prompts: with fewer, even a bad forecast passes for calibrated
 
 
-def plain_words(model: str, rows: Rows) -> str:
+def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
     """Say what the metrics of one model come to.
 
     >>> plain_words("org/rm", [{"metric": "accuracy", "category": "overall", "value": 0.5, "note": ""}])
@@ -54,7 +54,7 @@ def plain_words(model: str, rows: Rows) -> str:
     else:
         direction = "over-confident" if over > 0 else "under-confident"
         low, high = row["low"], row["high"]
-        interval = "" if low is None else f" (95% interval {low:.3f} to {high:.3f})"
+        interval = "" if low is None else f" ({level:.0%} interval {low:.3f} to {high:.3f})"
         sentences.append(
             f"It is {direction}: the ECE is {ece:.3f}{interval}, where a "
             f"calibrated model would show about {value('ece_null_mean'):.3f}."

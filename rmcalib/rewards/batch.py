@@ -11,7 +11,7 @@ import dataclasses
 import json
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +24,21 @@ from rmcalib.rewards.manifest import asked_for
 from rmcalib.rewards.models import identify, is_local, locate
 from rmcalib.rewards.plan import PlanEntry
 from rmcalib.rewards.registry import Recipe
-from rmcalib.rewards.runs import RunError, finished_manifest, finished_scores, run_folder
+from rmcalib.rewards.runs import RunError, finished_scores, run_folder
 from rmcalib.rewards.store import Scores
 
 __all__ = ["Batch", "Job", "Judge", "open_batch", "run_local"]
 
-Judge = Callable[[PlanEntry, Scores, Path], None]
-"""Called with a model, its scores and its run folder, to write metrics there, `metrics.json` last."""
+
+@dataclass(frozen=True)
+class Judge:
+    """What is done with scores: `write` puts a model's metrics into its run folder, `metrics.json` last.
+
+    `made_from` is a hash of all that decides about them. Where `metrics.json` has the same, they stay.
+    """
+
+    write: Callable[[PlanEntry, Scores, Path], None]
+    made_from: Callable[[PlanEntry, Scores], str]
 
 
 @dataclass(frozen=True)
@@ -78,30 +86,25 @@ class Batch:
         output: Path,
         status: Status,
         judge: Judge | None,
-        judging: Mapping[str, Any],
         place: str | None = None,
     ) -> None:
         """Remember where the results go, where the states are told, and what is done with scores."""
         self.output, self.status, self.judge = output, status, judge
         self.place = place or str(output)
-        self.judging = json.loads(json.dumps(dict(judging)))
 
     def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
         """Judge the scores of a model unless that is done, and mark the model as done."""
         name, folder = ticket.entry.model, ticket.folder
         shutil.rmtree(folder / "parts", ignore_errors=True)  # of a run that was killed while it tidied up
-        judged = self.judge is None or (self._is_judged(folder) and not ticket.fresh)
-        if not judged and self.judge is not None:
-            self.status.change(name, "evaluating")
-            self.judge(ticket.entry, scores or Scores.from_parquet(folder / "scores.parquet"), folder)
+        judged = True
+        if self.judge is not None:
+            scores = scores or Scores.from_parquet(folder / "scores.parquet")
+            made_from = _read(folder / "metrics.json").get("made_from")
+            judged = not ticket.fresh and made_from == self.judge.made_from(ticket.entry, scores)
+            if not judged:
+                self.status.change(name, "evaluating")
+                self.judge.write(ticket.entry, scores, folder)
         self.status.change(name, "done", folder=self._named(folder), fresh=not (ticket.scored and judged))
-
-    def _is_judged(self, folder: Path) -> bool:
-        """Tell whether the metrics there, whoever wrote them, are of the scores there, with our settings."""
-        told = _read(folder / "metrics.json")
-        run = told.get("manifest", {}).get("hash")
-        same = all(told.get(name) == value for name, value in self.judging.items())
-        return same and run is not None and run == finished_manifest(folder).get("hash")
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -122,14 +125,12 @@ def open_batch(
     plan: Sequence[PlanEntry],
     *,
     judge: Judge | None = None,
-    judging: Mapping[str, Any] | None = None,
     on_change: Callable[[Status], None] | None = None,
     place: str | None = None,
     **about: Any,
 ) -> Iterator[Batch]:
     """Take the lock of a batch's output folder and begin a run: states in `batch.json`, `events.jsonl`.
 
-    `judging` are the settings of `judge` as they stand in `metrics.json`; it is called where they differ.
     `place` is how the output is called in what is told, where that is not the folder (a mirrored URL).
     """
     from filelock import FileLock, Timeout
@@ -153,7 +154,7 @@ def open_batch(
             if entry.skipped:
                 status.change(entry.model, "skipped", why=entry.skipped)
         try:
-            yield Batch(output, status, judge, judging or {}, place)
+            yield Batch(output, status, judge, place)
         except BaseException:
             status.end("interrupted")
             raise

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from rmcalib.files import write_json
 from rmcalib.remote import is_remote, mirrored, runs_in
 from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
-from rmcalib.rewards.manifest import asked_for, describe, inputs_hash, score_inputs
+from rmcalib.rewards.manifest import asked_for, content_hash, describe, inputs_hash, score_inputs
 from rmcalib.rewards.models import check_model_name, identify
 from rmcalib.rewards.processes import Team, joined, process_rank
 from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.run_lock import RunError, locked, read_manifest
 from rmcalib.rewards.runs import Run, finished_manifest, finished_scores, run_folder
-from rmcalib.rewards.store import COLUMNS, Scores
+from rmcalib.rewards.store import Scores
 
 if TYPE_CHECKING:
     from rmcalib.rewards.models import RewardModel
@@ -50,7 +50,8 @@ def score(
 
     Parameters
     ----------
-    model : a Hub id, a local folder, ``"demo"``, or a model that is loaded already.
+    model : a Hub id, a local folder, ``"demo"``, or a model that is loaded already. That one is known by its
+        name and revision: after a change of its weights, as in training, keep nothing or pass ``fresh``.
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
     output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``), a folder or an fsspec URL.
         A run that was killed is taken up where it stopped, and a finished one is not scored again. Default:
@@ -141,7 +142,7 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
     ['run.json', 'scores.parquet']
     """
-    digest = _content_hash(scores)
+    digest = content_hash(scores)
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
     manifest = {**about, "status": "finished", "hash": digest} | ({"asked": asked} if asked else {})
     told, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
@@ -165,7 +166,7 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
 def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
     """Tell whether a folder's finished run is the very one that `scores` were read from."""
     finished = manifest.get("status") == "finished" and file.is_file()
-    if not finished or manifest.get("hash") in (None, _content_hash(scores)):
+    if not finished or manifest.get("hash") in (None, content_hash(scores)):
         return False
     if manifest["hash"] != scores.manifest.get("hash"):
         return False
@@ -173,11 +174,7 @@ def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
         there = Scores.from_parquet(file)
     except ValueError:
         return False
-    return there.manifest.get("hash") == manifest["hash"] and _content_hash(there) == _content_hash(scores)
-
-
-def _content_hash(scores: Scores) -> str:
-    return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
+    return there.manifest.get("hash") == manifest["hash"] and content_hash(there) == content_hash(scores)
 
 
 def _finished(

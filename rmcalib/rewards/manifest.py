@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rmcalib.rewards.benchmarks import Benchmark
     from rmcalib.rewards.models import RewardModel
     from rmcalib.rewards.registry import Recipe
+    from rmcalib.rewards.store import Scores
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 # Fields of a recipe that speak about the model and do not change its scores.
@@ -107,6 +108,13 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
     True
     """
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def content_hash(scores: Scores) -> str:
+    """Return a SHA-256 of the scores themselves, whatever their manifest says."""
+    from rmcalib.rewards.store import COLUMNS
+
+    return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
 
 
 def _own_code(model: RewardModel) -> list[str]:

@@ -48,7 +48,7 @@ OVERALL = "overall"
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 
 METRICS: dict[str, str] = {
-    "ece": "top-1 ECE: all responses pooled, 10 equal-width bins",
+    "ece": "top-1 ECE: all responses pooled, equal-width bins",
     "ece_null_mean": "mean ECE of a calibrated forecast with as much data",
     "ece_null_95": "95% point of the ECE of a calibrated forecast",
     "ece_p_value": "chance that a calibrated forecast shows an ECE at least as large",
@@ -244,7 +244,8 @@ def _rewardbench(interval: Interval | None, n: int) -> Measure:
         note = f"{TIES} has no ids ref:N and tied:N, which RewardBench's score needs"
         return Measure(None, None, None, n, note)
     if np.isnan(interval.low):
-        note = NO_INTERVAL if n == 1 else "no interval: a category has one prompt only, or Ties one pair"
+        alike = "no interval: a category has one prompt only, or all resamples of Ties are alike"
+        note = NO_INTERVAL if n == 1 else alike
         return Measure(interval.value, None, None, n, note)
     return Measure(interval.value, interval.low, interval.high, n)
 

@@ -110,6 +110,8 @@ def load_model(
         adapter = folder
         base, folder, base_commit = _base_of(name, adapter, recipe, trust_remote_code, allow_pickle)
         commits[base], sources["base"] = base_commit, f"{base}@{base_commit}"
+        if (branch := _base_settings(adapter).get("revision")) is not None:
+            sources["base_asked"] = branch
     tokenizer_folder = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
     if recipe.tokenizer is not None:
         tokenizer_folder, tokenizer_commit = locate(recipe.tokenizer, None, small_files_only=True)
@@ -198,7 +200,7 @@ def _base_of(
     name: str, adapter: Path, recipe: Recipe, trust_remote_code: bool, allow_pickle: bool
 ) -> tuple[str, Path, str]:
     """Locate the model that a PEFT adapter was trained on: its name, folder and commit."""
-    settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    settings = _base_settings(adapter)
     base = settings.get("base_model_name_or_path")
     if not base:
         raise HubError(f"{name}: a PEFT adapter that names no base model (base_model_name_or_path)")
@@ -213,6 +215,11 @@ def _base_of(
     except HubError as error:
         raise HubError(f"{name}: its base model cannot be had: {error}") from error
     return base, folder, commit
+
+
+def _base_settings(adapter: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
+    return settings
 
 
 def _check_pickle(name: str, folder: Path, allow_pickle: bool) -> None:

@@ -135,6 +135,8 @@ def _checked(recipe: Recipe, where: str) -> Recipe:
         raise ValueError(
             f"{where}: `head: remote` runs the model's own code and needs `trust_remote_code: true`"
         )
+    if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
+        raise ValueError(f"{where}: head_file: a file beside config.json, not one in a folder of its own")
     return recipe
 
 

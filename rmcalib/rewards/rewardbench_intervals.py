@@ -22,7 +22,8 @@ def rewardbench_intervals(
 
     In Ties the prompts of one number N (`ref:N` and `tied:N`) are resampled together. A category whose score
     cannot be had is None, and so is the mean then. Of a single prompt all resamples are equal: limits are NaN
-    in `lone_categories`, and then in the mean, too.
+    in `lone_categories`, and then in the mean, too; so they are where all resamples of Ties are equal. An
+    accuracy of 0 or 1 has exact limits (`share_limits`), whose distance counts in the mean.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -32,24 +33,27 @@ def rewardbench_intervals(
     """
     values = category_scores(scores)
     draws = rewardbench_draws(scores, values, resamples=resamples, seed=seed)
-    lone = lone_categories(scores)
-
-    def interval(value: float, drawn: FloatArray, *, known: bool, n: int | None = None) -> Interval:
-        tails = [(1 - level) / 2, (1 + level) / 2]
-        low, high = np.quantile(drawn, tails).tolist() if known else (np.nan, np.nan)
-        low, high = (low, high) if n is None else share_limits(low, high, n, level)
-        return Interval(value, low, high, level, len(drawn))
-
-    found: dict[str | None, Interval | None] = {}
+    lone = lone_categories(scores) | {name for name in (TIES,) if name in draws and not np.ptp(draws[name])}
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    found: dict[str | None, Interval | None] = dict.fromkeys(values)
     category = scores.category[scores.offsets[:-1]]
-    for name, value in values.items():
-        n = None if name == TIES else int((category == name).sum())  # elsewhere the score is an accuracy
-        known = name not in lone
-        found[name] = interval(value, draws[name], known=known, n=n) if name in draws else None
-    whole = len(draws) == len(values)
-    mean = float(np.mean(list(values.values())))
-    found[None] = interval(mean, np.mean(list(draws.values()), axis=0), known=not lone) if whole else None
-    return found
+    hidden = np.zeros(2)  # how far the limits of accuracies of 0 and 1 are away, which resamples do not show
+    for name, drawn in draws.items():
+        low, high = np.quantile(drawn, tails).tolist() if name not in lone else (np.nan, np.nan)
+        if name != TIES and name not in lone:  # the score is an accuracy
+            limits = share_limits(low, high, int((category == name).sum()), level)
+            hidden += ((limits[0] - low) / len(values)) ** 2, ((limits[1] - high) / len(values)) ** 2
+            low, high = limits
+        found[name] = Interval(values[name], low, high, level, resamples)
+    if len(draws) < len(values):
+        return found | {None: None}
+    means = np.mean(list(draws.values()), axis=0)
+    value, (low, high) = float(np.mean(list(values.values()))), np.quantile(means, tails).tolist()
+    if lone:
+        low, high = np.nan, np.nan
+    # Categories err independently, so that distances add up as squares do.
+    below, above = np.hypot([value - low, high - value], np.sqrt(hidden)).tolist()
+    return found | {None: Interval(value, value - below, value + above, level, resamples)}
 
 
 def lone_categories(scores: Scores) -> frozenset[str]:

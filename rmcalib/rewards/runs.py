@@ -94,8 +94,11 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
     They are named in the model's files only, so that what is asked for does not say.
     """
     sources = manifest.get("inputs", {}).get("model_sources", {})
-    pinned = [sources[kind].rpartition("@") for kind in ("base", "code") if kind in sources]
-    return all(identify(name) == commit for name, _, commit in pinned)
+    for kind in ("base", "code"):
+        name, _, commit = sources.get(kind, "").rpartition("@")
+        if name and identify(name, sources.get(f"{kind}_asked")) != commit:
+            return False
+    return True
 
 
 class Run:
@@ -242,7 +245,8 @@ class Run:
                 raise RunError(self._difference(manifest or {}))
             if self.fresh or not same:
                 manifest = None
-                (self.folder / "scores.parquet").unlink(missing_ok=True)
+                for of_another in ("scores.parquet", "metrics.json"):
+                    (self.folder / of_another).unlink(missing_ok=True)
                 shutil.rmtree(self.parts, ignore_errors=True)
                 write_json(self.folder / "run.json", self._manifest(status="scoring"))
             for left in self.folder.rglob(".*.tmp"):

@@ -185,6 +185,18 @@ def load_scores(path: str | Path) -> Scores:
     return reader(path)
 
 
+def read_scores_hash(path: str | Path) -> str | None:
+    """Return the hash of the run that a Parquet file of scores is of, without reading the scores."""
+    import pyarrow.parquet as pq
+
+    try:
+        stored = (pq.read_schema(path).metadata or {}).get(_METADATA, b"{}")
+        found = json.loads(stored).get("hash")
+    except (OSError, ValueError, AttributeError):  # whoever reads the scores says what is wrong with them
+        return None
+    return found if isinstance(found, str) else None
+
+
 def from_rewardbench(content: Any, *, source: str) -> Scores:
     """Turn the content of an `eval-set-scores` file (columns as lists) into scores."""
     needed = ("id", "subset", "scores", "num_correct")

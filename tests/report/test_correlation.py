@@ -88,3 +88,12 @@ def test_bad_input_is_refused() -> None:
 def test_equal_scores_have_no_made_up_order() -> None:
     assert ranks_from_scores([5.0, 5.0]).tolist() == [1.0, 1.0]
     assert correlation_rows([0.1, 0.2, 0.3], {}, metric="ece", leaderboard=[5, 5, 5])[0]["value"] is None
+
+
+def test_a_category_called_leaderboard_is_not_taken_for_the_leaderboard() -> None:
+    errors, best, other = [0.1, 0.2, 0.3, 0.4], [9.0, 8.0, 7.0, 6.0], [1.0, 2.0, 4.0, 3.0]
+    rows = correlation_rows(errors, {"leaderboard": other}, metric="ece", leaderboard=best, resamples=20)
+    assert {row["target"]: row["value"] for row in rows} == {
+        "leaderboard": 1.0,
+        "leaderboard (category)": pytest.approx(-2 / 3),
+    }

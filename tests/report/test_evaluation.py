@@ -287,3 +287,11 @@ def test_a_recipe_used_for_scoring_is_remembered() -> None:
 
 def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
     assert "95% intervals from 50 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(bold)
+
+
+def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
+    result = evaluate(calibrated_scores(60), model="org/rm", resamples=20, level=0.8, bins=5)
+    page = evaluation_page(result)
+    assert "80% interval" in page
+    assert "95% interval" not in page
+    assert "10 equal-width bins" not in page

@@ -365,3 +365,13 @@ def test_long_names_are_cut_and_equal_ones_keep_their_organisation() -> None:
     names = short_names(["a/" + "x" * 99, "b/rm", "c/rm"])
     assert len(names["a/" + "x" * 99]) <= 41
     assert names["b/rm"] == "b/rm"
+
+
+def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> None:
+    write_runs(tmp_path, 4)
+    first, second = sorted(tmp_path.glob("*/*/run.json"))[:2]
+    first.write_text(json.dumps(json.loads(first.read_text()) | {"status": "scoring"}))
+    second.write_text(json.dumps(json.loads(second.read_text()) | {"hash": "another run's"}))
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    assert len(wide_rows(board)) == 2
+    assert sum("is not finished and left out" in note for note in board.notes) == 2

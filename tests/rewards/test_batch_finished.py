@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from rmcalib.cli.batch_run import _judge
 from rmcalib.files import write_json
+from rmcalib.report.evaluation import evaluate, write_evaluation
 from rmcalib.rewards.batch import Batch, Job, open_batch, run_local, scoring_ticket
 from rmcalib.rewards.batch_status import read_events
-from rmcalib.rewards.benchmarks import load_benchmark
+from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
 from rmcalib.rewards.cluster import _Room, _score
 from rmcalib.rewards.jobs import score
 from rmcalib.rewards.models import identify
@@ -35,15 +37,12 @@ def score_demo(output: Path, **other: Any) -> Scores:
     return score("demo", load_benchmark("demo", limit=N), output=output, **{**OPTIONS, **other})
 
 
-def run_batch(output: Path, **judging: Any) -> tuple[Batch, set[str]]:
+def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Batch, set[str]]:
     """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
-
-    def judge(_: PlanEntry, scores: Scores, folder: Path) -> None:
-        write_json(folder / "metrics.json", {**judging, "manifest": scores.manifest})
-
+    judge = _judge(job().benchmark, judging) if judging else None
     n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
-    with open_batch(output, [ENTRY], judge=judge if judging else None, judging=judging) as batch:
-        run_local(batch, job(), [ENTRY])
+    with open_batch(output, [entry], judge=judge) as batch:
+        run_local(batch, job(), [entry])
     assert batch.status.models["demo"].state == "done", batch.status.models["demo"].why
     return batch, {event["event"] for event in read_events(output)[n_before:]}
 
@@ -90,17 +89,40 @@ def test_score_after_a_cluster_and_the_other_way_round(
     assert score_demo(tmp_path).n_items == N
 
 
-def test_metrics_of_other_settings_are_made_again_whoever_wrote_them(tmp_path: Path) -> None:
+def test_metrics_made_from_anything_else_are_made_again_whoever_wrote_them(tmp_path: Path) -> None:
+    scores, bench = score_demo(tmp_path), load_benchmark("demo", limit=N)
+    folder = run_folder(tmp_path, "demo", "demo")
+
+    def judged_anew(entry: PlanEntry = ENTRY, resamples: int = 20) -> bool:
+        return "evaluating" in run_batch(tmp_path, entry, resamples=resamples, seed=0)[1]
+
+    def write(scores: Scores, texts: Benchmark | None = bench, **settings: Any) -> None:
+        known = {"model": "demo", "recipe": ENTRY.recipe, "resamples": 20}
+        write_evaluation(evaluate(scores, benchmark=texts, **{**known, **settings}), folder)
+
+    assert judged_anew()
+    assert not judged_anew()
+    write(scores, resamples=30)  # as eval does
+    assert not judged_anew(resamples=30)
+    assert judged_anew()
+    for settings in ({"bins": 5}, {"level": 0.5}, {"texts": None}):
+        write(scores, **settings)
+        assert judged_anew(), settings
+    write(dataclasses.replace(scores, reward=-scores.reward))
+    assert judged_anew()
+
+
+def test_what_is_known_of_a_scale_changes_the_metrics(tmp_path: Path) -> None:
     score_demo(tmp_path)
-    assert "evaluating" in run_batch(tmp_path, resamples=20, seed=0)[1]
-    assert "evaluating" not in run_batch(tmp_path, resamples=20, seed=0)[1]
-    (file,) = tmp_path.glob("*/*/metrics.json")
-    as_eval_would = json.loads(file.read_text()) | {"resamples": 30}
-    write_json(file, as_eval_would)
-    assert "evaluating" not in run_batch(tmp_path, resamples=30, seed=0)[1]
-    assert "evaluating" in run_batch(tmp_path, resamples=20, seed=0)[1]
-    write_json(file, as_eval_would | {"resamples": 20, "manifest": {"hash": "another run's"}})
-    assert "evaluating" in run_batch(tmp_path, resamples=20, seed=0)[1]
+    run_batch(tmp_path, resamples=20, seed=0)
+    folder = run_folder(tmp_path, "demo", "demo")
+    assert (folder / "reliability.png").exists()
+    known = dataclasses.replace(ENTRY.recipe, bradley_terry="no", loss="quantile regression")
+    entry = dataclasses.replace(ENTRY, recipe=known)
+    assert "evaluating" in run_batch(tmp_path, entry, resamples=20, seed=0)[1]
+    rows = json.loads((folder / "metrics.json").read_text())["metrics"]
+    assert {row["value"] for row in rows if row["metric"] == "ece"} == {None}
+    assert not (folder / "reliability.png").exists()
 
 
 def test_damaged_or_strange_files_are_not_finished(tmp_path: Path) -> None:

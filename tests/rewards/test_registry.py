@@ -192,3 +192,10 @@ def test_packages_add_models_through_an_entry_point(monkeypatch: pytest.MonkeyPa
     chosen = broken_plugin
     with pytest.raises(ValueError, match=r"entry point 'mine' .* failed: RuntimeError: oops"):
         registry()
+
+
+def test_a_head_in_a_folder_is_refused_because_its_changes_would_not_be_seen(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("- {model: me/rm, head: score, head_file: heads/h.safetensors}\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml.*\(me/rm\): head_file: a file beside config\.json"):
+        read_recipes(file)

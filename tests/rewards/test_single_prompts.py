@@ -56,7 +56,8 @@ def test_a_single_pair_of_ties_has_a_score_and_no_interval(more_refs: int) -> No
     assert ties["value"] == pytest.approx(category_scores(scores)["Ties"])
     assert overall["value"] == pytest.approx(np.mean(list(category_scores(scores).values())))
     assert (ties["low"], ties["high"], overall["low"], overall["high"]) == (None,) * 4
-    assert ties["note"] == overall["note"] == "no interval: a category has one prompt only, or Ties one pair"
+    assert ties["note"] == overall["note"]
+    assert "no interval: a category has one prompt only" in ties["note"]
     assert math["low"] < math["high"]
 
 
@@ -130,3 +131,36 @@ def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
         for row in found:
             assert row["value"] == right
             assert (row["low"], row["high"]) == pytest.approx(expected)
+
+
+def test_the_mean_of_categories_knows_that_a_perfect_one_is_not_certain() -> None:
+    easy, hard = made(30, 0), made(40, 0, seed=3)
+    names = ("item_id", "category", "response", "is_correct", "reward")
+    columns = {name: np.concatenate([getattr(easy, name), getattr(hard, name)]) for name in names}
+    first = np.arange(len(columns["reward"])) < len(easy)
+    columns["item_id"] = np.char.add(np.where(first, "e", "h"), columns["item_id"].astype(str))
+    columns["category"] = np.where(first, "Easy", "Hard")
+    columns["reward"] = np.where(first, columns["is_correct"] * 1.0, columns["reward"])
+    found = rewardbench_intervals(Scores.from_columns(columns), resamples=200)
+    easy_one, hard_one, mean = found["Easy"], found["Hard"], found[None]
+    assert easy_one is not None
+    assert hard_one is not None
+    assert mean is not None
+    least = 0.025 ** (1 / 30)
+    assert easy_one.low == pytest.approx(least)
+    assert easy_one.high == 1.0
+    below = np.hypot((hard_one.value - hard_one.low) / 2, (1 - least) / 2)
+    assert mean.value - mean.low == pytest.approx(below)
+    assert mean.high - mean.value == pytest.approx((hard_one.high - hard_one.value) / 2)
+
+
+def test_ties_that_are_all_alike_have_no_interval() -> None:
+    scores = made(20, 4)
+    columns = {name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct")}
+    perfect = Scores.from_columns({**columns, "reward": scores.is_correct * 1.0})
+    rows = metric_rows(perfect, model="m", benchmark="b", settings=FAST)
+    for category in ("Ties", "overall"):
+        row = score_of(rows, category)
+        assert row["value"] is not None
+        assert (row["low"], row["high"]) == (None, None)
+        assert "all resamples of Ties are alike" in row["note"]
