@@ -92,6 +92,7 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
 
 def given_scores(source: str, model: str | None, benchmark: Benchmark | None) -> tuple[Scores, str, str]:
     """Read scores made elsewhere: the scores, the model's name, and what to call the benchmark's folder."""
+    from rmcalib.report.evaluation import UNNAMED
     from rmcalib.rewards.published import published_scores
     from rmcalib.rewards.store import load_scores
 
@@ -100,6 +101,11 @@ def given_scores(source: str, model: str | None, benchmark: Benchmark | None) ->
         scores = published_scores(model)
         return scores, model, f"{scores.manifest['benchmark']}-published"
     scores = load_scores(source)
-    told = str(scores.manifest.get("benchmark") or Path(source).stem)
+    if benchmark is not None and not {item.id for item in benchmark.items} & {*scores.item_id.tolist()}:
+        raise ValueError(
+            f"{source}: none of its prompts is in {benchmark.name}: name the benchmark that they are of, or "
+            "leave --benchmark out"
+        )
+    told = str(scores.manifest.get("benchmark") or UNNAMED)  # one for all files: so they can be compared
     name = model or str(scores.manifest.get("model") or Path(source).stem)
     return scores, name, benchmark.name if benchmark is not None else told

@@ -22,6 +22,7 @@ from rmcalib.rewards.measures import Settings, margins
 from rmcalib.rewards.metrics import (
     OVERALL,
     category_names,
+    disagreements,
     find_value,
     metric_rows,
     response_lengths,
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
+
+UNNAMED = "unnamed-benchmark"
+"""What the benchmark of scores is called that do not say it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ def evaluate(
     (0.5, 0.453)
     """
     name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
-    on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or "unknown")
+    on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
@@ -279,8 +283,8 @@ def _notes(
             f"{int(sharing[sharing > 1].sum())} responses share their reward with another one of the same "
             "prompt (coarse dtypes do that); such a tie counts as 1/t right."
         )
-    if benchmark is not None and not characters:
-        notes.append(f"{benchmark.name} has not all of the scored prompts: some texts are missing.")
+    if benchmark is not None:
+        notes += disagreements(scores, benchmark)
     if characters:
         notes.append("Lengths are characters of the response.")
     elif (scores.n_tokens >= 0).all():

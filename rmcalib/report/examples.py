@@ -1,4 +1,4 @@
-"""Examples to read: the prompts where a model was confidently wrong."""
+"""Examples to read: the prompts that a model got most wrong."""
 
 from __future__ import annotations
 

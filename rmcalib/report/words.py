@@ -43,8 +43,15 @@ def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
     ]
     if p_value >= 0.05 and row["n"] < _FEW:
         sentences.append(
-            f"{row['n']} prompts are too few to tell whether it is calibrated: its ECE is {ece:.3f}, where a "
+            f"{_prompts(row['n'])} too few to tell whether it is calibrated: its ECE is {ece:.3f}, where a "
             f"calibrated model would show about {value('ece_null_mean'):.3f} with as many."
+        )
+    elif p_value >= 0.05 and _is_sure(find_value(rows, "overconfidence")):
+        direction = "over-confident" if over > 0 else "under-confident"
+        sentences.append(
+            f"Its first choice is {direction}: it is right {accuracy:.3f} of the time. The ECE of {ece:.3f} "
+            f"does not show it, for it pools all responses (a calibrated model shows about "
+            f"{value('ece_null_mean'):.3f}; p = {p_value:.2f})."
         )
     elif p_value >= 0.05:
         sentences.append(
@@ -66,6 +73,17 @@ def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
     if worst is not None:
         sentences.append(f"Worst calibrated: {worst['category']} (ECE {worst['value']:.3f}).")
     return " ".join(sentences)
+
+
+def _is_sure(row: Mapping[str, Any] | None) -> bool:
+    """Tell whether an interval leaves out zero."""
+    if row is None or row["low"] is None:
+        return False
+    return bool(row["low"] > 0 or row["high"] < 0)
+
+
+def _prompts(n: int) -> str:
+    return "1 prompt is" if n == 1 else f"{n} prompts are"
 
 
 def score_name(benchmark: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -97,6 +98,16 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     words = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+
+
+def avoid_crashes(device: torch.device) -> None:
+    """Keep oneDNN from instructions that crash some virtual processors; call it before anything is computed.
+
+    Some announce matrix instructions (AMX), which oneDNN takes for half precision, and do not have them.
+    Whoever has them can set `ONEDNN_MAX_CPU_ISA=DEFAULT`.
+    """
+    if device.type == "cpu":
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
 def release_memory(device: torch.device) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rmcalib.rewards.devices import DTYPES, choose_device, free_memory
+from rmcalib.rewards.devices import DTYPES, avoid_crashes, choose_device, free_memory
 from rmcalib.rewards.heads import (
     DistributionHead,
     Head,
@@ -32,6 +32,17 @@ from rmcalib.rewards.processes import may_draw
 from rmcalib.rewards.registry import Recipe
 
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
+
+_TOKENIZER_FILES = (
+    *(
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "tokenizer.model",
+        "sentencepiece.bpe.model",
+        "spiece.model",
+    ),
+    *("spm.model", "vocab.json", "vocab.txt", "merges.txt", "tekken.json"),
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,13 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
 
     from rmcalib.rewards.templates import TEMPLATES
 
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+            raise HubError(f"{asked.name}: no config.json, so this is no transformers model")
+        raise HubError(
+            f"{asked.name}: no tokenizer in it: save it beside the weights (tokenizer.save_pretrained), or "
+            "name the repository that has it in a recipe (`tokenizer`)"
+        )
     with translated(asked.name), _quietly():
         tokenizer = AutoTokenizer.from_pretrained(folder, **asked.code())
     template = asked.recipe.template
@@ -92,6 +110,7 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     config = _load_config(asked, folder)
     device = choose_device(asked.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     dtype = _dtype(asked, config, device)
+    avoid_crashes(device)
     options: dict[str, Any] = {
         "dtype": dtype,
         **asked.code(),

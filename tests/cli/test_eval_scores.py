@@ -113,3 +113,20 @@ def test_a_revision_of_texts_needs_their_benchmark(invoke: Invoke, tmp_path: Pat
     ended = invoke("eval", "--scores", "s.parquet", "--benchmark-revision", "v1")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "--benchmark-revision: needs a --benchmark" in ended.err
+
+
+def test_scores_of_other_prompts_than_the_benchmark_s_are_refused(invoke: Invoke, tmp_path: Path) -> None:
+    calibrated_scores(25).to_parquet(tmp_path / "s.parquet")
+    ended = invoke("eval", "--scores", "s.parquet", "--benchmark", "demo", "--model", "a/b")
+    told = "s.parquet: none of its prompts is in demo: name the benchmark that they are of, or leave"
+    assert (ended.code, told in ended.err, ended.err.count("\n")) == (2, True, 1)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_files_that_name_no_benchmark_meet_in_one_report(invoke: Invoke, tmp_path: Path) -> None:
+    for number in (1, 2):
+        calibrated_scores(40, seed=number).to_jsonl(tmp_path / f"s{number}.jsonl")
+        ended = invoke("eval", "--scores", f"s{number}.jsonl", "--resamples", "20", "--quiet")
+        assert ended.code == 0, ended.err
+    told = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert {row["model"] for row in told["models"]} == {"s1", "s2"}

@@ -13,6 +13,7 @@ from rmcalib.report.evaluation_page import evaluation_page, folded
 from rmcalib.report.examples import clean_text
 from rmcalib.report.words import plain_words
 from rmcalib.rewards.benchmarks import Benchmark, Item
+from rmcalib.rewards.metrics import disagreements
 from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.store import COLUMNS, Scores
 from tests.rewards.slow_metrics import Prompt
@@ -184,10 +185,10 @@ def test_a_prompt_that_the_model_gets_right_is_no_mistake(tmp_path: Path) -> Non
     result = evaluate(scores_of(prompts, ids=list("abcdef")), resamples=30)
     assert [example.item_id for example in result.examples] == ["f"]
     text = result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "Confidently wrong" in text
+    assert "Most wrong" in text
     assert "orst calibrated" not in text
     none = evaluate(scores_of(prompts[:4], ids=list("abcd")), resamples=30)
-    assert "Confidently wrong" not in none.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "Most wrong" not in none.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_without_texts_the_report_says_so(tmp_path: Path) -> None:
@@ -200,7 +201,7 @@ def test_a_benchmark_that_does_not_fit_is_noted(tmp_path: Path) -> None:
     scores = calibrated_scores(30)
     bench = benchmark_of(scores, "x")
     result = evaluate(scores, benchmark=Benchmark("half", "1", bench.items[:15]), resamples=30)
-    assert any("has not all of the scored prompts" in note for note in result.notes)
+    assert "15 of the 30 scored prompts are not in half." in result.notes
     write_evaluation(result, tmp_path)
 
 
@@ -295,3 +296,36 @@ def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
     assert "80% interval" in page
     assert "95% interval" not in page
     assert "10 equal-width bins" not in page
+
+
+def test_a_choice_that_is_too_sure_is_told_where_the_ece_does_not_show_it() -> None:
+    rng = np.random.default_rng(0)
+    # Almost uniform forecasts, all in one bin, that mostly prefer a wrong response.
+    prompts = [
+        Prompt("x", [0.0, 0.02, *rng.uniform(0, 0.01, 2)], [True, False, False, False], [1.0] * 4)
+        for _ in range(200)
+    ]
+    result = evaluate(scores_of(prompts), model="org/rm", resamples=50)
+    assert result.value("ece") == pytest.approx(0, abs=0.01)
+    assert "No sign of miscalibration" not in result.summary
+    assert "Its first choice is over-confident: it is right 0.000 of the time." in result.summary
+
+
+def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
+    scores = ragged_scores(6)
+    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
+    items = [
+        Item(name, category, "?", ("text",) * int(size), 1)
+        for name, category, size in zip(
+            scores.item_id[starts].tolist(), scores.category[starts].tolist(), sizes, strict=True
+        )
+    ]
+    assert disagreements(scores, Benchmark("{b}", "1", tuple(items))) == []
+    other = [Item(items[1].id, items[1].category, "?", ("text",) * 40, 1)]
+    other += [Item(items[2].id, "another", "?", items[2].responses, 1), Item("new", "x", "?", ("a", "b"), 1)]
+    assert disagreements(scores, Benchmark("{b}", "1", (*other, *items[3:]))) == [
+        "1 of the 6 scored prompts is not in {b}.",
+        "1 of the 5 others has another number of responses in {b}.",
+        "1 of the 5 others has another category in {b}.",
+        "1 of the 6 prompts of {b} has no scores.",
+    ]

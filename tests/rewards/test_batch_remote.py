@@ -89,8 +89,12 @@ def test_killed_in_the_middle_and_resumed_elsewhere(
 
 
 def _finished(runs: Path) -> set[str]:
-    """The models whose manifests say that they are finished."""
-    manifests = [json.loads(path.read_text()) for path in runs.glob("*/*/run.json")]
+    """The models whose manifests say that they are finished, and whose scores are there.
+
+    The manifest of a run that is new there comes first, and may be alone when the writer is killed.
+    """
+    files = [path for path in runs.glob("*/*/run.json") if (path.parent / "scores.parquet").is_file()]
+    manifests = [json.loads(path.read_text()) for path in files]
     return {manifest["model"] for manifest in manifests if manifest["status"] == "finished"}
 
 

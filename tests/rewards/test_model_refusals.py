@@ -149,3 +149,14 @@ def test_a_recipe_made_in_python_with_an_unknown_dtype_is_named() -> None:
         ValueError, match=r"me/rm: dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)"
     ):
         loading._dtype(asked, tiny.tiny_config(), torch.device("cuda", 0))
+
+
+def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: Path) -> None:
+    folder = copied(plain, tmp_path / "m")
+    for path in folder.glob("*token*"):
+        path.unlink()
+    with pytest.raises(HubError, match=r"no tokenizer in it: save it beside the weights"):
+        load_model(str(folder), device="cpu")
+    (folder / "config.json").unlink()
+    with pytest.raises(HubError, match=r"no config\.json, so this is no transformers model"):
+        load_model(str(folder), device="cpu")
