@@ -155,8 +155,8 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
             manifest = {"asked": before["asked"], **manifest}
         if not same and not fresh and (before is not None or file.exists() or parts.exists()):
             raise RunError(
-                f"{folder} holds another run, with other scores than these: choose another --output, or --fresh "
-                "to replace them"
+                f"{folder} holds another run, with other scores than these: choose another --output, or "
+                "--fresh to replace them"
             )
         if not same:  # killed at any moment, the folder holds no scores beside another's manifest
             file.unlink(missing_ok=True)
