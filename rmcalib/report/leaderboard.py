@@ -15,7 +15,7 @@ from rmcalib.report.leaderboard_assembly import SCORE, Leaderboard, Row, assembl
 from rmcalib.report.leaderboard_measures import measure_model
 from rmcalib.report.leaderboard_runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard_tables import Official, read_table
-from rmcalib.report.leaderboard_words import check_notes
+from rmcalib.report.leaderboard_words import check_notes, unseen_notes
 from rmcalib.report.words import score_name
 from rmcalib.rewards.measures import Settings
 from rmcalib.rewards.metrics import OVERALL
@@ -94,6 +94,7 @@ def leaderboard_from_runs(
             f"Not all models were scored on the same prompts; other than most: {', '.join(odd)}. "
             "Compare with care."
         )
+    notes += unseen_notes(metrics)
     models = list(marks)
     categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
     check = _check(metrics, {clean_text(run.label): run.model for run in kept}, official)

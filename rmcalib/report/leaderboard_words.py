@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmcalib.report.leaderboard_tables import Official
+from rmcalib.report.words import is_sure
 
 if TYPE_CHECKING:
     from rmcalib.report.leaderboard import Leaderboard
 
-__all__ = ["check_notes", "metric_name", "summary_words", "target_name", "to_markdown"]
+__all__ = ["check_notes", "metric_name", "summary_words", "target_name", "to_markdown", "unseen_notes"]
 
 Row = Mapping[str, Any]
 _NAMES = {
@@ -100,6 +101,28 @@ def check_notes(models: Sequence[str], official: Official) -> list[str]:
     if len(missing) > 5:
         notes.append(f"{official.path} has no figures of {len(missing) - 5} more models.")
     return notes
+
+
+def unseen_notes(metrics: Sequence[Row]) -> list[str]:
+    """Name the models whose first choice is too sure, or not sure enough, although their ECE shows nothing.
+
+    >>> row = {"model": "org/rm", "category": "overall", "low": None, "high": None}
+    >>> unseen_notes([row | {"metric": "ece_p_value", "value": 0.9},
+    ...               row | {"metric": "overconfidence", "value": 0.1, "low": 0.05, "high": 0.15}])
+    ['The ECE, which pools all responses, does not show that the first choice of org/rm is over-confident.']
+    """
+    overall = [row for row in metrics if row["category"] == "overall"]
+    p_values = {row["model"]: row["value"] for row in overall if row["metric"] == "ece_p_value"}
+    told: dict[str, list[str]] = {"over-confident": [], "under-confident": []}
+    for row in overall:
+        if row["metric"] == "overconfidence" and is_sure(row) and (p_values.get(row["model"]) or 0) >= 0.05:
+            told["over-confident" if row["value"] > 0 else "under-confident"].append(row["model"])
+    return [
+        "The ECE, which pools all responses, does not show that the first choice of "
+        f"{', '.join(names)} is {how}."
+        for how, names in told.items()
+        if names
+    ]
 
 
 def to_markdown(board: Leaderboard) -> str:

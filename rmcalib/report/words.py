@@ -9,7 +9,7 @@ from typing import Any
 from rmcalib.rewards.benchmarks import SHORT_NAMES
 from rmcalib.rewards.metrics import OVERALL, find_value
 
-__all__ = ["plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
+__all__ = ["is_sure", "plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
 
 Rows = Sequence[Mapping[str, Any]]
 _MONTHS = [
@@ -46,7 +46,7 @@ def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
             f"{_prompts(row['n'])} too few to tell whether it is calibrated: its ECE is {ece:.3f}, where a "
             f"calibrated model would show about {value('ece_null_mean'):.3f} with as many."
         )
-    elif p_value >= 0.05 and _is_sure(find_value(rows, "overconfidence")):
+    elif p_value >= 0.05 and is_sure(find_value(rows, "overconfidence")):
         direction = "over-confident" if over > 0 else "under-confident"
         sentences.append(
             f"Its first choice is {direction}: it is right {accuracy:.3f} of the time. The ECE of {ece:.3f} "
@@ -75,8 +75,12 @@ def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
     return " ".join(sentences)
 
 
-def _is_sure(row: Mapping[str, Any] | None) -> bool:
-    """Tell whether an interval leaves out zero."""
+def is_sure(row: Mapping[str, Any] | None) -> bool:
+    """Tell whether the interval of a row of metrics leaves out zero.
+
+    >>> is_sure({"low": 0.1, "high": 0.2}), is_sure({"low": -0.1, "high": 0.2}), is_sure(None)
+    (True, False, False)
+    """
     if row is None or row["low"] is None:
         return False
     return bool(row["low"] > 0 or row["high"] < 0)
