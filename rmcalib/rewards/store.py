@@ -304,7 +304,9 @@ def _parse(text: bytes, where: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
-        raise ValueError(f"{where}: not JSON: {error}") from error
+        several = where.endswith(".json") and "Extra data" in str(error)
+        hint = " (one object a line? then its name should end in .jsonl)" if several else ""
+        raise ValueError(f"{where}: not JSON: {error}{hint}") from error
 
 
 def _why(error: BaseException) -> str:

@@ -145,3 +145,9 @@ def test_columns_of_different_lengths_are_told() -> None:
     columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
     with pytest.raises(ValueError, match=r"different lengths \(.*category 3"):
         Scores.from_columns({**columns, "category": ["x"] * 3})
+
+
+def test_lines_in_a_json_file_are_told_from_bad_json(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"item_id": "a"}\n{"item_id": "b"}\n')
+    with pytest.raises(ValueError, match=r"s\.json: not JSON: Extra data.*should end in \.jsonl"):
+        load_scores(tmp_path / "s.json")
