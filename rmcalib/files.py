@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one: temporary name, flush to disk, rename."""
+"""Writing files so that a reader never sees half of one (temporary name, flush, rename), and reading JSON."""
 
 import csv
 import io
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-__all__ = ["write_bytes", "write_csv", "write_file", "write_json", "write_text"]
+__all__ = ["read_object", "write_bytes", "write_csv", "write_file", "write_json", "write_text"]
 
 
 def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> Path:
@@ -78,6 +78,19 @@ def write_json(path: str | os.PathLike[str], content: Any) -> Path:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # A lone surrogate can only be within a string, and its escape is JSON's own: it is read back as it was.
     return write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a JSON object; empty if there is none, or none that can be read.
+
+    >>> read_object("nowhere.json")
+    {}
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> Path:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rmcalib.interrupts import outlast
 from rmcalib.remote.lock import Lock, LockLostError
 from rmcalib.remote.store import RemoteError, Store, is_remote, local_path, open_store, why
 from rmcalib.remote.transfer import download, each, named
@@ -156,7 +155,7 @@ class Mirror:
         while not self._ended.is_set():
             try:
                 self._stop.set()
-                outlast(self._ended)
+                self._ended.wait()
             except KeyboardInterrupt as error:
                 interrupted = error
         if self.failure is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib.files import read_object
 from rmcalib.rewards.batch_status import ModelStatus, Status
 from rmcalib.rewards.batch_worker import Worker, WorkerError, told
 from rmcalib.rewards.benchmarks import Benchmark
@@ -99,7 +99,7 @@ class Batch:
         judged = True
         if self.judge is not None:
             scores = scores or Scores.from_parquet(folder / "scores.parquet")
-            made_from = _read(folder / "metrics.json").get("made_from")
+            made_from = read_object(folder / "metrics.json").get("made_from")
             judged = not ticket.fresh and made_from == self.judge.made_from(ticket.entry, scores)
             if not judged:
                 self.status.change(name, "evaluating")
@@ -140,7 +140,7 @@ def open_batch(
         lock = FileLock(output / ".batch.lock", timeout=0)
         lock.acquire()
     except Timeout:
-        who = _read(output / "batch.json")
+        who = read_object(output / "batch.json")
         raise RunError(
             f"{output} is in use by another batch (process {who.get('pid', '?')} on {who.get('host', '?')}): "
             "wait for it, or choose another --output"
@@ -229,7 +229,7 @@ def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
     if commit is None:
         return
     folder, _ = locate(recipe.model, commit, **options)
-    adapter = _read(folder / "adapter_config.json")
+    adapter = read_object(folder / "adapter_config.json")
     if adapter.get("base_model_name_or_path"):
         locate(adapter["base_model_name_or_path"], adapter.get("revision"), **options)
 
@@ -295,11 +295,3 @@ def _after(previous: Future[Ticket] | None, call: Callable[..., Ticket], *args: 
 
     threading.Thread(target=work, daemon=True).start()
     return future
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

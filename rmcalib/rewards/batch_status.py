@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib.files import write_json
+from rmcalib.rewards.run_lock import utc
 
 __all__ = ["STATES", "ModelStatus", "Status", "read_events"]
 
@@ -125,7 +126,7 @@ class Status:
 
     def event(self, kind: str, **values: Any) -> None:
         """Append one line to `events.jsonl`."""
-        line = json.dumps({"time": _utc(time.time()), "event": kind, **values}, ensure_ascii=False)
+        line = json.dumps({"time": utc(time.time()), "event": kind, **values}, ensure_ascii=False)
         path = self.output / "events.jsonl"
         with self._lock, path.open("ab+") as file:
             # A process killed in the middle of a line must not spoil the next one.
@@ -179,8 +180,8 @@ class Status:
         self.tick()
         return {
             "status": self.state,
-            "started": _utc(self.started),
-            "updated": _utc(time.time()),
+            "started": utc(self.started),
+            "updated": utc(time.time()),
             "pid": os.getpid(),
             "host": platform.node(),
             **self.about,
@@ -206,7 +207,3 @@ def read_events(output: Path) -> list[Mapping[str, Any]]:
             continue
         events.append(event)
     return events
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -108,9 +108,9 @@ def load_model(
     adapter: Path | None = None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
-        base, folder, base_commit = _base_of(name, adapter, recipe, trust_remote_code, allow_pickle)
+        base, branch, folder, base_commit = _base_of(name, adapter, recipe, trust_remote_code, allow_pickle)
         commits[base], sources["base"] = base_commit, f"{base}@{base_commit}"
-        if (branch := _base_settings(adapter).get("revision")) is not None:
+        if branch is not None:
             sources["base_asked"] = branch
     tokenizer_folder = adapter if adapter and (adapter / "tokenizer_config.json").is_file() else folder
     if recipe.tokenizer is not None:
@@ -198,9 +198,9 @@ def check_model_name(name: str) -> str:
 
 def _base_of(
     name: str, adapter: Path, recipe: Recipe, trust_remote_code: bool, allow_pickle: bool
-) -> tuple[str, Path, str]:
-    """Locate the model that a PEFT adapter was trained on: its name, folder and commit."""
-    settings = _base_settings(adapter)
+) -> tuple[str, str | None, Path, str]:
+    """Locate the model that a PEFT adapter was trained on: its name, the revision asked, folder, commit."""
+    settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     base = settings.get("base_model_name_or_path")
     if not base:
         raise HubError(f"{name}: a PEFT adapter that names no base model (base_model_name_or_path)")
@@ -214,12 +214,7 @@ def _base_of(
         )
     except HubError as error:
         raise HubError(f"{name}: its base model cannot be had: {error}") from error
-    return base, folder, commit
-
-
-def _base_settings(adapter: Path) -> dict[str, Any]:
-    settings: dict[str, Any] = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
-    return settings
+    return base, settings.get("revision"), folder, commit
 
 
 def _check_pickle(name: str, folder: Path, allow_pickle: bool) -> None:

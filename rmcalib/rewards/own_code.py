@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rmcalib.files import read_object
 from rmcalib.rewards.hub import HubError, resolve_commit
 
 __all__ = ["code_repositories", "pin_code"]
@@ -48,17 +48,9 @@ def code_repositories(folders: Iterable[Path]) -> list[str]:
         reference
         for folder in folders
         for file in ("config.json", "tokenizer_config.json")
-        for reference in _texts(_read(folder / file).get("auto_map"))
+        for reference in _texts(read_object(folder / file).get("auto_map"))
     )
     return list(dict.fromkeys(text.split("--")[0] for text in references if "--" in text))
-
-
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # whoever needs the file says what is wrong with it
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -17,7 +17,7 @@ from rmcalib.rewards.metrics import disagreements
 from rmcalib.rewards.registry import Recipe
 from rmcalib.rewards.store import COLUMNS, Scores
 from tests.rewards.slow_metrics import Prompt
-from tests.rewards.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
+from tests.rewards.worlds import calibrated_scores, flat_scores, prompts_of, ragged_scores, scores_of
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>"\'</style>'
 
@@ -299,13 +299,7 @@ def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
 
 
 def test_a_choice_that_is_too_sure_is_told_where_the_ece_does_not_show_it() -> None:
-    rng = np.random.default_rng(0)
-    # Almost uniform forecasts, all in one bin, that mostly prefer a wrong response.
-    prompts = [
-        Prompt("x", [0.0, 0.02, *rng.uniform(0, 0.01, 2)], [True, False, False, False], [1.0] * 4)
-        for _ in range(200)
-    ]
-    result = evaluate(scores_of(prompts), model="org/rm", resamples=50)
+    result = evaluate(flat_scores(200), model="org/rm", resamples=50)
     assert result.value("ece") == pytest.approx(0, abs=0.01)
     assert "No sign of miscalibration" not in result.summary
     assert "Its first choice is over-confident: it is right 0.000 of the time." in result.summary

@@ -21,8 +21,7 @@ from rmcalib.report.leaderboard_words import to_markdown
 from rmcalib.rewards.measures import Settings
 from rmcalib.rewards.metrics import metric_rows
 from tests.report.boards import synthetic, write_run, write_runs
-from tests.rewards.slow_metrics import Prompt
-from tests.rewards.worlds import scores_of
+from tests.rewards.worlds import flat_scores
 
 PAPER = Path(__file__).parents[3] / "shared/data/rewardbench2/paper_reward_models.csv"
 FAST = Settings(resamples=50)
@@ -381,13 +380,7 @@ def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> No
 
 def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> None:
     write_runs(tmp_path, 3)
-    rng = np.random.default_rng(0)
-    # Almost uniform forecasts, all in one bin, that mostly prefer a wrong response.
-    prompts = [
-        Prompt("x", [0.0, 0.02, *rng.uniform(0, 0.01, 2)], [True, False, False, False], [1.0] * 4)
-        for _ in range(200)
-    ]
-    write_run(tmp_path, "org/flat", scores_of(prompts))
+    write_run(tmp_path, "org/flat", flat_scores(200))
     notes = leaderboard_from_runs([tmp_path], settings=FAST).notes
     told = "does not show that the first choice of org/flat is over-confident."
     assert sum(told in note for note in notes) == 1
