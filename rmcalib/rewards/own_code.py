@@ -37,6 +37,7 @@ def pin_code(name: str, folders: Iterable[Path], known: Mapping[str, str]) -> tu
 def code_repositories(folders: Iterable[Path]) -> list[str]:
     """List the repositories that the configurations in `folders` take code from, without their own files.
 
+    >>> import json
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     auto_map = {"AutoModel": "org/code--modeling.Model", "AutoConfig": "configuration.Config"}
