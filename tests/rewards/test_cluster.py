@@ -42,6 +42,7 @@ from ray.cluster_utils import Cluster as Nodes
 from rmcalib.rewards.batch import Job, open_batch
 from rmcalib.rewards.benchmarks import load_benchmark
 from rmcalib.rewards.cluster import Cluster, run_ray
+from rmcalib.rewards.cluster_workers import Crew
 from rmcalib.rewards.plan import make_plan, read_models
 from rmcalib.rewards.runs import Run
 
@@ -50,7 +51,15 @@ output, models = Path(sys.argv[1]), Path(sys.argv[2])
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
 lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
-add, killed = Run.add, []
+add, begin, killed = Run.add, Crew.open, []
+
+def open_all(crew, n_workers):
+    # The first model's workers are all there before its work begins: else one could do it all alone while the
+    # other still loads, and nothing would be lost with a node.
+    about = begin(crew, n_workers)
+    while crew._busy and not killed:
+        list(crew._finished([]))
+    return about
 
 def add_and_kill(run, scored):
     # When some prompts of the first model are kept, and not all.
@@ -58,17 +67,16 @@ def add_and_kill(run, scored):
     if not killed:
         killed.append(len(list(output.glob("*/*/parts/part-*.parquet"))))
         nodes.remove_node(lost, allow_graceful=False)
+        while sum(node["Alive"] for node in ray.nodes()) > 2:  # the head, and one of two
+            time.sleep(0.1)
 
-Run.add = add_and_kill
+Crew.open, Run.add = open_all, add_and_kill
 bench = load_benchmark("reward-bench-2")
 plan = make_plan(read_models(models))
 job = Job(bench, "reward-bench-2", device="cpu", token_budget=1024)
 with open_batch(output, plan, engine="ray") as batch:
     run_ray(batch, job, plan, Cluster(shards=2))
-while sum(node["Alive"] for node in ray.nodes()) > 2:  # the head, and one of two
-    time.sleep(0.1)
-said = {"parts": killed[0]}
-print(json.dumps({**said, "models": batch.status.content()["models"]}))
+print(json.dumps({"parts": killed[0], "models": batch.status.content()["models"]}))
 ray.shutdown()
 nodes.shutdown()
 """
