@@ -74,12 +74,25 @@ def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pat
 
 
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
-    """Score a benchmark with a model, with a progress bar."""
+    """Score a benchmark with a model, with a progress bar; tells what was scored before."""
     from rmcalib.rewards.jobs import score
+    from rmcalib.rewards.processes import is_main_process
     from rmcalib.rewards.registry import recipe_for
 
-    with progress_bar(name, quiet=scoring.quiet) as on_progress:
-        return score(
+    all_responses, begun = benchmark.n_responses, False
+    tell = say if is_main_process() and not scoring.quiet else lambda _: None
+    with progress_bar(name, quiet=scoring.quiet) as draw:
+
+        def on_progress(done: int, total: int, tokens: int) -> None:
+            nonlocal begun
+            if not begun and total < all_responses:
+                before = all_responses - total
+                tell(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
+            begun = True
+            if draw is not None:
+                draw(done, total, tokens)
+
+        scores = score(
             name,
             benchmark,
             output=scoring.output,
@@ -88,6 +101,9 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
             on_progress=on_progress,
             **scoring.loading(),
         )
+    if not begun:
+        tell(f"{name}: all responses were scored before (--fresh scores them again)")
+    return scores
 
 
 def given_scores(source: str, model: str | None, benchmark: Benchmark | None) -> tuple[Scores, str, str]:

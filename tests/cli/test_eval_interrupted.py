@@ -38,7 +38,8 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
     base = ("score", "--model", tiny_model, "--benchmark", bench, "--token-budget", "200")
     whole = invoke(*base, "--output", tmp_path / "whole")
-    assert whole.code == 0, whole.err
+    assert (whole.code, whole.err) == (0, "")
+    whole_scores = Scores.from_parquet(next((tmp_path / "whole").glob("*/*/scores.parquet")))
     for more, there in ((1, 1), (2, 3)):  # parts that it writes, and that are there then
         process = subprocess.Popen(
             command(*base, "--output", tmp_path / "killed"),
@@ -51,14 +52,20 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
+    parts = [Scores.from_parquet(file) for file in (tmp_path / "killed").glob("*/*/parts/part-*.parquet")]
+    before = sum(len(part.reward) for part in parts)
     resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
-    assert (resumed.code, resumed.err) == (0, "")
-    first, second = (
-        Scores.from_parquet(next((tmp_path / name).glob("*/*/scores.parquet")))
-        for name in ("whole", "killed")
-    )
+    assert resumed.code == 0, resumed.err
+    told = f"rmcalib: {tiny_model}: {before:,} of {len(whole_scores.reward):,} responses were scored before"
+    assert resumed.err == f"{told}; going on\n"
+    second = Scores.from_parquet(next((tmp_path / "killed").glob("*/*/scores.parquet")))
     for column in ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated"):
-        np.testing.assert_array_equal(getattr(first, column), getattr(second, column))
+        np.testing.assert_array_equal(getattr(whole_scores, column), getattr(second, column))
+    again = invoke(*base, "--output", tmp_path / "killed")
+    assert again.code == 0
+    assert (
+        again.err == f"rmcalib: {tiny_model}: all responses were scored before (--fresh scores them again)\n"
+    )
 
 
 def test_a_full_disk_is_one_line_and_leaves_no_halves(
