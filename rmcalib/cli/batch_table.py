@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -113,12 +114,14 @@ def print_summary(status: Status, place: str) -> None:
 
     done = of("done")
     new = sum(entry.fresh for entry in done)
-    console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {place}"))
+    console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {place}"), soft_wrap=True)
     for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
         if of(state):
             console.print(Text(f"{len(of(state))} {title}:"))
         for entry in of(state):
             console.print(Text(f"  {entry.model}: {entry.why}"), soft_wrap=True)
+    if done:
+        console.print(Text(f"One page for all: rmcalib report {shlex.quote(place)}"), soft_wrap=True)
 
 
 def _size(billions: float | None) -> str:
