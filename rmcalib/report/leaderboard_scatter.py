@@ -20,6 +20,7 @@ __all__ = ["category_figure", "protocol_figure", "scatter_tips", "score_figure"]
 
 Point = tuple[float, float, str, bool]  # x, y, model, not on a Bradley-Terry scale
 _FONT = 6.3
+_FEWEST = 3  # points: of two models a plot says nothing that the table does not
 
 
 def score_figure(board: Leaderboard) -> Figure | None:
@@ -29,7 +30,7 @@ def score_figure(board: Leaderboard) -> Figure | None:
         for row in board.ranked
         if row["score"] is not None
     ]
-    if not points:
+    if len(points) < _FEWEST:
         return None
     return _one(points, metric_name(board.metric), board.score_name, _told(board, "leaderboard"))
 
@@ -45,7 +46,7 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
             for row in board.ranked
             if (score := row["category_scores"].get(category)) is not None
         ]
-        if points:
+        if len(points) >= _FEWEST:
             panels.append((category, points))
     if not panels:
         return None
@@ -76,7 +77,7 @@ def protocol_figure(board: Leaderboard) -> Figure | None:
         for row in board.ranked
         if "ece" in row["values"] and "reference_top_1" in row["values"]
     ]
-    if not points:
+    if len(points) < _FEWEST:
         return None
     return _one(points, "exact: ECE", "reference: 1 − mean P(chosen)", "")
 

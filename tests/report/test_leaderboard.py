@@ -13,6 +13,7 @@ import pytest
 
 from rmcalib.report.drawing import place_labels, short_names
 from rmcalib.report.leaderboard import Leaderboard, leaderboard_from_runs, leaderboard_from_table
+from rmcalib.report.leaderboard_figures import draw_figures
 from rmcalib.report.leaderboard_lists import heat_words, rank_words
 from rmcalib.report.leaderboard_measures import bin_sums, measure_model
 from rmcalib.report.leaderboard_page import leaderboard_page, wide_rows, write_leaderboard
@@ -275,10 +276,12 @@ def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
     one = leaderboard_from_runs([tmp_path / "one"], settings=FAST)
     assert any("three models" in note for note in one.notes)
     assert "needs at least 3 models" in leaderboard_page(one)
+    assert not {"scores", "categories", "protocols"} & {*draw_figures(one)}  # no plots of a single point
     for i in range(4):
         write_run(tmp_path / "equal", f"org/rm-{i}", synthetic())
     equal = leaderboard_from_runs([tmp_path / "equal"], settings=FAST)
     assert {row["rank"] for row in equal.models} == {1}
+    assert {"scores", "categories", "protocols"} <= {*draw_figures(equal)}
     assert "all have the same ECE" in equal.summary
     assert "all models are equal" in leaderboard_page(equal)
 
