@@ -51,7 +51,7 @@ def evaluate_models(
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
-        int, typer.Option(min=0, help="How many of the worst forecast prompts the page shows.")
+        int, typer.Option(min=0, help="How many prompts the page shows, those with the worst forecasts.")
     ] = 10,
     seed: Seed = 0,
     json_: Json = False,
