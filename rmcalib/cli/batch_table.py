@@ -75,7 +75,7 @@ def print_plan(plan: Sequence[PlanEntry], problems: Mapping[str, str], assumptio
 
     console = Console(highlight=False)
     run = [entry for entry in plan if not entry.skipped and entry.model not in problems]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
     for name in ("size", "memory", "device", "time"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -133,4 +133,6 @@ def _size(billions: float | None) -> str:
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} d"
