@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["prolr"]
 
+_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy of each notion: the last two are full-rank's
+
 
 def prolr(
     context: typer.Context,
@@ -127,8 +129,9 @@ def prolr(
         shown = [
             row
             for row in means
-            if (row["dataset"], row["notion"], row["protocol"], row["discrepancy"])
-            == (one.name, plan.questions.notions[0], both[0], "abs")
+            if (row["dataset"], row["notion"], row["protocol"])
+            == (one.name, plan.questions.notions[0], both[0])
+            and row["discrepancy"] in _SHOWN
         ]
         if shown:
             figure = errors_by_k(
@@ -195,7 +198,7 @@ def _print(
 
     console = Console()
     for data in chosen:
-        own = [row for row in means if row["dataset"] == data.name and row["discrepancy"] in ("abs", "")]
+        own = [row for row in means if row["dataset"] == data.name and row["discrepancy"] in ("", *_SHOWN)]
         learners = list(dict.fromkeys(row["learner"] for row in own))
         title = f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds (if calibrated)"
         table = Table(title=title, title_justify="left")

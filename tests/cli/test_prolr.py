@@ -75,6 +75,14 @@ def test_quiet_is_quiet_and_a_second_run_resumes(tmp_path: Path) -> None:
     assert "plan.seed was 0, is 4" in other.stderr
 
 
+def test_the_strong_notion_is_shown_and_drawn(tmp_path: Path, invoke: Invoke) -> None:
+    result = invoke("prolr", *FAST, "--notion", "full-rank", "--k", "1", "--protocol", "both")
+    assert result.code == 0, result.err
+    assert "top-1 full-rank" in result.out
+    assert "reference" in result.out
+    assert (tmp_path / "runs" / "prolr" / "iris" / "iris.png").is_file()
+
+
 def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path, invoke: Invoke) -> None:
     twice = (
         "--dataset",
