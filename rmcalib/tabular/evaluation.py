@@ -27,8 +27,8 @@ class Questions:
     """What is asked of every forecast.
 
     sub, top: the k of each family, left out where there are fewer labels. stagewise: go through the k of a
-    family in turn and stop where the error exceeds ``threshold``. resamples: behind intervals and nulls
-    (0: neither). intervals: bootstrap every error as well, which takes the longest of all.
+    family in turn and stop where the exact rankwise error exceeds ``threshold``. resamples: behind intervals
+    and nulls (0: neither). intervals: bootstrap every error as well, which takes the longest of all.
     """
 
     sub: tuple[int, ...] = (2, 3)
@@ -49,6 +49,11 @@ class Questions:
             check_choice(protocol, "protocol", ("exact", "reference"))
         for discrepancy in self.discrepancies:
             check_choice(discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
+        looked_at = (self.notions, "rankwise"), (self.protocols, "exact"), (self.discrepancies, "abs")
+        if self.stagewise and not all(name in asked for asked, name in looked_at):
+            raise ValueError(
+                "stagewise: goes by the exact rankwise error, so it needs notion rankwise and protocol exact"
+            )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
             raise ValueError(f"k: {bad[0]} is too small; sub-k starts at 2, top-k at 1")
