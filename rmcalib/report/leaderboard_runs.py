@@ -39,6 +39,12 @@ def find_runs(
     A run found twice (the same hash) counts once. Runs of one model with different hashes are all kept, each
     named by what was different. All must be of one benchmark: with several, ``benchmark`` says which.
     """
+    runs, notes = _finished_runs(folders)
+    return _tell_apart(_one_benchmark(runs, benchmark), notes)
+
+
+def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
+    """Find the finished runs of all models and benchmarks, and notes on those that are not."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
     for folder in map(Path, folders):
@@ -56,8 +62,7 @@ def find_runs(
         notes += [f"{path.name} of {path.parent.name} is not finished and left out." for path in unfinished]
     if not runs:
         raise ValueError("no finished run: the scoring of every model is still to be taken up (rmcalib eval)")
-    runs = _one_benchmark(runs, benchmark)
-    return _tell_apart(runs, notes)
+    return runs, notes
 
 
 def run_of(folder: Path) -> ScoredRun:
@@ -74,7 +79,7 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
     if path.is_file():
         scores = load_scores(path)
         return scores, str(scores.manifest.get("model") or path.stem)
-    runs, _ = find_runs([path])
+    runs, _ = _tell_apart(*_finished_runs([path]))
     if len(runs) > 1:
         have = ", ".join(str(run.folder) for run in runs[:3])
         raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")

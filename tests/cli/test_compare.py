@@ -86,6 +86,7 @@ def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (["runs", "runs/org__model-0"], "runs: 2 runs in it; name one of them"),
+        (["twice/org__rm", "runs/org__model-0"], "twice/org__rm: 2 runs in it; name one of them"),
         (["runs/org__model-0", "nowhere"], "nowhere: no such folder"),
         (["runs/org__model-0", "runs/org__model-1", "--category", "Maths"], "unknown 'Maths' (have: overall"),
         (["runs/org__model-0", "other.jsonl"], "no prompt in common"),
@@ -95,7 +96,8 @@ def test_bad_usage_is_one_clear_line(
     arguments: list[str], message: str, tmp_path: Path, invoke: Invoke
 ) -> None:
     write_runs(tmp_path / "runs", 2, n=9)
-    write_run(tmp_path / "other", "org/rm", synthetic(n=9))
+    for number, benchmark in enumerate(("org/bench", "another")):
+        write_run(tmp_path / "twice", "org/rm", synthetic(number, n=9), benchmark=benchmark)
     row = {"item_id": "z", "category": "c", "response": 0, "is_correct": True, "reward": 1.0}
     lines = [row, {**row, "response": 1, "is_correct": False}]
     (tmp_path / "other.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
