@@ -115,6 +115,7 @@ def assemble(
             leaderboard=score,
             metric=name,
             method=method,
+            resamples=settings.resamples,
             level=settings.level,
             seed=settings.seed,
         )

@@ -257,6 +257,17 @@ def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> N
     assert "Check against official" in leaderboard_page(board)
 
 
+def test_the_intervals_of_correlations_follow_the_resamples(tmp_path: Path) -> None:
+    lines = [f"org/rm-{i},{90 - i * i % 7},{0.1 + i * i % 5 / 50}" for i in range(8)]
+    (tmp_path / "t.csv").write_text("model,score,ece\n" + "\n".join(lines) + "\n")
+    few, many = (
+        leaderboard_from_table(tmp_path / "t.csv", settings=Settings(resamples=n)).correlations[0]
+        for n in (20, 400)
+    )
+    assert few["value"] == many["value"]
+    assert (few["low"], few["high"]) != (many["low"], many["high"])
+
+
 def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
     for folder, dtype in (("a", "float16"), ("b", "bfloat16")):
         scores = synthetic(len(dtype))
