@@ -85,19 +85,20 @@ def summary_words(
 
 
 def check_notes(models: Sequence[str], official: Official) -> list[str]:
-    """Say which of our models the official figures do not have.
+    """Say which of our models the official figures do not have; the others of ours are no misspellings.
 
     >>> check_notes(["org/rm"], Official("official.csv", {"org/RM": {"overall": 80.0}}))
     ['official.csv has no figures of org/rm (did you mean org/RM?).']
+    >>> check_notes(["org/rm-1B", "org/rm-8B"], Official("official.csv", {"org/rm-8B": {"overall": 80.0}}))
+    ['official.csv has no figures of org/rm-1B.']
     """
     missing = [name for name in dict.fromkeys(models) if name not in official.figures]
+    others = {name.lower(): name for name in official.figures if name not in models}
     notes = []
     for name in missing[:5]:
-        near = difflib.get_close_matches(
-            name.lower(), [known.lower() for known in official.figures], n=1, cutoff=0.8
-        )
-        told = next((known for known in official.figures if near and known.lower() == near[0]), None)
-        notes.append(f"{official.path} has no figures of {name}{f' (did you mean {told}?)' if told else ''}.")
+        near = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.8)
+        told = f" (did you mean {others[near[0]]}?)" if near else ""
+        notes.append(f"{official.path} has no figures of {name}{told}.")
     if len(missing) > 5:
         notes.append(f"{official.path} has no figures of {len(missing) - 5} more models.")
     return notes
