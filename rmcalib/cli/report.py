@@ -40,7 +40,9 @@ def report_leaderboard(
     metric: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What to sort by and correlate: ece (default), or a table's column."
+            metavar="NAME",
+            help="What to sort by and correlate: ece (default), ece_at_temperature, reference_top_1, brier "
+            "or nll; or a table's column.",
         ),
     ] = None,
     leaderboard: Annotated[

@@ -38,8 +38,8 @@ BenchmarkName = Annotated[
         "--benchmark",
         "-b",
         metavar="NAME",
-        help="'reward-bench-2' (default), 'demo' (default for the demo model), a Hub data set, or a .jsonl, "
-        ".json or .parquet file.",
+        help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
+        "Hub data set, or a .jsonl, .json or .parquet file.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -66,7 +66,7 @@ Device = Annotated[
 Dtype = Annotated[
     str,
     typer.Option(
-        help="auto (float32 on a CPU, else the checkpoint's), float32, bfloat16 or float16.",
+        help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
         rich_help_panel=_HOW,
     ),
 ]
