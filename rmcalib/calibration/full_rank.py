@@ -48,8 +48,10 @@ def full_rank(
 
     bandwidth: by default the one of largest leave-one-out likelihood (13 candidates from 1e-4 to 1, judged
     on at most 1,000 evenly spaced instances). norm p: 2 by default (the paper); the reference protocol takes
-    1 and bandwidth 1. per_event holds each class's share, value = weights @ per_event. Memory stays near
-    the forecast itself plus 32 MB for each work array, whatever n is.
+    the p-norm itself, p = 1 and bandwidth 1, and gives the value alone. per_event holds each class's share,
+    value = weights @ per_event. coverage, support: the reference protocol's, as in
+    :class:`~rmcalib.calibration.NotionOptions`. Memory stays near the forecast itself plus 32 MB for each
+    work array, whatever n is.
 
     >>> full_rank([[0.5, 0.5]] * 4, [0, 1, 0, 1], norm=1).value.__round__(4)
     0.3333

@@ -73,7 +73,8 @@ class MonteCarloWarning(UserWarning):
 class NotionResult:
     """The calibration error under one notion.
 
-    value: the error. per_event (E,): each event's own. events (E, k). weights (E,): of the average, sum 1.
+    value: the error, weights @ per_event. per_event (E,): each event's own. events (E, k). weights (E,): of
+    the average, sum 1; those of ``full_rank`` add up the classes of each set of items and average over sets.
     selection: how the events were chosen. marginal_error: the largest standard error of a marginal,
     0 where all of them are exact.
     """

@@ -59,7 +59,7 @@ def score(
     revision, device, dtype, max_length, trust_remote_code, allow_pickle, recipe : how to load the model; see
         :func:`rmcalib.rewards.load_model`.
     token_budget : tokens in one forward pass; default what free memory allows.
-    fresh : replace what an earlier run with other settings left in the folder.
+    fresh : score again, and replace what an earlier run, with whatever settings, left in the folder.
     on_progress : called after each forward pass.
 
     Returns

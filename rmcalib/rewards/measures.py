@@ -170,7 +170,7 @@ def cross_fitted_logs(forecasts: Forecasts, seed: int) -> FloatArray:
 
 
 def set_measures(forecasts: Forecasts, settings: Settings) -> Measures:
-    """Measure P(a correct response is first): for prompts with several correct responses, such as Ties."""
+    """Measure P(a correct response is first): for prompts with several correct responses, and for Ties."""
     p, y, prompt = set_forecasts(forecasts)
     n = len(forecasts)
     return {

@@ -73,7 +73,7 @@ METRICS: dict[str, str] = {
     "reference_top_1": (
         "what the paper's public code calls ECE: 1 − mean P(first chosen); an error rate, not calibration"
     ),
-    "correct_first_probability": "mean P(a correct response is first), where several are correct",
+    "correct_first_probability": "mean P(a correct response is first), in Ties or where several are correct",
     "correct_first_ece": "ECE of P(a correct response is first) and P(a wrong one is)",
     "correct_first_ece_null_mean": "mean of that ECE for a calibrated forecast",
     "correct_first_ece_null_95": "95% point of that ECE for a calibrated forecast",
@@ -108,10 +108,10 @@ def metric_rows(
 ) -> list[dict[str, Any]]:
     """Return rows of model, benchmark, category, metric, value, low, high, n, note: one a category-metric.
 
-    Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; where
-    a category has prompts with several, the calibration of P(a correct response is first) is measured on
-    those. ``no_calibration`` leaves all that needs probabilities empty and says why. ``n`` counts prompts:
-    of a single one there is no interval, as the note says then.
+    Top-1 calibration is measured on the prompts with exactly one correct response that are not in Ties; on
+    the others, if there are any, the calibration of P(a correct response is first). ``no_calibration`` leaves
+    all that needs probabilities empty and says why. ``n`` counts prompts: of a single one there is no
+    interval, as the note says then.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}

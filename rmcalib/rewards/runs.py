@@ -110,7 +110,7 @@ class Run:
     benchmark : what is scored; the final file has its order.
     inputs : everything that changes a score (`score_inputs`).
     about : what else the manifest should say (`describe`, the seed, ...).
-    fresh : throw away what an earlier run with other inputs left.
+    fresh : throw away what an earlier run left, whatever its inputs.
     rank : with several processes, this one's number. Rank 0 takes the lock and must open the run before the
         others do; every rank writes parts of its own, and rank 0 calls `finish` when all are done.
 

@@ -82,7 +82,8 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
 
     ``labels``: the columns that hold the 1-based rank of each label, as a list of names or as the prefix
     they share. All other columns are features; those that are not numbers are taken as categories.
-    Rows must be complete: missing values, ties and gaps in the ranks, and constant features are refused.
+    Rows must be complete: missing values, ties and gaps in the ranks, and numbers that are the same in every
+    row are refused.
     """
     source = Path(path)
     if not source.is_file():

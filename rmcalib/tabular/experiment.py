@@ -63,11 +63,12 @@ Done = Callable[[str], None]
 class Plan:
     """What an experiment does with every data set.
 
-    training: "exact" as the paper says, or "reference" as its public code does (always 5 folds, seed 42).
+    training: "exact" as the paper says, or "reference" as its public code does (always 5 folds, and its own
+    seed, 42, for splits and networks).
     truth: judge forecasts by the "data", or by rankings drawn from the "model" itself, the control in which
     every forecast is calibrated. recalibrate: fit on 80% of each training fold, a temperature on the other
-    20%, drawn at random, and report the same fit with it ("pl+t") and without ("pl"). Where all held-out
-    rows are forecast right, which asks for a temperature of zero, none is applied.
+    20%, drawn at random, and report the same fit with it ("pl+t") and without ("pl"); rpc has none. Where
+    all held-out rows are forecast right, which asks for a temperature of zero, none is applied.
     """
 
     learners: tuple[str, ...] = ("pl", "mallows", "rc", "rpc", "pl-rpc")
