@@ -86,7 +86,7 @@ class Crew:
         self._busy[worker.about.remote()] = (worker, None)
 
     def _compare(self, inputs: dict[str, Any]) -> None:
-        """Refuse a worker whose scores would be others: with another dtype, or another version of rmcalib."""
+        """Refuse a worker whose scores would be others: with another dtype, or another way of scoring."""
         assert self._inputs is not None
         other = [key for key in {**self._inputs, **inputs} if self._inputs.get(key) != inputs.get(key)]
         if other:
