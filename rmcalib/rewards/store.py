@@ -80,7 +80,8 @@ class Scores:
     ) -> Scores:
         """Build scores from columns; prompts keep the order of their first row.
 
-        `n_tokens` and `truncated` may be missing. A bad value is told as that of `source` and the `place` of its row.
+        `n_tokens` and `truncated` may be missing. A bad value is told as that of `source` and the `place` of
+        its row.
         """
         absent = [name for name in COLUMNS[:5] if name not in columns]
         if absent:
