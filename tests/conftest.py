@@ -1,6 +1,9 @@
-"""What holds for all tests: the same examples every time, and no threads that fight for the cores."""
+"""What holds for all tests, on any machine: the same examples, a Ctrl-C that arrives, and no way out."""
 
 from __future__ import annotations
+
+import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -13,3 +16,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+
+# What is started in the background (nohup, a script's &) ignores Ctrl-C, and so does all that it starts. Those
+# that are to be interrupted here would never hear of it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The servers of the tests are on this machine, where a proxy does not find them.
+for name in ("http_proxy", "https_proxy", "all_proxy"):
+    os.environ.pop(name, None)
+    os.environ.pop(name.upper(), None)
