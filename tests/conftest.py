@@ -1,4 +1,4 @@
-"""What holds for all tests, on any machine: the same examples, a Ctrl-C that arrives, and no way out."""
+"""What holds for all tests, wherever they run: the same examples, a Ctrl-C that arrives, a plain terminal."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# What is started in the background (nohup, a script's &) ignores Ctrl-C, and so does all that it starts. Those
-# that are to be interrupted here would never hear of it.
+# What is started in the background (nohup, a script's &) ignores Ctrl-C, and so does all that it starts: what
+# is to be interrupted here would never hear of it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The servers of the tests are on this machine, where a proxy does not find them.
+# The servers of the tests are on this machine, where a proxy does not find them; and the command line is to
+# print what it prints for anybody, not for the terminal or in the colours that somebody wants here.
 for name in ("http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(name, None)
     os.environ.pop(name.upper(), None)
+for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(name, None)
+os.environ.pop("GITHUB_ACTIONS", None)  # typer takes it for a terminal
