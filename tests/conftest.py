@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import matplotlib.font_manager  # noqa: F401 (see below)
 from hypothesis import HealthCheck, settings
 
 # No example may fail because the machine is busy, or because today's are others than yesterday's.
@@ -30,3 +31,6 @@ for name in ("http_proxy", "https_proxy", "all_proxy"):
 for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
 os.environ.pop("GITHUB_ACTIONS", None)  # typer takes it for a terminal
+
+# On a machine where it has never run, Matplotlib looks for fonts as soon as it is imported, and if that takes
+# some seconds, says so on standard error: better above than where a command should say nothing.
