@@ -7,6 +7,7 @@ import signal
 
 import matplotlib.font_manager  # noqa: F401 (see below)
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # No example may fail because the machine is busy, or because today's are others than yesterday's.
 settings.register_profile(
@@ -17,6 +18,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
+# Nor because of what was imported before: Hypothesis would also try numbers and words that it finds in there.
+providers._get_local_constants = lambda: providers._local_constants
 
 # What is started in the background (nohup, a script's &) ignores Ctrl-C, and so does all that it starts: what
 # is to be interrupted here would never hear of it.
