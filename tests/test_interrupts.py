@@ -21,6 +21,8 @@ from rmcalib.remote.store import Store
 from tests.hooks import PATIENCE
 from tests.remote.stores import QUICK
 
+AT_THE_END = replace(QUICK, every=PATIENCE)  # is when everything is uploaded
+
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
@@ -110,9 +112,16 @@ if __name__ == "__main__":
     said = (tmp_path / "out").read_text()
     assert done.returncode == -signal.SIGKILL, said
     child, deadline = int(said.split()[0]), time.monotonic() + PATIENCE
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+    while _runs(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def _runs(process: int) -> bool:
+    try:
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE  # nobody may be there to bury it
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_a_wait_goes_on_to_its_end() -> None:
@@ -154,7 +163,8 @@ def test_the_last_upload_is_finished_and_the_lock_given_back(monkeypatch: pytest
     scratch: list[Path] = []
 
     def work() -> None:
-        with mirrored("memory://interrupted", pace=QUICK) as folder:
+        # Nothing goes up before the end: the interruption would come while the files are still written here.
+        with mirrored("memory://interrupted", pace=AT_THE_END) as folder:
             monkeypatch.setattr(Store, "write", interrupted)
             scratch.append(folder)
             (folder / "a").mkdir()
@@ -177,7 +187,7 @@ def test_what_was_not_uploaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt  # at the worst moment: before it could say that it is the end
 
     def work() -> None:
-        with mirrored("memory://kept", pace=replace(QUICK, every=PATIENCE)) as folder:
+        with mirrored("memory://kept", pace=AT_THE_END) as folder:
             (folder / "a").mkdir()
             (folder / "a/run.json").write_text("{}")
 

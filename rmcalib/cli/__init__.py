@@ -1,6 +1,7 @@
 """The command line: a door, not a room. Each command is one thin file; bad input is one line, exit code 2."""
 
 import sys
+import time
 from typing import Annotated
 
 import typer
@@ -62,7 +63,9 @@ def main() -> None:
     except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
-        if _is_told_here(error) and type(error).__name__ != "NoArgsIsHelpError":  # the help is printed then
+        if not _is_told_here(error):
+            time.sleep(_MAIN_TELLS)
+        elif type(error).__name__ != "NoArgsIsHelpError":  # the help is printed then
             sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
     if code == INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C
@@ -79,6 +82,9 @@ def _is_told_here(error: Exception) -> bool:
 
 
 _BAD_INPUT = (ValueError, OSError, MemoryError)
+# Seconds in which the main process says why all fail. Launchers end all processes when the first has ended:
+# if that were another one, nobody might be left to say it. It is they who end this wait, too.
+_MAIN_TELLS = 30.0
 
 
 def _told(error: Exception) -> str:

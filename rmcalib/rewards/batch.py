@@ -29,6 +29,8 @@ from rmcalib.rewards.store import Scores
 
 __all__ = ["Batch", "Job", "Judge", "open_batch", "run_local"]
 
+_SCANS = 100  # of the Hub's cache, while it changes
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -239,10 +241,15 @@ def free_checkpoint(commit: str) -> int:
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
-    try:
-        cache = scan_cache_dir()
-    except CacheNotFound:
-        return 0
+    for attempt in range(_SCANS):
+        try:
+            cache = scan_cache_dir()
+            break
+        except CacheNotFound:
+            return 0
+        except FileNotFoundError:  # all of the cache is looked at, and others drop or fetch their models
+            if attempt + 1 == _SCANS:
+                raise
     strategy = cache.delete_revisions(commit)
     strategy.execute()
     return int(strategy.expected_freed_size)

@@ -12,7 +12,7 @@ import pytest
 
 from rmcalib.rewards.store import Scores
 from tests.cli.conftest import Invoke, Outcome, environment, write_rows
-from tests.hooks import PATIENCE, held, wait_for
+from tests.hooks import PATIENCE, at_start, held, wait_for
 from tests.hub import tiny
 
 # How accelerate starts several processes; without GPUs they find that they have CPUs.
@@ -23,20 +23,38 @@ LAUNCHERS = {
 }
 
 
-def launch(launcher: str, cwd: Path, *args: object, hold: str | None = None) -> subprocess.Popen[str]:
-    return start(cwd, *LAUNCHERS[launcher], "-m", "rmcalib", *args, hold=hold)
+# Launchers look many times a second whether a process has ended, and end the others then.
+SLOW_TO_SPEAK = """
+import os
+if os.environ.get("RANK") == "0":
+    import time
+    import rmcalib.cli
+    def told(error, *, told=rmcalib.cli._told):
+        time.sleep(2)
+        return told(error)
+    rmcalib.cli._told = told
+"""
 
 
-def start(cwd: Path, *module: object, hold: str | None = None) -> subprocess.Popen[str]:
-    env = environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error")
+def launch(
+    launcher: str, cwd: Path, *args: object, env: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    return start(cwd, *LAUNCHERS[launcher], "-m", "rmcalib", *args, env=env)
+
+
+def start(cwd: Path, *module: object, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", *map(str, module)],
         cwd=cwd,
-        env=env if hold is None else held(env, hold),
+        env=env or offline(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def offline() -> dict[str, str]:
+    return environment(HF_HUB_OFFLINE="1", ACCELERATE_LOG_LEVEL="error")
 
 
 def ended(process: subprocess.Popen[str]) -> Outcome:
@@ -85,20 +103,26 @@ def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
     rows[3]["rejected"] = ["~"]  # the second process's
     bench = write_rows(tmp_path / "bench.jsonl", rows)
     base = ("score", "--model", tmp_path / "model", "--benchmark", bench)
-    done = ended(launch("torchrun", tmp_path, *base))
+    env = at_start(offline(), SLOW_TO_SPEAK)
+    done = ended(launch("torchrun", tmp_path, *base, env=env))
     assert done.code == 1
     (line,) = ours(done)
     assert line.startswith("rmcalib: error: item '3', response 1: the model's reward is nan")
     assert not list(tmp_path.glob("runs/*/*/scores.parquet"))
-    missing = ended(launch("torchrun", tmp_path, "score", "--model", "org/none", "--benchmark", bench))
+    missing = ended(
+        launch("torchrun", tmp_path, "score", "--model", "org/none", "--benchmark", bench, env=env)
+    )
     (line,) = ours(missing)
     assert line.startswith("rmcalib: error: org/none: not in the local cache")
+    mistyped = ended(launch("torchrun", tmp_path, "score", "--modle", "org/none", env=env))
+    (line,) = ours(mistyped)  # of processes that have not met yet
+    assert line.startswith("rmcalib: error: No such option: --modle")
 
 
 def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, tmp_path: Path) -> None:
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
     base = ("score", "--model", tiny_model, "--benchmark", bench)
-    process = launch("torchrun", tmp_path, *base, hold="run.rank == 1")
+    process = launch("torchrun", tmp_path, *base, env=held(offline(), "run.rank == 1"))
     wait_for(lambda: list(tmp_path.glob("runs/*/*/parts/part-r1-*.parquet")), lambda: process.poll() is None)
     (second,) = [
         child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1"

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,8 @@ def visit(page: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'profile'}",
+        "--disable-dev-shm-usage",  # which is too small for it in many containers
+        f"--user-data-dir={tempfile.mkdtemp(dir=tmp_path)}",  # another one's would be opened in that one
     ]
     dumped = subprocess.run(
         [*command, *options, "--dump-dom", tried.as_uri()],

@@ -47,11 +47,17 @@ def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a batch that sees this Hub only, with its cache in `home`."""
-    # By default, Ray lets everything else on the machine go before its workers: here, the other tests.
+    # By default, Ray lets everything else on the machine go before its workers, ends them where memory is
+    # short, and takes for dead whoever is slow to answer. What else runs here is other tests.
     ray = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_worker_niceness": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}",
+        "RAY_worker_register_timeout_seconds": f"{PATIENCE:.0f}",
+        "RAY_agent_register_timeout_ms": f"{1000 * PATIENCE:.0f}",
+        "RAY_health_check_timeout_ms": f"{1000 * PATIENCE:.0f}",
     }
     return world.environment(url, home, **ray, **more)
 

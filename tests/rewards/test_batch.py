@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rmcalib.rewards.batch import free_checkpoint
 from rmcalib.rewards.batch_status import read_events
 from rmcalib.rewards.batch_worker import Worker, WorkerError
 from tests.hooks import held, wait_for
@@ -77,9 +80,10 @@ def test_small_models_first_and_the_next_is_downloaded_meanwhile(
 
 
 def test_second_run_does_only_what_is_left(
-    model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path]
+    model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path], tmp_path: Path
 ) -> None:
-    output, _, home = whole
+    first, _, home = whole
+    output = shutil.copytree(first, tmp_path / "runs")  # the other tests look at the first run, in any order
     before = {path: path.stat().st_mtime_ns for path in output.glob("*/*/*")}
     n_events = len(read_events(output))
     env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # who is logged in may read the gated one
@@ -155,6 +159,21 @@ def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score
     assert "scoring" in {event["event"] for event in read_events(output)[n_events:]}
     assert file.stat().st_mtime_ns > changed
     assert_same_scores(all_scores(output), before)
+
+
+def test_a_cache_that_others_change_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    found = SimpleNamespace(expected_freed_size=7, execute=lambda: None)
+
+    def scan() -> SimpleNamespace:
+        looks.append(1)
+        if len(looks) < 3:
+            raise FileNotFoundError("refs/main")  # was there when its folder was listed
+        return SimpleNamespace(delete_revisions=lambda _: found)
+
+    monkeypatch.setattr("huggingface_hub.scan_cache_dir", scan)
+    assert free_checkpoint("0" * 40) == 7
+    assert len(looks) == 3
 
 
 def test_a_batch_in_use_is_refused_in_one_line(

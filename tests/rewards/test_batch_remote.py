@@ -65,7 +65,9 @@ def test_killed_in_the_middle_and_resumed_elsewhere(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    wait_for(lambda: _finished(runs), lambda: process.poll() is None)
+    wait_for(  # what the batch is at goes up after what is finished
+        lambda: _finished(runs) and (runs / "events.jsonl").exists(), lambda: process.poll() is None
+    )
     process.kill()
     process.wait()
     assert {name.replace("__", "/") for name in all_scores(runs)} < set(MODELS)
@@ -127,8 +129,8 @@ from rmcalib.cli.places import _interrupt
 from rmcalib.remote import mirrored
 from tests.remote.stores import HASTY
 with mirrored("disk://bucket/runs", on_failure=_interrupt, pace=HASTY) as folder:
+    open(sys.argv[1], "w").close()  # first: what is up there by then would never fail
     (folder / "batch.json").write_text("{}")
-    open(sys.argv[1], "w").close()
     sys.stdin.read()  # as a batch waits for its worker
 """
 

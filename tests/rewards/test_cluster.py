@@ -162,9 +162,12 @@ def test_interrupted_and_resumed_and_checkpoints_dropped(
         stderr=subprocess.PIPE,
         text=True,
     )
-    wait_for(lambda: list(output.glob("*/*/parts/part-*.parquet")), lambda: process.poll() is None)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=PATIENCE)
+    try:
+        wait_for(lambda: list(output.glob("*/*/parts/part-*.parquet")), lambda: process.poll() is None)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()  # a cluster that nobody ends would be in the way of the other tests
     assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"

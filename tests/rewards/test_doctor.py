@@ -24,7 +24,7 @@ def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    found = doctor.diagnose(prompts=6)
+    found = doctor.diagnose(prompts=6, timeout=PATIENCE)
     assert found.versions["torch"].startswith("2.")
     assert found.devices[-1].device == "cpu"
     assert found.devices[-1].memory > found.devices[-1].free > 0
@@ -95,7 +95,7 @@ def test_half_precision_works_on_processors_that_announce_too_much(tmp_path: Pat
 
 
 def test_an_unknown_device_is_reported_by_its_message() -> None:
-    outcomes = doctor._run("nonsense", ["float32", "float16"], 1, 120.0)
+    outcomes = doctor._run("nonsense", ["float32", "float16"], 1, PATIENCE)
     assert "nonsense" in outcomes["float32"]["error"]
     assert "nonsense" in outcomes["float16"]["error"]
 
