@@ -159,6 +159,9 @@ def _score(
             if is_indifferent(told_apart):
                 batch.status.warn(name, f"{name}: {INDIFFERENT}")
             run.finish(processes=shards)
+        if crew.other_versions:
+            others = ", ".join(sorted(crew.other_versions))
+            batch.status.warn(name, f"not all workers have the same packages (some: {others})")
         if crew.losses:
             batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
         if job.free_disk and ticket.commit is not None:

@@ -43,6 +43,8 @@ class Crew:
         self._busy: dict[Any, tuple[Any, list[str] | None]] = {}  # by reference: the worker, and its block
         self._idle: list[Any] = []
         self._inputs: dict[str, Any] | None = None
+        self._versions: dict[str, str] = {}
+        self.other_versions: set[str] = set()  # what workers have that the first one has not
 
     def open(self, n_workers: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Hire workers and wait for the first to be ready; returns what it says about the model."""
@@ -50,7 +52,7 @@ class Crew:
             self._add()
         while True:
             for _, about in self._finished([]):
-                self._inputs = about[0]
+                self._inputs, self._versions = about[0], about[1].get("versions", {})
                 return about
 
     def work_off(self, blocks: list[list[str]]) -> Iterator[tuple[list[ScoredItem], list[str]]]:
@@ -63,7 +65,7 @@ class Crew:
                 if scored_block is not None:
                     yield result
                 else:
-                    self._compare(result[0])
+                    self._compare(*result)
 
     def free(self, commit: str) -> int:
         """Drop the model from the caches of the workers that are there."""
@@ -85,8 +87,10 @@ class Crew:
         worker = self._hire()
         self._busy[worker.about.remote()] = (worker, None)
 
-    def _compare(self, inputs: dict[str, Any]) -> None:
-        """Refuse a worker whose scores would be others: with another dtype, or another way of scoring."""
+    def _compare(self, inputs: dict[str, Any], about: dict[str, Any]) -> None:
+        """Refuse a worker whose scores would be others, say with another dtype; note other versions."""
+        versions = about.get("versions", {}).items() - self._versions.items()
+        self.other_versions |= {f"{package} {version}" for package, version in versions}
         assert self._inputs is not None
         other = [key for key in {**self._inputs, **inputs} if self._inputs.get(key) != inputs.get(key)]
         if other:
@@ -142,11 +146,11 @@ class Scorer:
 
     def about(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what changes a score, and what else the manifest says."""
-        from rmcalib.rewards.manifest import describe, score_inputs
+        from rmcalib.rewards.manifest import describe, package_versions, score_inputs
 
         with self._listening():
             model = self._loaded()
-        return score_inputs(model, self.benchmark), describe(model)
+        return score_inputs(model, self.benchmark), {**describe(model), "versions": package_versions()}
 
     def score(self, ids: list[str]) -> tuple[list[ScoredItem], list[str]]:
         """Score the prompts with these ids; also returns what this worker has warned of so far."""

@@ -109,7 +109,7 @@ class Run:
     folder : where the run lives (`run_folder`).
     benchmark : what is scored; the final file has its order.
     inputs : everything that changes a score (`score_inputs`).
-    about : what else the manifest should say (`describe`, the seed, ...).
+    about : what else the manifest should say (`describe`, the seed, the `versions` where others score, ...).
     fresh : throw away what an earlier run left, whatever its inputs.
     rank : with several processes, this one's number. Rank 0 takes the lock and must open the run before the
         others do; every rank writes parts of its own, and rank 0 calls `finish` when all are done.
@@ -142,7 +142,7 @@ class Run:
         # Through JSON and back, so that what is compared later is what is stored.
         self.inputs: dict[str, Any] = json.loads(json.dumps(dict(inputs)))
         self.hash = inputs_hash(self.inputs)
-        self.about = dict(about or {})
+        self.about = {"versions": package_versions(), **(about or {})}
         self.done: set[str] = set()
         self._items = {item.id: item for item in benchmark.items}
         self._next_part = 0
@@ -212,11 +212,9 @@ class Run:
 
     def _manifest(self, **more: Any) -> dict[str, Any]:
         recipe = {"hash": self.hash, "inputs": self.inputs}
-        versions: dict[str, Any] = {"versions": package_versions()}
-        before = [one for one in self._versions_before if one != versions["versions"]]
-        if before:
-            versions["versions_before"] = before
-        return {**self.inputs, **self.about, **versions, **more, **recipe}
+        before = [one for one in self._versions_before if one != self.about["versions"]]
+        earlier = {"versions_before": before} if before else {}
+        return {**self.inputs, **self.about, **earlier, **more, **recipe}
 
     def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
         item = self._items[scored.id]

@@ -75,11 +75,12 @@ def worker(
     ready: bool = True,
     fail: Exception | None = None,
     free: Callable[[], int] = lambda: 7,
+    **more: Any,
 ) -> Any:
     def about() -> Any:
         if fail is not None:
             raise fail
-        return inputs, {}
+        return inputs, more
 
     def method(make: Callable[..., Any]) -> Any:
         return SimpleNamespace(remote=make)
@@ -142,6 +143,14 @@ def test_nodes_that_would_score_differently_are_refused() -> None:
     crew.open(2)
     with pytest.raises(ValueError, match=r"score differently \(dtype: bfloat16 and float32\)"):
         list(crew.work_off([["a"], ["b"], ["c"]]))
+
+
+def test_nodes_with_other_packages_are_named() -> None:
+    first = worker({}, versions={"torch": "2.13.0", "rmcalib": "1"})
+    crew, _ = crew_of(first, worker({}, versions={"torch": "2.5.0", "rmcalib": "1"}))
+    crew.open(2)
+    list(crew.work_off([["a"], ["b"], ["c"]]))
+    assert crew.other_versions == {"torch 2.5.0"}
 
 
 def test_disks_of_lost_nodes_need_no_cleaning() -> None:
