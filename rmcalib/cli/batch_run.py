@@ -37,7 +37,7 @@ class Show:
             shown = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
             rows = [{name: getattr(entry, name) for name in shown} for entry in plan]
             typer.echo(json.dumps([{**row, "problem": problems.get(row["model"], "")} for row in rows]))
-        else:
+        elif not self.quiet:
             from rmcalib.cli.batch_table import print_plan
 
             print_plan(plan, problems, "a rough guess from sizes and usual speeds; nothing was looked up")

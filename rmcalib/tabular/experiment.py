@@ -158,9 +158,14 @@ def read_rows(path: str | Path) -> list[Row]:
 def stagewise_verdicts(rows: Sequence[Row], *, threshold: float = 0.1) -> list[str]:
     """Say for each data set and learner from which k on its sub-k error, averaged over folds, is too large.
 
+    A fold stops at the first k that is too large for it; later ones are averaged over the folds that go on.
+
     >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
     >>> stagewise_verdicts([row | {"discrepancy": "abs", "k": 2, "value": 0.2}])
     ['d, pl: uncalibrated from k = 2 on (the sub-2 error is 0.200, above 0.1)']
+    >>> found = [(2, 0.12), (2, 0.04), (3, 0.06)]  # of two folds, the first stops at k = 2
+    >>> stagewise_verdicts([row | {"discrepancy": "abs", "k": k, "value": value} for k, value in found])
+    ['d, pl: no sub-k error above 0.1 up to k = 3 in the 1 of 2 folds that got there']
     """
     key = ("sub", "rankwise", "exact", "abs")
     errors: dict[tuple[str, str], dict[int, list[float]]] = {}
@@ -172,10 +177,13 @@ def stagewise_verdicts(rows: Sequence[Row], *, threshold: float = 0.1) -> list[s
     for (dataset, learner), by_k in errors.items():
         means = {k: float(np.mean(values)) for k, values in sorted(by_k.items())}
         worst = next((k for k, mean in means.items() if mean > threshold), None)
+        k = max(means) if worst is None else worst
+        got_there, folds = len(by_k[k]), max(map(len, by_k.values()))
+        of_those = "" if got_there == folds else f" in the {got_there} of {folds} folds that got there"
         said = (
-            f"no sub-k error above {threshold:g} up to k = {max(means)}"
+            f"no sub-k error above {threshold:g} up to k = {k}{of_those}"
             if worst is None
-            else f"uncalibrated from k = {worst} on (the sub-{worst} error is {means[worst]:.3f}, "
+            else f"uncalibrated from k = {k} on (the sub-{k} error is {means[k]:.3f}{of_those}, "
             f"above {threshold:g})"
         )
         verdicts.append(f"{dataset}, {learner}: {said}")
