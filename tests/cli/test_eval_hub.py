@@ -73,7 +73,8 @@ def test_from_an_empty_cache_to_the_report_then_offline_then_without_a_hub(
     assert asked == {"GET /api/models/org/tiny-rm/revision/main"}  # its commit, and nothing else
     hub.heal()
     again = run(hub.url, tmp_path, *EVAL, HF_HUB_OFFLINE="1")
-    assert (again.code, again.err) == (0, "")
+    assert again.code == 0, again.err
+    assert again.err == f"rmcalib: {MODEL}: all responses were scored before (--fresh scores them again)\n"
     assert hub.requests == []
     assert (folder / "metrics.csv").read_text() == first
     # The Hub is down: everything is scored again from the cache.
