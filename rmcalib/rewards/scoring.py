@@ -160,13 +160,17 @@ def _finish(
 
 
 def _sample(texts: Sequence[Text]) -> list[Text]:
-    """Choose prompts to check sharing on: the two shortest, which share a row, and a longer one."""
+    """Choose what to check sharing on: of the two shortest prompts, which share a row, and of a longer one.
+
+    Two responses of each, the shortest and the longest, say as much as all of them.
+    """
     prompts: dict[int, list[Text]] = {}
     for text in texts:
         prompts.setdefault(text.prompt, []).append(text)
     groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
     chosen = [*groups[:2], *groups[2:][len(groups) // 4 :][:1]]
-    return [text for group in chosen for text in group]
+    ends = [(min(group, key=len), max(group[::-1], key=len)) for group in chosen]
+    return [text for pair in ends for text in dict.fromkeys(pair)]
 
 
 class ItemScorer:
