@@ -1,6 +1,7 @@
 """Calibration errors, the notions of the paper, their uncertainty, and recalibration."""
 
 from rmcalib.calibration.binning import ErrorOptions
+from rmcalib.calibration.differences import Difference, recentred_difference
 from rmcalib.calibration.ece import Reliability, ece, reliability
 from rmcalib.calibration.full_rank import full_rank
 from rmcalib.calibration.intervals import (
@@ -48,6 +49,7 @@ from rmcalib.calibration.summary import Summary, SummaryRow, cross_fitted_temper
 __all__ = [
     "Band",
     "BetaMap",
+    "Difference",
     "ErrorOptions",
     "Interval",
     "IsotonicMap",
@@ -84,6 +86,7 @@ __all__ = [
     "population_error",
     "rankwise",
     "recalibrate_pairs",
+    "recentred_difference",
     "recentred_interval",
     "reliability",
     "scale_temperature",

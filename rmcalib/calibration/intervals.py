@@ -26,6 +26,8 @@ from rmcalib.calibration.ece import as_forecast
 __all__ = [
     "Interval",
     "IntervalMethod",
+    "Worlds",
+    "binned_worlds",
     "bootstrap_sums",
     "ece_interval",
     "mean_interval",
@@ -35,6 +37,8 @@ __all__ = [
 
 IntervalMethod = Literal["recentred", "percentile"]
 Statistic = Callable[[FloatArray], FloatArray]
+Worlds = tuple[FloatArray, FloatArray]
+"""Imagined worlds, by the size of their miscalibration: errors drawn in each (S, R), and true errors (S,)."""
 
 SHARES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 """Sizes of the imagined miscalibrations behind a recentred interval, as shares of the observed one."""
@@ -90,11 +94,8 @@ def ece_interval(
             rng=generator,
         )
     total, replicates = _unpack(sums.sum(axis=0)), _unpack(_resampled(sums, resamples, generator))
-    draws = [binned_error(recentred(total, replicates, share), error) for share in SHARES]
-    truths = [float(binned_error(recentred(total, total, share), error)) for share in SHARES]
-    return recentred_interval(
-        float(binned_error(total, error)), np.array(draws), np.array(truths), level=level
-    )
+    worlds = binned_worlds(total, replicates, error)
+    return recentred_interval(float(binned_error(total, error)), *worlds, level=level)
 
 
 def mean_interval(
@@ -181,6 +182,20 @@ def recentred_interval(
     low = float(np.interp(value, largest, truths)) if largest[0] < value else 0.0
     high = float(np.interp(value, smallest, truths))
     return Interval(value, min(low, value), max(high, value), level, draws.shape[1])
+
+
+def binned_worlds(total: BinSums, replicates: BinSums, error: ErrorOptions) -> Worlds:
+    """Return the worlds behind a recentred interval of a binned error, of ``replicates`` (R, B) of the sums.
+
+    >>> sums = BinSums(np.array([4.0]), np.array([1.0]), np.array([3.0]))
+    >>> drawn = BinSums(np.array([[4.0]]), np.array([[2.0]]), np.array([[3.0]]))
+    >>> draws, truths = binned_worlds(sums, drawn, ErrorOptions())
+    >>> draws.shape, truths[:2].tolist()
+    ((22, 1), [0.0, 0.0625])
+    """
+    draws = [binned_error(recentred(total, replicates, share), error) for share in SHARES]
+    truths = [float(binned_error(recentred(total, total, share), error)) for share in SHARES]
+    return np.array(draws), np.array(truths)
 
 
 def recentred(total: BinSums, replicates: BinSums, share: float) -> BinSums:

@@ -1,7 +1,8 @@
 """Two reward models, or two checkpoints, on the same prompts: what differs, by more than chance?
 
 A paired bootstrap: prompts are resampled, and both models are measured on the same resample, so that what
-makes prompts hard for both falls out of the difference.
+makes prompts hard for both falls out of the difference. Calibration errors, which noise pushes up and not by
+as much for every model, are compared by `rmcalib.calibration.recentred_difference`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from rmcalib.arrays import BoolArray, FloatArray, IntArray, check_integer
-from rmcalib.calibration import ErrorOptions, fit_top_1_temperature, smooth_ece
+from rmcalib.calibration import ErrorOptions, fit_top_1_temperature, recentred_difference, smooth_ece
 from rmcalib.calibration.binning import bin_edges, bin_index, binned_error
-from rmcalib.calibration.intervals import Statistic, check_level
+from rmcalib.calibration.intervals import Statistic, Worlds, binned_worlds, check_level
 from rmcalib.report.leaderboard_measures import grouped_sums, prompt_weights, unpack_bins
 from rmcalib.rewards.forecasts import (
     Forecasts,
@@ -37,7 +38,7 @@ from rmcalib.rewards.measures import (
     picked_rows,
 )
 from rmcalib.rewards.metrics import METRICS, NEED_PROBABILITIES, category_names
-from rmcalib.rewards.resampling import spearman_sums, temperature_sums
+from rmcalib.rewards.resampling import SMOOTH_RESAMPLES, smooth_worlds, spearman_sums, temperature_sums
 from rmcalib.rewards.rewardbench import category_scores
 from rmcalib.rewards.rewardbench_intervals import lone_categories, rewardbench_draws
 from rmcalib.rewards.store import COLUMNS, Scores
@@ -71,16 +72,19 @@ BETTER: dict[str, int] = {
     ),
 }
 """Which way is better: +1 larger, -1 smaller; metrics that are not here are neither."""
-_SMOOTH_RESAMPLES = 100
 
 
 @dataclass(frozen=True)
 class _Metric:
-    """A metric's value on n prompts, and how to get it on resamples of them; None: it has no interval."""
+    """A metric's value on n prompts, and how to get it on resamples of them; None: it has no interval.
+
+    An error that noise pushes up has ``worlds`` instead: what would be seen if the true one were another.
+    """
 
     value: float
     n: int
     resampled: Resampled | None = None
+    worlds: Callable[[FloatArray], Worlds] | None = None
     most: int = 10**9  # fewer resamples, where each is slow
 
 
@@ -94,9 +98,9 @@ def compare_scores(
     """Return rows of category, metric, a, b, difference (b − a), low, high, p_value, n, note: one a metric.
 
     Both must have been scored on the same prompts; those that only one has are left out. Intervals are
-    percentiles of the paired differences; p_value is twice the smaller share of them beyond zero. Errors such
-    as the ECE carry noise upwards in both models; most of that falls out of the difference. Left out are
-    what does not depend on the model (the baselines of length) and what is no metric (nulls and p-values).
+    percentiles of the paired differences; p_value is twice the smaller share of them beyond zero. Those of
+    calibration errors are :func:`~rmcalib.calibration.recentred_difference`'s. Left out are what does not
+    depend on the model (the baselines of length) and what is no metric (nulls and p-values).
     ``no_calibration`` says why probabilities of ``a`` or ``b`` mean nothing: what needs them is empty then.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
@@ -141,9 +145,15 @@ def _without(a: _Metric, b: _Metric, why: tuple[str | None, str | None]) -> Row:
 
 def _difference(a: _Metric, b: _Metric, settings: Settings) -> Row:
     row: Row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
+    weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
+    if a.n > 1 and a.worlds is not None and b.worlds is not None:
+        found = recentred_difference(
+            a.value, b.value, a.worlds(weights), b.worlds(weights), level=settings.level
+        )
+        told = {"low": found.low, "high": found.high, "p_value": found.p_value}
+        return row | told | {"n": a.n, "note": ""}
     if a.resampled is None or b.resampled is None or a.n == 1:  # all resamples of one prompt are the same
         return row | {"low": None, "high": None, "p_value": None, "n": a.n, "note": ""}
-    weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
     draws = b.resampled(weights) - a.resampled(weights)
     low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
@@ -250,7 +260,12 @@ def _mean(values: FloatArray) -> _Metric:
 def _binned(p: FloatArray, y: FloatArray, prompt: IntArray, options: ErrorOptions) -> _Metric:
     edges = bin_edges(p, options)
     sums = grouped_sums(p, y, prompt, bin_index(p, edges), len(edges) - 1)
-    return _of_sums(sums, lambda totals: binned_error(unpack_bins(totals), options))
+    total = unpack_bins(sums.sum(axis=0))
+
+    def worlds(weights: FloatArray) -> Worlds:
+        return binned_worlds(total, unpack_bins(weights @ sums), options)
+
+    return _Metric(float(binned_error(total, options)), len(sums), worlds=worlds)
 
 
 def _median(values: FloatArray) -> _Metric:
@@ -264,11 +279,10 @@ def _median(values: FloatArray) -> _Metric:
 
 
 def _smooth(part: Forecasts, p: FloatArray, y: FloatArray) -> _Metric:
-    def resampled(weights: FloatArray) -> FloatArray:
-        copies = weights.astype(np.int64)[:, part.prompt]
-        return np.array([smooth_ece(np.repeat(p, row), np.repeat(y, row)) for row in copies])
+    def worlds(weights: FloatArray) -> Worlds:
+        return smooth_worlds(p, y, part.prompt, weights)
 
-    return _Metric(smooth_ece(p, y), len(part), resampled, most=_SMOOTH_RESAMPLES)
+    return _Metric(smooth_ece(p, y), len(part), worlds=worlds, most=SMOOTH_RESAMPLES)
 
 
 def _of_sums(sums: FloatArray, statistic: Statistic) -> _Metric:

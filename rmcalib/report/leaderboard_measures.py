@@ -18,8 +18,7 @@ from rmcalib.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration import ErrorOptions, ece_null, fit_top_1_temperature, reliability
 from rmcalib.calibration.binning import BinSums, binned_error
 from rmcalib.calibration.intervals import (
-    SHARES,
-    recentred,
+    binned_worlds,
     recentred_interval,
     resampling_weights,
     share_limits,
@@ -271,10 +270,8 @@ def _binned(
     sums = bin_sums(p, y, prompt, settings.bins)
     weights = prompt_weights(len(sums), settings.resamples, settings.seed)
     total, drawn = unpack_bins(sums.sum(axis=0)), unpack_bins(weights @ sums)
-    draws = np.array([binned_error(recentred(total, drawn, share), options) for share in SHARES])
-    truths = np.array([float(binned_error(recentred(total, total, share), options)) for share in SHARES])
     value = float(binned_error(total, options))
-    found = recentred_interval(value, draws, truths, level=settings.level)
+    found = recentred_interval(value, *binned_worlds(total, drawn, options), level=settings.level)
     return value, len(sums), (found.low, found.high)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rmcalib.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration import Interval, bootstrap_sums, recentred_interval, smooth_ece
-from rmcalib.calibration.intervals import Statistic, resampling_weights
+from rmcalib.calibration.intervals import Statistic, Worlds, resampling_weights
 from rmcalib.calibration.smooth import cosine_coefficients, fixed_points, residual_grid
 from rmcalib.rewards.forecasts import Forecasts
 
@@ -18,6 +18,7 @@ __all__ = [
     "correlation_interval",
     "mean_intervals",
     "smooth_ece_interval",
+    "smooth_worlds",
     "spearman_sums",
     "temperature_interval",
     "temperature_sums",
@@ -153,11 +154,20 @@ def smooth_ece_interval(
     >>> interval.low < interval.value < interval.high
     True
     """
+    weights = resampling_weights(SMOOTH_RESAMPLES, int(groups.max()) + 1, np.random.default_rng(seed))
+    return recentred_interval(smooth_ece(p, y), *smooth_worlds(p, y, groups, weights), level=level)
+
+
+def smooth_worlds(p: FloatArray, y: FloatArray, groups: IntArray, weights: FloatArray) -> Worlds:
+    """Return the worlds behind the interval of a smooth ECE; ``weights`` (R, G): groups in each resample.
+
+    >>> draws, truths = smooth_worlds(np.full(4, 0.5), np.ones(4), np.arange(4), np.ones((3, 4)))
+    >>> draws.shape, bool(truths[0] < 0.01 < truths[1])
+    ((8, 3), True)
+    """
     counts = np.bincount(groups).astype(np.float64)
     sums = np.column_stack([residual_grid(p, y - p, groups, _GRID), counts])
-    weights = resampling_weights(SMOOTH_RESAMPLES, len(sums), np.random.default_rng(seed))
     total, drawn = sums.sum(axis=0, keepdims=True), weights @ sums
     observed, replicates = (cosine_coefficients(rows[:, :-1] / rows[:, -1:]) for rows in (total, drawn))
     draws = [fixed_points(replicates - (1 - share) * observed, steps=_STEPS) for share in _SMOOTH_SHARES]
-    truths = fixed_points(_SMOOTH_SHARES[:, None] * observed, steps=_STEPS)
-    return recentred_interval(smooth_ece(p, y), np.array(draws), truths, level=level)
+    return np.array(draws), fixed_points(_SMOOTH_SHARES[:, None] * observed, steps=_STEPS)

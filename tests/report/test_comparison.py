@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmcalib.calibration import ece
 from rmcalib.report.comparison import compare_scores
 from rmcalib.rewards.forecasts import forecast
 from rmcalib.rewards.measures import Settings
@@ -36,20 +35,57 @@ def test_the_interval_is_that_of_explicit_paired_resamples() -> None:
     (row,) = [
         row
         for row in compare_scores(a, b, settings=Settings(resamples=200, seed=4))
-        if (row["category"], row["metric"]) == ("overall", "ece")
+        if (row["category"], row["metric"]) == ("overall", "brier")
     ]
     drawn = np.random.default_rng(4).integers(40, size=(200, 40))
     differences = []
     for index in drawn:
         rows = (index[:, None] * 4 + np.arange(4)).reshape(-1)
         values = [
-            ece(forecast(scores).probability[rows], scores.is_correct[rows].astype(float))
+            4 * np.mean((forecast(scores).probability[rows] - scores.is_correct[rows]) ** 2)
             for scores in (a, b)
         ]
         differences.append(values[1] - values[0])
     low, high = np.quantile(differences, [0.025, 0.975])
     assert row["low"] == pytest.approx(low)
     assert row["high"] == pytest.approx(high)
+
+
+def test_of_two_calibrated_models_the_bolder_one_is_not_called_worse() -> None:
+    # Noise adds much more to the error of a forecast that fills all bins than to that of a nearly flat one.
+    errors = ("ece", "equal_mass_ece", "smooth_ece", "pairwise_ece", "ece_at_temperature")
+    found: dict[str, list[bool]] = {name: [] for name in errors}
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rewards = rng.normal(size=(250, 4))
+        best = (np.exp(rewards) / np.exp(rewards).sum(axis=1, keepdims=True)).cumsum(axis=1)
+        correct = (best > rng.random((250, 1))).argmax(axis=1)
+        order = np.argsort(np.arange(4) != correct[:, None], axis=1, kind="stable")
+        bold = {
+            "item_id": np.repeat([str(i) for i in range(250)], 4),
+            "category": ["x"] * 1000,
+            "response": np.tile(range(4), 250),
+            "is_correct": np.tile([True, False, False, False], 250),
+            "reward": np.take_along_axis(rewards, order, axis=1).ravel(),
+        }
+        flat = {**bold, "reward": 1e-4 * rng.normal(size=1000)}
+        rows = compare_scores(
+            Scores.from_columns(flat), Scores.from_columns(bold), settings=Settings(resamples=200)
+        )
+        for row in rows:
+            if row["category"] == "overall" and row["metric"] in errors:
+                assert row["low"] <= row["difference"] <= row["high"]
+                assert (row["p_value"] < 0.05) == (not row["low"] <= 0 <= row["high"])
+                found[row["metric"]].append(row["low"] <= 0 <= row["high"])
+    assert {name for name, held in found.items() if sum(held) < 8} == set()
+
+
+def test_the_other_way_round_a_difference_is_the_same() -> None:
+    a, b = synthetic(1, n=80), synthetic(2, n=80, scale=2.0)
+    rows, turned = (compare_scores(*pair, settings=Settings(resamples=60)) for pair in ((a, b), (b, a)))
+    for row, other in zip(rows, turned, strict=True):
+        assert (row["low"], row["high"]) == pytest.approx((-other["high"], -other["low"]), abs=1e-12), row
+        assert row["p_value"] == pytest.approx(other["p_value"], abs=2e-3), row
 
 
 def test_a_model_does_not_differ_from_itself() -> None:
