@@ -13,7 +13,7 @@ from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_o
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 from rmcalib.cli.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, given_scores, model_names, own_runs, run_model
+from rmcalib.cli.sources import benchmark_for, check_export, given_scores, model_names, own_runs, run_model
 
 if TYPE_CHECKING:
     from rmcalib.cli.conditions import Condition
@@ -75,8 +75,7 @@ def evaluate_models(
     if scores is not None:
         refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
     names = model_names(model, scores)
-    if export_rewardbench is not None and len(names) > 1:
-        raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
+    check_export(export_rewardbench, [*names], scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team, Places() as places:
@@ -112,6 +111,9 @@ def evaluate_models(
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
         say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
+    if failed and not json_ and not scoring.quiet:
+        names_failed = ", ".join(name for name, _ in failed)
+        say(f"{len(failed)} of {len(names)} models failed: {names_failed} (see above)")
     if failed or met:
         raise typer.Exit(1)
 
@@ -163,7 +165,8 @@ class _Job:
             n_examples=self.examples,
         )
         if self.export is not None:
-            scores.to_rewardbench_json(self.export)
+            named = replace(scores, manifest={**scores.manifest, "model": name})
+            named.to_rewardbench_json(self.export)
         if self.scores is not None:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         write_evaluation(result, folder)

@@ -45,7 +45,11 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {', '.join(sorted(known))})")
-    values = {str(known[name]): value for name, value in given.items()}
+    several = {param.name for param in context.command.params if getattr(param, "multiple", False)}
+    values = {
+        str(known[name]): [value] if known[name] in several and not isinstance(value, list) else value
+        for name, value in given.items()
+    }
     context.default_map = {**(context.default_map or {}), **values}
     return path
 

@@ -62,7 +62,10 @@ def report_leaderboard(
         ),
     ] = None,
     bradley_terry_only: Annotated[
-        bool, typer.Option(help="Leave out models known not to be on a Bradley-Terry scale.")
+        bool,
+        typer.Option(
+            "--bradley-terry-only", help="Leave out models known not to be on a Bradley-Terry scale."
+        ),
     ] = False,
     method: Annotated[
         list[str] | None,

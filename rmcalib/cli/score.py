@@ -13,7 +13,7 @@ from rmcalib.cli.options import Config, Json, Verbose
 from rmcalib.cli.places import Places
 from rmcalib.cli.progress import plain_warnings, say
 from rmcalib.cli.scoring_options import Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, model_names, own_runs, run_model
+from rmcalib.cli.sources import benchmark_for, check_export, model_names, own_runs, run_model
 
 __all__ = ["score_models"]
 
@@ -37,8 +37,7 @@ def score_models(
     from rmcalib.rewards.runs import run_folder
 
     names = [name for name in model_names(model) if name is not None]
-    if export_rewardbench is not None and len(names) > 1:
-        raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
+    check_export(export_rewardbench, [*names], scoring.output)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     main = is_main_process()
@@ -74,5 +73,8 @@ def score_models(
                 f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
                 f"{entry['scores'] if '://' in entry['scores'] else Path(entry['scores']).resolve()}"
             )
+    if failed and not json_ and not scoring.quiet:
+        names_failed = ", ".join(entry["model"] for entry in failed)
+        say(f"{len(failed)} of {len(names)} models failed: {names_failed} (see above)")
     if failed:
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rmcalib.rewards.benchmarks import Benchmark
     from rmcalib.rewards.store import Scores
 
-__all__ = ["benchmark_for", "given_scores", "model_names", "own_runs", "run_model"]
+__all__ = ["benchmark_for", "check_export", "given_scores", "model_names", "own_runs", "run_model"]
 
 PUBLISHED = "published"
 
@@ -34,6 +34,16 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
     if scores != PUBLISHED and len(names) > 1:
         raise ValueError("--scores FILE: a file holds the scores of one model, so give one --model")
     return [*names] or [None]
+
+
+def check_export(file: Path | None, names: list[str | None], output: str) -> None:
+    """Refuse an export that could not be written, before hours of scoring."""
+    if file is None:
+        return
+    if len(names) > 1:
+        raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
+    if file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
+        raise ValueError(f"--export-rewardbench {file}: will be a folder, that of --output: name a file")
 
 
 def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None = None) -> Benchmark | None:

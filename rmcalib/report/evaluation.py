@@ -15,7 +15,7 @@ from rmcalib.report.examples import Example, clean_text, worst_examples
 from rmcalib.report.figures import figure_png, reliability_figure
 from rmcalib.report.tables import margin_table, reliability_table
 from rmcalib.report.words import plain_words, temperature_notes
-from rmcalib.rewards.benchmarks import Benchmark
+from rmcalib.rewards.benchmarks import Benchmark, load_benchmark
 from rmcalib.rewards.forecasts import Forecasts, forecast, select_prompts, set_forecasts, top_1_prompts
 from rmcalib.rewards.manifest import content_hash, inputs_hash
 from rmcalib.rewards.measures import Settings, margins
@@ -103,7 +103,7 @@ class Evaluation:
 def evaluate(
     scores: Scores,
     *,
-    benchmark: Benchmark | None = None,
+    benchmark: str | Benchmark | None = None,
     model: str | None = None,
     recipe: Recipe | None = None,
     recipes: Iterable[str | Path] = (),
@@ -118,7 +118,8 @@ def evaluate(
     Parameters
     ----------
     scores : what :func:`rmcalib.score` or :func:`rmcalib.load_scores` returned.
-    benchmark : the texts, for examples to read and for lengths in characters; not needed for the metrics.
+    benchmark : the texts, or what :func:`rmcalib.load_benchmark` takes: for examples to read and for lengths
+        in characters; not needed for the metrics.
     model : the model's name; default what the scores' manifest says.
     recipe, recipes : what is known of the model's loss; default the registry's entry (with more YAML files),
         else what was known when it was scored.
@@ -133,6 +134,13 @@ def evaluate(
     >>> report.value("accuracy"), round(report.value("overconfidence"), 3)
     (0.5, 0.453)
     """
+    if not isinstance(scores, Scores):
+        raise TypeError(
+            f"scores: expected what score or load_scores of rmcalib returns, got {type(scores).__name__} "
+            "(rmcalib.rewards.Scores.from_columns makes them of columns)"
+        )
+    if isinstance(benchmark, str):
+        benchmark = load_benchmark(benchmark)
     name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))

@@ -210,7 +210,7 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
         return []
     rows = []
     for row in metrics:
-        theirs = official.figures.get(models[row["model"]], {}).get(row["category"])
+        theirs = official.figure(models[row["model"]], row["category"])
         if row["metric"] == SCORE and row["value"] is not None and theirs is not None:
             ours = row["value"]
             told = {"ours": ours, "official": theirs, "difference": ours - theirs}

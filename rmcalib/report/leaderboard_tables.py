@@ -34,6 +34,15 @@ class Official:
     figures: dict[str, dict[str, float]]
     note: str = ""
 
+    def figure(self, model: str, category: str) -> float | None:
+        """Return a model's score in a category, however its name is spaced and capitalised; None: none.
+
+        >>> Official("official.csv", {"org/rm": {"precise_if": 0.5}}).figure("org/rm", "Precise IF")
+        0.5
+        """
+        own = self.figures.get(model, {})
+        return next((value for name, value in own.items() if _plain(name) == _plain(category)), None)
+
 
 def read_table(
     path: str | Path, *, metric: str | None = None, categories: Iterable[str] | None = None
@@ -72,17 +81,28 @@ def read_table(
 
 
 def read_official(path: str | Path) -> Official:
-    """Read official figures: a CSV with columns model, score (or leaderboard_score) and categories."""
+    """Read official figures: a CSV with columns model, score (or leaderboard_score) and categories.
+
+    RewardBench 2's categories must be numbers; of the other columns, those that are taken for categories too.
+    """
     header, rows = _read(path)
     names = _column(path, header, "model")
-    columns = {name: _find(header, name) for name in CATEGORIES}
-    columns["overall"] = next((place for n in _SCORES if (place := _find(header, n)) is not None), None)
-    there = {name: place for name, place in columns.items() if place is not None}
+    overall = next((place for n in _SCORES if (place := _find(header, n)) is not None), None)
+    known = {_plain(name) for name in CATEGORIES}
+    there = {} if overall is None else {header[overall]: overall}
+    there |= {
+        name: place
+        for place, name in enumerate(header)
+        if place not in (names, overall) and (_plain(name) in known or _all_numbers(rows, place))
+    }
     if not there:
         raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
-    values = {name: _shares(_numbers(path, rows, place, header)) for name, place in there.items()}
+    values = {
+        "overall" if place == overall else name: _shares(_numbers(path, rows, place, header))
+        for name, place in there.items()
+    }
     figures = {
-        row[names].strip(): {name: values[name][i] for name in there if math.isfinite(values[name][i])}
+        row[names].strip(): {name: value[i] for name, value in values.items() if math.isfinite(value[i])}
         for i, row in enumerate(rows)
     }
     return Official(str(path), figures)
@@ -146,6 +166,14 @@ def _column(path: str | Path, header: Sequence[str], *names: str, hint: str = ""
             return place
     told = f"; name another with {hint}" if hint else ""
     raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(header)}){told}")
+
+
+def _all_numbers(rows: list[list[str]], column: int) -> bool:
+    cells = [row[column] for row in rows if row[column].strip()]
+    try:
+        return bool(cells) and all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        return False
 
 
 def _numbers(path: str | Path, rows: list[list[str]], column: int, header: Sequence[str]) -> list[float]:

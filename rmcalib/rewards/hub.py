@@ -178,7 +178,10 @@ def explain(
     >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
     org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
     """
-    return HubError(f"{name}{f'@{revision}' if revision else ''}: {_reason(error, name, repo_type)}")
+    told = _reason(error, name, repo_type)
+    if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # a path with a slip in it
+        told += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
+    return HubError(f"{name}{f'@{revision}' if revision else ''}: {told}")
 
 
 def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:

@@ -180,7 +180,7 @@ def locate(
 def identify(name: str, revision: str | None = None) -> str:
     """Return a Hub model's commit, or the SHA-256 of a local one's files; nothing is downloaded."""
     if not is_local(name):
-        return resolve_commit(name, revision=revision)
+        return resolve_commit(check_model_name(name), revision=revision)
     if revision is not None:
         raise HubError(f"revision: {name} is a folder, which has none (only Hub models do)")
     return _digest(DEMO if name == "demo" else Path(name))
@@ -193,6 +193,8 @@ def is_local(name: str) -> bool:
 
 def check_model_name(name: str) -> str:
     """Return `name` if it is a model of this machine, or can be one of the Hub; else raise a `HubError`."""
+    if not is_local(name) and Path(name).is_file():
+        raise HubError(f"{name}: a file; a model is the folder that it is in: {Path(name).parent}")
     return name if is_local(name) else check_repo_id(name)
 
 

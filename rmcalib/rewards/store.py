@@ -134,7 +134,9 @@ class Scores:
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path}: {_why(error)}") from error
         stored = (table.schema.metadata or {}).get(_METADATA, b"{}")
-        columns = {name: table.column(name).to_numpy() for name in COLUMNS if name in table.column_names}
+        columns = {name: table.column(name).to_numpy() for name in table.column_names if name in COLUMNS}
+        if not {*COLUMNS[:5]} <= {*columns}:  # told with the others, one of which may be meant
+            columns |= {name: np.empty(0) for name in table.column_names}
         return cls.from_columns(columns, json.loads(stored), source=str(path))
 
     def to_parquet(self, path: str | Path) -> None:
@@ -202,7 +204,8 @@ def from_rewardbench(content: Any, *, source: str) -> Scores:
     """Turn the content of an `eval-set-scores` file (columns as lists) into scores."""
     needed = ("id", "subset", "scores", "num_correct")
     if not isinstance(content, Mapping) or any(name not in content for name in needed):
-        raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(needed)})")
+        hint = "; rows of scores belong into a .jsonl file" if isinstance(content, list) else ""
+        raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(needed)}){hint}")
     lists = [content[name] for name in needed]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
         raise ValueError(f"{source}: {', '.join(needed)} must be lists of one length")

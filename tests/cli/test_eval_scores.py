@@ -130,3 +130,38 @@ def test_files_that_name_no_benchmark_meet_in_one_report(invoke: Invoke, tmp_pat
         assert ended.code == 0, ended.err
     told = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
     assert {row["model"] for row in told["models"]} == {"s1", "s2"}
+
+
+def test_an_export_has_the_name_that_the_file_gave(invoke: Invoke, tmp_path: Path) -> None:
+    calibrated_scores(25).to_jsonl(tmp_path / "mine.jsonl")
+    base = ("eval", "--scores", "mine.jsonl", "--resamples", "20", "--quiet", "--export-rewardbench")
+    assert invoke(*base, "out.json").code == 0
+    assert json.loads((tmp_path / "out.json").read_text())["model"] == "mine"
+    refused = invoke(*base, "other", "--output", "other")
+    assert refused.err == (
+        "rmcalib: error: --export-rewardbench other: will be a folder, that of --output: name a file\n"
+    )
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_configuration_may_give_one_value_where_several_are_allowed(invoke: Invoke, tmp_path: Path) -> None:
+    calibrated_scores(25).to_parquet(tmp_path / "s.parquet")
+    (tmp_path / "c.yaml").write_text("model: a/b\nfail-if: accuracy<0\nresamples: 20\n")
+    ended = invoke("eval", "--config", "c.yaml", "--scores", "s.parquet", "--json")
+    assert ended.code == 0, ended.err
+    assert [one["model"] for one in json.loads(ended.out)["evaluations"]] == ["a/b"]
+
+
+def test_a_column_by_another_name_is_shown(invoke: Invoke, tmp_path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    scores = calibrated_scores(5)
+    calibrated = {name: getattr(scores, name).tolist() for name in ("item_id", "category", "response")}
+    table = pyarrow.table({**calibrated, "is_correct": scores.is_correct, "score": scores.reward})
+    pyarrow.parquet.write_table(table, tmp_path / "s.parquet")
+    ended = invoke("eval", "--scores", "s.parquet")
+    assert "no column reward (has item_id, category, response, is_correct, score)" in ended.err
+    (tmp_path / "rows.json").write_text(json.dumps([{"item_id": "a", "reward": 1.0}]))
+    ended = invoke("eval", "--scores", "rows.json")
+    assert "rows of scores belong into a .jsonl file" in ended.err

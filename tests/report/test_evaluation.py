@@ -323,3 +323,12 @@ def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
         "1 of the 5 others has another category in {b}.",
         "1 of the 6 prompts of {b} has no scores.",
     ]
+
+
+def test_what_is_no_scores_is_told_and_a_benchmark_may_be_named() -> None:
+    with pytest.raises(TypeError, match=r"scores: expected what score or load_scores .* got str"):
+        evaluate("scores.parquet")  # type: ignore[arg-type]
+    scores = rmcalib.score(model="demo", benchmark=rmcalib.load_benchmark("demo", limit=6))
+    report = evaluate(scores, benchmark="demo", resamples=20)
+    assert report.benchmark == "demo"
+    assert report.examples

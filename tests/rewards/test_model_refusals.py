@@ -160,3 +160,16 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
     (folder / "config.json").unlink()
     with pytest.raises(HubError, match=r"no config\.json, so this is no transformers model"):
         load_model(str(folder), device="cpu")
+
+
+def test_a_path_with_a_slip_in_it_is_told_apart_from_a_hub_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(HubError, match=r"There is a folder models here, but no nope in it"):
+        load_model("models/nope")
+    with pytest.raises(HubError, match=r"a file; a model is the folder that it is in: models"):
+        load_model("models/weights.safetensors")
