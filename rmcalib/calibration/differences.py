@@ -78,10 +78,11 @@ def _limits(
     value: float, drawn: FloatArray, truths_a: FloatArray, truths_b: FloatArray, level: float
 ) -> tuple[float, float]:
     """Return the smallest and largest likely difference; ``drawn`` (S, S, R) is sorted, a's worlds first."""
-    smallest, largest = (_quantile(drawn, share) for share in ((1 - level) / 2, (1 + level) / 2))
-    ends = [value, *_likely(value, smallest, largest, truths_a, truths_b)]
-    turned = _likely(-value, -largest.T, -smallest.T, truths_b, truths_a)
-    ends += [-end for end in turned]
+    smallest, largest = (_rising(_quantile(drawn, share)) for share in ((1 - level) / 2, (1 + level) / 2))
+    # Less than any pair of worlds shows, or more, is taken for the least or the most that one does.
+    nearest = float(np.clip(value, smallest.min(), largest.max()))
+    ends = [value, *_likely(nearest, smallest, largest, truths_a, truths_b)]
+    ends += [-end for end in _likely(-nearest, -largest.T, -smallest.T, truths_b, truths_a)]
     return min(ends), max(ends)
 
 
@@ -89,12 +90,15 @@ def _likely(
     value: float, smallest: FloatArray, largest: FloatArray, truths_a: FloatArray, truths_b: FloatArray
 ) -> Iterator[float]:
     """Yield the likely differences at the ends, for each world of a (a row)."""
-    # Larger worlds of b show larger differences; what little the draws waver is smoothed away.
-    curves = np.maximum.accumulate(smallest, axis=1), np.maximum.accumulate(largest, axis=1)
-    for below, above, truth in zip(*curves, truths_a, strict=True):
+    for below, above, truth in zip(smallest, largest, truths_a, strict=True):
         if below[0] <= value <= above[-1]:
             yield float(np.interp(value, above, truths_b) - truth)
             yield float(np.interp(value, below, truths_b) - truth)
+
+
+def _rising(quantiles: FloatArray) -> FloatArray:
+    """Smooth away what little the draws waver: larger worlds of b show larger differences, of a smaller."""
+    return np.minimum.accumulate(np.maximum.accumulate(quantiles, axis=1), axis=0)
 
 
 def _quantile(ordered: FloatArray, share: float) -> FloatArray:
