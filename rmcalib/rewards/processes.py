@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import os
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +20,7 @@ __all__ = ["PeerError", "Team", "is_main_process", "joined", "may_draw", "proces
 # A process may have much more to score than another; the launcher ends all if one dies.
 _PATIENCE = datetime.timedelta(days=7)
 _BAD_INPUT = (ValueError, OSError, MemoryError)
+_LETTING_GO = 0.5  # seconds
 
 
 class PeerError(RuntimeError):
@@ -163,3 +165,5 @@ def joined() -> Iterator[Team]:
     finally:
         if ours:
             distributed.destroy_process_group()
+            # Gloo's threads still let go of the last messages; a process that ends meanwhile is aborted.
+            time.sleep(_LETTING_GO)

@@ -24,21 +24,19 @@ import json, sys
 from pathlib import Path
 import torch
 import torch.distributed as dist
-from rmcalib.rewards.processes import process_rank
+from rmcalib.rewards.processes import joined, process_rank
 from rmcalib.rewards.scoring import score_items, shard
 from tests.rewards.tiny import tiny_items, tiny_model
 
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
-rank, world = process_rank()
-assert (rank, world) == (dist.get_rank(), dist.get_world_size())
-model, _ = tiny_model("llama")
-own = [item for chunk in score_items(model, shard(tiny_items(20), rank, world)) for item in chunk]
-gathered = [None] * world
-dist.all_gather_object(gathered, [(item.id, item.rewards) for item in own])
-if rank == 0:
+with joined() as team:
+    assert (team.rank, team.world) == process_rank() == (dist.get_rank(), dist.get_world_size())
+    model, _ = tiny_model("llama")
+    own = shard(tiny_items(20), team.rank, team.world)
+    scored = [item for chunk in score_items(model, own) for item in chunk]
+    gathered = team.gather([(item.id, item.rewards) for item in scored])
+if team.rank == 0:
     Path(sys.argv[1]).write_text(json.dumps(gathered))
-dist.destroy_process_group()
 """
 
 
