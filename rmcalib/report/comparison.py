@@ -144,21 +144,23 @@ def _without(a: _Metric, b: _Metric, why: tuple[str | None, str | None]) -> Row:
 
 
 def _difference(a: _Metric, b: _Metric, settings: Settings) -> Row:
-    row: Row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
+    none: Row = dict.fromkeys(("low", "high", "p_value"))
+    row = {"a": a.value, "b": b.value, "difference": b.value - a.value, **none, "n": a.n, "note": ""}
+    if a.n == 1:  # all resamples of one prompt are the same
+        return row
     weights = prompt_weights(a.n, min(settings.resamples, a.most), settings.seed)
-    if a.n > 1 and a.worlds is not None and b.worlds is not None:
+    if a.worlds is not None and b.worlds is not None:
         found = recentred_difference(
             a.value, b.value, a.worlds(weights), b.worlds(weights), level=settings.level
         )
-        told = {"low": found.low, "high": found.high, "p_value": found.p_value}
-        return row | told | {"n": a.n, "note": ""}
-    if a.resampled is None or b.resampled is None or a.n == 1:  # all resamples of one prompt are the same
-        return row | {"low": None, "high": None, "p_value": None, "n": a.n, "note": ""}
+        return row | {"low": found.low, "high": found.high, "p_value": found.p_value}
+    if a.resampled is None or b.resampled is None:
+        return row
     draws = b.resampled(weights) - a.resampled(weights)
     low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
-    return row | {"low": float(low), "high": float(high), "p_value": p_value, "n": a.n, "note": ""}
+    return row | {"low": float(low), "high": float(high), "p_value": p_value}
 
 
 def _metrics(everything: Forecasts, members: BoolArray, settings: Settings) -> dict[str, _Metric]:

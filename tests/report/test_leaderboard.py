@@ -243,19 +243,6 @@ def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
     assert told in leaderboard_page(board)
 
 
-def test_official_scores_of_other_categories_are_checked_too(tmp_path: Path) -> None:
-    write_runs(tmp_path / "runs", 3)
-    table = tmp_path / "official.csv"
-    table.write_text("model,family,score,Own Topic\norg/model-1,llama,50,40\norg/model-2,qwen,60.5,\n")
-    official = read_official(table)
-    assert official.figures == {
-        "org/model-1": {"overall": 0.5, "Own Topic": 0.4},
-        "org/model-2": {"overall": 0.605},
-    }
-    assert official.figure("org/model-1", "own topic") == 0.4
-    assert official.figure("org/model-2", "Own Topic") is None
-
-
 def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> None:
     write_runs(tmp_path / "runs", 3)
     table = tmp_path / "official.csv"

@@ -1,0 +1,19 @@
+"""Tables that people bring: official figures of categories of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rmcalib.report.leaderboard_tables import read_official
+
+
+def test_official_scores_may_be_of_any_category(tmp_path: Path) -> None:
+    table = tmp_path / "official.csv"
+    table.write_text("model,family,score,Own Topic\norg/model-1,llama,50,40\norg/model-2,qwen,60.5,\n")
+    official = read_official(table)
+    assert official.figures == {
+        "org/model-1": {"overall": 0.5, "Own Topic": 0.4},
+        "org/model-2": {"overall": 0.605},
+    }
+    assert official.figure("org/model-1", "own topic") == 0.4
+    assert official.figure("org/model-2", "Own Topic") is None
