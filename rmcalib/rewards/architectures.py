@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from rmcalib.rewards.models import RewardModel
 
 # Architectures whose attention takes ready masks and positions, so that a row may hold several texts: tested,
-# and checked again on a few prompts of every run. "one": all layers take the same mask, with the window in
-# it where the configuration has one; "by layer": a dictionary from the layers' types to masks.
+# and checked again on a few prompts of every run. "one": all layers take the same mask; "by layer": a
+# dictionary from the layers' types to masks.
 PACKABLE = {
     "llama": "one",
     "gpt_neox": "one",
@@ -22,6 +22,9 @@ PACKABLE = {
     "qwen3": "by layer",
     "gemma2": "by layer",
 }
+
+# Of the kind "one", only these apply `sliding_window`. The others ignore it if their configuration has one.
+_WINDOW_IN_EVERY_LAYER = ("mistral", "mixtral", "phi3")
 
 # These rotary embeddings change with the longest text of a batch: only texts of one length may go together.
 _ROTARY_BY_LENGTH = ("dynamic", "longrope")
@@ -75,7 +78,7 @@ def layer_windows(config: Any) -> dict[str, int | None]:
     """Return for each type of layer how many positions it sees, its own included; None is all of them."""
     window = getattr(config, "sliding_window", None)
     if PACKABLE[config.model_type] == "one":
-        return {"full_attention": window}
+        return {"full_attention": window if config.model_type in _WINDOW_IN_EVERY_LAYER else None}
     kinds = ("full_attention", *config.layer_types)
     return {kind: window if kind == "sliding_attention" else None for kind in kinds}
 

@@ -78,7 +78,8 @@ def score_items(
     token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
         memory allows. Running out of memory halves it, and the job goes on.
     share : compute a prompt once for all its responses, where the architecture allows it. A few prompts are
-        scored the plain way too; if rewards disagree there is a warning, and nothing is shared.
+        scored the plain way too, again whenever a chunk has a text longer than all that were checked. If
+        rewards disagree there is a warning, and nothing is shared from then on.
     progress : called after each forward pass with the numbers of responses and of tokens it has scored.
 
     Raises
@@ -160,15 +161,20 @@ def _finish(
 
 
 def _sample(texts: Sequence[Text]) -> list[Text]:
-    """Choose what to check sharing on: of the two shortest prompts, which share a row, and of a longer one.
+    """Choose the texts to check sharing on, from up to four prompts.
 
-    Two responses of each, the shortest and the longest, say as much as all of them.
+    These are the two shortest prompts, which share a row, a longer prompt, and the prompt with the longest
+    text, which may be the only text longer than an attention window. Of each prompt's responses, the shortest
+    and the longest are enough.
     """
     prompts: dict[int, list[Text]] = {}
     for text in texts:
         prompts.setdefault(text.prompt, []).append(text)
     groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
     chosen = [*groups[:2], *groups[2:][len(groups) // 4 :][:1]]
+    longest = max(groups, key=lambda group: max(map(len, group)))
+    if not any(group is longest for group in chosen):
+        chosen.append(longest)
     ends = [(min(group, key=len), max(group[::-1], key=len)) for group in chosen]
     return [text for pair in ends for text in dict.fromkeys(pair)]
 
@@ -200,7 +206,8 @@ class ItemScorer:
         model.backbone.eval()
         self.model = model
         self.budget = token_budget
-        self.share = self.unchecked = share and can_share(model)
+        self.share = share and can_share(model)
+        self.checked = 0  # sharing is known to be right for texts of up to this many tokens
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
         self.tolerance = _TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-1)
@@ -233,7 +240,7 @@ class ItemScorer:
             for text in responses:
                 pooled = pooled_position(text.input_ids, pooling=recipe.pooling, pad=self.pad)
                 texts.append(Text(len(texts), prompt, text, pooled))
-        while self.unchecked and texts:
+        while self.share and max(map(len, texts), default=0) > self.checked:
             self._check(texts)
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
@@ -297,10 +304,11 @@ class ItemScorer:
                 self._stop_sharing(f"{type(error).__name__}: {error}")
                 return
             # Try again with less, down to single texts; what does not fit even then fails when it is scored.
-            self.share = self.unchecked = self.budget > 1
+            self.share = self.budget > 1
             short_of_memory = True
         else:
-            short_of_memory = self.unchecked = False
+            short_of_memory = False
+            self.checked = max(map(len, sample))
         if short_of_memory:
             self._halve()
             return
@@ -313,7 +321,7 @@ class ItemScorer:
         self.budget = max(1, self.budget // 2)
 
     def _stop_sharing(self, reason: str) -> None:
-        self.share = self.unchecked = False
+        self.share = False
         warnings.warn(
             f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
             f"({reason}). Every response is scored with its own copy of the prompt: right, but slower",

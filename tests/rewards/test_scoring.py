@@ -236,6 +236,36 @@ def test_sharing_that_disagrees_is_dropped_with_a_warning(
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("before_the_long_one", [5, scoring.CHUNK + 5])
+def test_a_wrong_window_is_noticed_at_the_first_text_that_is_longer(
+    monkeypatch: pytest.MonkeyPatch, before_the_long_one: int
+) -> None:
+    model, stock = tiny_model("llama")
+    items = [*tiny_items(before_the_long_one, longest=3), *tiny_items(20, longest=3, seed=1)]
+    long = items[before_the_long_one]
+    items[before_the_long_one] = replace(long, responses=("yes " * 60, *long.responses))
+    expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
+    monkeypatch.setattr(forward, "last_window", lambda _: 50)
+    lengths = [n for item in scored(model, items, share=False) for n in item.n_tokens]
+    assert sorted(lengths)[-2] < 50 < max(lengths)
+    with pytest.warns(UserWarning, match=r"tiny/llama: .*rewards differ by up to"):
+        got = flat(scored(model, items))
+    np.testing.assert_allclose(got, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if name != "deberta-v2"])
+def test_windows_are_those_the_architecture_applies(architecture: str) -> None:
+    """The stock model's last token depends on one far back, unless every layer has a window."""
+    model, stock = tiny_model(architecture)
+    near = torch.arange(8, 38)[None]
+    far = near.clone()
+    far[0, 0] = 300  # 29 positions back; three layers with a window of 7 reach 18 positions back
+    with torch.no_grad():
+        states, moved = (stock.base_model(ids).last_hidden_state[0, -1] for ids in (near, far))
+    unseen = bool((moved - states).abs().max() < 1e-6)
+    assert unseen == all(window == 7 for window in architectures.layer_windows(model.config).values())
+
+
 def test_sharing_that_fails_is_dropped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = tiny_model("llama")
     items = tiny_items(10)

@@ -27,6 +27,7 @@ _SIZES: dict[str, Any] = {
 _GROUPED = {**_SIZES, "num_key_value_heads": 2}
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", _GROUPED),
+    "llama-stray-window": ("llama", {**_GROUPED, "sliding_window": 7}),  # llama has no windows: ignored
     "qwen2": ("qwen2", _GROUPED),
     "qwen2-window": (
         "qwen2",
@@ -38,7 +39,9 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("mistral", {**_GROUPED, "sliding_window": None}),
     "mistral-window": ("mistral", {**_GROUPED, "sliding_window": 7}),
     "mixtral": ("mixtral", {**_GROUPED, "num_local_experts": 4, "sliding_window": None}),
+    "mixtral-window": ("mixtral", {**_GROUPED, "num_local_experts": 4, "sliding_window": 7}),
     "phi3": ("phi3", {**_GROUPED, "sliding_window": None}),
+    "phi3-window": ("phi3", {**_GROUPED, "sliding_window": 7}),
     "gpt_neox": ("gpt_neox", _SIZES),
     "olmo2": ("olmo2", _GROUPED),
     "deberta-v2": (
