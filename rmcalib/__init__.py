@@ -15,24 +15,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rmcalib.report.evaluation import Evaluation as Evaluation
-    from rmcalib.report.evaluation import evaluate as evaluate
-    from rmcalib.rewards.benchmarks import Benchmark as Benchmark
-    from rmcalib.rewards.benchmarks import load_benchmark as load_benchmark
-    from rmcalib.rewards.jobs import score as score
-    from rmcalib.rewards.store import Scores as Scores
-    from rmcalib.rewards.store import load_scores as load_scores
+    from rmcalib.benchmarks import Benchmark as Benchmark
+    from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.report import Evaluation as Evaluation
+    from rmcalib.report import evaluate as evaluate
+    from rmcalib.runs import score as score
+    from rmcalib.scores import Scores as Scores
+    from rmcalib.scores import load_scores as load_scores
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Benchmark": "rmcalib.rewards.benchmarks",
-    "Evaluation": "rmcalib.report.evaluation",
-    "Scores": "rmcalib.rewards.store",
-    "evaluate": "rmcalib.report.evaluation",
-    "load_benchmark": "rmcalib.rewards.benchmarks",
-    "load_scores": "rmcalib.rewards.store",
-    "score": "rmcalib.rewards.jobs",
+    "Benchmark": "rmcalib.benchmarks",
+    "Evaluation": "rmcalib.report",
+    "Scores": "rmcalib.scores",
+    "evaluate": "rmcalib.report",
+    "load_benchmark": "rmcalib.benchmarks",
+    "load_scores": "rmcalib.scores",
+    "score": "rmcalib.runs",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -2,7 +2,7 @@
 
 import sys
 
-from rmcalib.interrupts import INTERRUPTED, answer_interrupts, end_interrupted
+from rmcalib._util.interrupts import INTERRUPTED, answer_interrupts, end_interrupted
 
 __all__ = ["main"]
 

@@ -17,8 +17,8 @@ import numpy as np
 from rmcalib.calibration import notion_interval, notion_null, sub_k, top_k
 from rmcalib.ranking import PairwiseProbabilities
 from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_experiment
-from rmcalib.tabular.features import fit_encoder
-from rmcalib.tabular.reference import reference_support
+from rmcalib.tabular._features import fit_encoder
+from rmcalib.tabular._reference import reference_support
 
 Result = TypeVar("Result")
 

@@ -19,10 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rmcalib.rewards.jobs import keep_scores
-from rmcalib.rewards.metrics import metric_rows
-from rmcalib.rewards.runs import run_folder
-from rmcalib.rewards.store import Scores
+from rmcalib.metrics import metric_rows
+from rmcalib.runs import keep_scores, run_folder
+from rmcalib.scores import Scores
 
 CATEGORIES = {"Factuality": 475, "Precise IF": 160, "Math": 183, "Safety": 450, "Focus": 495}
 BENCHMARK = "synthetic/rewardbench-like"

@@ -36,11 +36,11 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
-from rmcalib.rewards.benchmarks import Item
-from rmcalib.rewards.heads import Head
-from rmcalib.rewards.models import Recipe, RewardModel
-from rmcalib.rewards.scoring import score_items
-from rmcalib.rewards.templates import encode, render
+from rmcalib.benchmarks import Item
+from rmcalib.judges import Recipe, RewardModel
+from rmcalib.judges._inference.heads import Head
+from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._inference.templates import encode, render
 
 VOCABULARY = 8_192
 HEADER = "w9 " * 30

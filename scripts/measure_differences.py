@@ -15,12 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.arrays import FloatArray, IntArray
-from rmcalib.calibration import ErrorOptions, recentred_difference, top_1_probabilities
-from rmcalib.calibration.binning import binned_error
-from rmcalib.calibration.intervals import Worlds, binned_worlds
-from rmcalib.files import write_csv, write_text
-from rmcalib.report.leaderboard_measures import bin_sums, prompt_weights, unpack_bins
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.files import write_csv, write_text
+from rmcalib.calibration import (
+    ErrorOptions,
+    Worlds,
+    binned_error,
+    binned_worlds,
+    recentred_difference,
+    top_1_probabilities,
+)
+from rmcalib.metrics._leaderboard import bin_sums, prompt_weights, unpack_bins
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_statistics import RESAMPLES, RESULTS, markdown, true_error

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import ece, ece_interval, ece_null, notion_null, top_1_probabilities
-from rmcalib.files import write_csv, write_text
 from rmcalib.ranking.synthetic import synthetic_mallows, synthetic_plackett_luce
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

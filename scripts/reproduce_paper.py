@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmcalib.files import write_csv, write_json
+from rmcalib._util.files import write_csv, write_json
 from rmcalib.tabular import Dataset, Plan, Questions, load_dataset, run_experiment
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.files import write_bytes, write_csv, write_text
-from rmcalib.report.figures import figure_png
-from rmcalib.report.prolr_figures import errors_by_k, grouped_bars, paired_bars, scatter
-from rmcalib.tabular.tables import fold_means, paired_points
+from rmcalib._util.files import write_bytes, write_csv, write_text
+from rmcalib.report import errors_by_k, figure_png
+from rmcalib.report.rankings._experiment_figures import grouped_bars, paired_bars, scatter
+from rmcalib.tabular import fold_means
+from rmcalib.tabular._tables import paired_points
 
 Row = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Make the embedded demo: a small benchmark, and a small reward model really trained for it.
 
-    python scripts/train_demo_model.py [--output rmcalib/rewards/demo]
+    python scripts/train_demo_model.py [--output rmcalib/demo]
 
 The questions come from `demo_world.py`. The model is a llama of some 420 thousand parameters, trained on
 questions that the benchmark does not ask: with the Bradley-Terry loss, one comparison in ten deliberately the
@@ -22,7 +22,7 @@ from demo_world import Question, benchmark_rows, training_questions
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
-from rmcalib.rewards.templates import render
+from rmcalib.judges._inference.templates import render
 
 SPECIAL = ["<pad>", "<s>", "<|user|>", "<|assistant|>", "<|end|>"]
 CHAT_TEMPLATE = (
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--output", type=Path, default=Path("rmcalib/rewards/demo"))
+    parser.add_argument("--output", type=Path, default=Path("rmcalib/demo"))
     parser.add_argument("--steps", type=int, default=1_200)
     parser.add_argument("--questions", type=int, default=16_000, help="different ones in training")
     parser.add_argument("--batch", type=int, default=32, help="questions in a step")

@@ -37,3 +37,5 @@ os.environ.pop("GITHUB_ACTIONS", None)  # typer takes it for a terminal
 
 # On a machine where it has never run, Matplotlib looks for fonts as soon as it is imported, and if that takes
 # some seconds, says so on standard error: better above than where a command should say nothing.
+
+pytest_plugins = ["tests.fixtures"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(

@@ -15,9 +15,9 @@ import fsspec
 import psutil
 import pytest
 
-from rmcalib.interrupts import outlast
-from rmcalib.remote.mirror import Mirror, mirrored
-from rmcalib.remote.store import Store
+from rmcalib._util.interrupts import outlast
+from rmcalib._util.remote.mirror import Mirror, mirrored
+from rmcalib._util.remote.store import Store
 from tests.hooks import PATIENCE
 from tests.remote.stores import QUICK
 
@@ -80,7 +80,7 @@ def test_where_it_is_ignored_it_stays_ignored() -> None:
     done = run("""
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
-from rmcalib.interrupts import answer_interrupts
+from rmcalib._util.interrupts import answer_interrupts
 answer_interrupts()
 signal.raise_signal(signal.SIGINT)
 print("goes on")
@@ -94,7 +94,7 @@ def test_processes_end_with_their_parent(tmp_path: Path) -> None:
 import os, signal, sys, time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from rmcalib.interrupts import end_with_parent, spared
+from rmcalib._util.interrupts import end_with_parent, spared
 if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=end_with_parent)
     with spared():

@@ -1,8 +1,9 @@
-"""What every user meets first: importing the package and asking for help, both instant."""
+"""What every user meets first, and the plan of the house: light imports, one-way dependencies, doors."""
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,28 @@ HEAVY = (
     "ray",
 )
 PACKAGE = Path(rmcalib.__file__).parent
-# Who may import whom: a room sees only the rooms listed after it.
-LAYERS = ["cli", "report", "tabular", "rewards", "calibration", "ranking", "remote"]
+# What each package may import, besides `_util` and itself. Everything points one way.
+MAY_IMPORT: dict[str, set[str]] = {
+    "_util": set(),
+    "demo": set(),
+    "ranking": set(),
+    "calibration": {"ranking"},
+    "benchmarks": {"demo"},
+    "scores": {"benchmarks"},
+    "judges": {"demo", "benchmarks", "scores"},
+    "runs": {"benchmarks", "scores", "judges"},
+    "batch": {"benchmarks", "scores", "judges", "runs"},
+    "metrics": {"ranking", "calibration", "benchmarks", "scores", "judges"},
+    "tabular": {"ranking", "calibration", "runs"},
+    "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
+    "cli": {
+        *("ranking", "calibration", "benchmarks", "scores", "judges"),
+        *("runs", "batch", "metrics", "tabular", "report"),
+    },
+}
+MOST_MODULES = 15
+# Modules that are public by themselves.
+PUBLIC_MODULES = {"rmcalib.ranking.events", "rmcalib.ranking.synthetic"}
 
 
 def loaded_modules(code: str) -> list[str]:
@@ -46,26 +67,83 @@ def test_heavy_libraries_stay_out(code: str) -> None:
     assert loaded_modules(code) == []
 
 
+def imports(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield (module, names) for every import of rmcalib in a file; names are empty for ``import x.y``."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, []) for alias in node.names if alias.name.split(".")[0] == "rmcalib")
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "rmcalib":
+            yield node.module, [alias.name for alias in node.names]
+
+
+def product_imports() -> Iterator[tuple[Path, str, str, list[str]]]:
+    """Yield (file, the package it is in, the module it imports, names) for everything inside a package."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        where = path.relative_to(PACKAGE)
+        if len(where.parts) > 1:
+            yield from ((where, where.parts[0], module, names) for module, names in imports(path))
+
+
+def test_every_package_is_on_the_plan() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages == set(MAY_IMPORT)
+
+
 def test_dependencies_point_one_way() -> None:
-    wrong = []
-    for path in PACKAGE.rglob("*.py"):
-        room = path.relative_to(PACKAGE).parts[0]
-        if room not in LAYERS:
-            continue
-        above = set(LAYERS[: LAYERS.index(room)])
-        if room == "rewards":
-            above.add("tabular")  # siblings: neither knows the other
-        if room == "tabular":
-            above.add("rewards")
-        if room in ("calibration", "ranking"):
-            above.add("remote")  # the core knows arrays only
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            if isinstance(node, ast.ImportFrom) and node.module:
-                names = [node.module]
-            wrong += [
-                (str(path), name)
-                for name in names
-                if name.split(".")[0] == "rmcalib" and name.split(".")[1:2] and name.split(".")[1] in above
-            ]
+    wrong = [
+        f"{where} imports {module}"
+        for where, room, module, _ in product_imports()
+        if len(module.split(".")) > 1 and module.split(".")[1] not in {room, "_util"} | MAY_IMPORT[room]
+    ]
     assert wrong == []
+
+
+def test_packages_are_entered_by_their_doors() -> None:
+    wrong = [
+        f"{where} imports {module}"
+        for where, room, module, _ in product_imports()
+        if len(module.split(".")) > 2
+        and module.split(".")[1] not in (room, "_util")
+        and module not in PUBLIC_MODULES
+    ]
+    assert wrong == []
+
+
+def test_what_others_use_is_in_the_door() -> None:
+    wrong = []
+    for where, room, module, names in product_imports():
+        parts = module.split(".")
+        if len(parts) == 2 and parts[1] not in (room, "_util") and (PACKAGE / parts[1]).is_dir():
+            door = (PACKAGE / parts[1] / "__init__.py").read_text(encoding="utf-8")
+            listed = exported(door)
+            wrong += [f"{where}: {name} of {module}" for name in names if name not in listed]
+    assert wrong == []
+
+
+def exported(source: str) -> set[str]:
+    """Return the names in a module's ``__all__``."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets):
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def test_modules_behind_a_door_are_private() -> None:
+    inside = {"_util", "cli", "demo"}  # helpers whose modules are the doors; one module per command
+    named = [
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.glob("*/*.py")
+        if path.parent.name not in inside
+        and not path.name.startswith("_")
+        and f"rmcalib.{path.parent.name}.{path.stem}" not in PUBLIC_MODULES
+    ]
+    assert named == []
+
+
+def test_packages_stay_small() -> None:
+    crowded = {}
+    for folder in {path.parent for path in PACKAGE.rglob("*.py")}:
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        if len(modules) > MOST_MODULES:
+            crowded[str(folder.relative_to(PACKAGE))] = len(modules)
+    assert crowded == {}

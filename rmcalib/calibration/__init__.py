@@ -1,17 +1,31 @@
 """Calibration errors, the notions of the paper, their uncertainty, and recalibration."""
 
-from rmcalib.calibration.binning import ErrorOptions
-from rmcalib.calibration.differences import Difference, recentred_difference
-from rmcalib.calibration.ece import Reliability, ece, reliability
-from rmcalib.calibration.full_rank import full_rank
-from rmcalib.calibration.intervals import (
+from rmcalib.calibration._binning import (
+    BinSums,
+    Discrepancy,
+    EceOptions,
+    ErrorOptions,
+    bin_edges,
+    bin_index,
+    binned_error,
+)
+from rmcalib.calibration._differences import Difference, recentred_difference
+from rmcalib.calibration._ece import Reliability, ece, reliability
+from rmcalib.calibration._full_rank import full_rank
+from rmcalib.calibration._intervals import (
     Interval,
+    Statistic,
+    Worlds,
+    binned_worlds,
     bootstrap_sums,
+    check_level,
     ece_interval,
     mean_interval,
     recentred_interval,
+    resampling_weights,
+    share_limits,
 )
-from rmcalib.calibration.maps import (
+from rmcalib.calibration._maps import (
     BetaMap,
     IsotonicMap,
     PlattMap,
@@ -20,20 +34,34 @@ from rmcalib.calibration.maps import (
     fit_platt,
     recalibrate_pairs,
 )
-from rmcalib.calibration.notion_intervals import notion_interval, notion_null
-from rmcalib.calibration.notions import (
+from rmcalib.calibration._notion_tests import notion_interval, notion_null
+from rmcalib.calibration._notions import (
     MonteCarloWarning,
     NotionOptions,
     NotionResult,
+    Protocol,
     Stagewise,
     rankwise,
     stagewise,
     sub_k,
     top_k,
 )
-from rmcalib.calibration.nulls import Band, NullTest, consistency_band, ece_null, null_test
-from rmcalib.calibration.population import population_error
-from rmcalib.calibration.recalibration import (
+from rmcalib.calibration._nulls import (
+    Band,
+    Draw,
+    NullTest,
+    compare_with_null,
+    consistency_band,
+    draw_one_per_group,
+    ece_null,
+    null_test,
+)
+from rmcalib.calibration._population import population_error
+from rmcalib.calibration._reference import reference_top_1
+from rmcalib.calibration._scores import brier_score, log_score
+from rmcalib.calibration._smooth import cosine_coefficients, fixed_points, residual_grid, smooth_ece
+from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
     fit_temperature,
@@ -42,14 +70,15 @@ from rmcalib.calibration.recalibration import (
     scale_temperature,
     top_1_probabilities,
 )
-from rmcalib.calibration.scores import brier_score, log_score
-from rmcalib.calibration.smooth import smooth_ece
-from rmcalib.calibration.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 
 __all__ = [
     "Band",
     "BetaMap",
+    "BinSums",
     "Difference",
+    "Discrepancy",
+    "Draw",
+    "EceOptions",
     "ErrorOptions",
     "Interval",
     "IsotonicMap",
@@ -58,16 +87,27 @@ __all__ = [
     "NotionResult",
     "NullTest",
     "PlattMap",
+    "Protocol",
     "Reliability",
     "Stagewise",
+    "Statistic",
     "Summary",
     "SummaryRow",
     "TemperatureFit",
+    "Worlds",
+    "bin_edges",
+    "bin_index",
+    "binned_error",
+    "binned_worlds",
     "bootstrap_sums",
     "brier_score",
+    "check_level",
+    "compare_with_null",
     "consistency_band",
+    "cosine_coefficients",
     "cross_fit",
     "cross_fitted_temperature",
+    "draw_one_per_group",
     "ece",
     "ece_interval",
     "ece_null",
@@ -77,6 +117,7 @@ __all__ = [
     "fit_temperature",
     "fit_temperature_per_group",
     "fit_top_1_temperature",
+    "fixed_points",
     "full_rank",
     "log_score",
     "mean_interval",
@@ -88,8 +129,12 @@ __all__ = [
     "recalibrate_pairs",
     "recentred_difference",
     "recentred_interval",
+    "reference_top_1",
     "reliability",
+    "resampling_weights",
+    "residual_grid",
     "scale_temperature",
+    "share_limits",
     "smooth_ece",
     "stagewise",
     "sub_k",

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from rmcalib import __version__
+from rmcalib._util.interrupts import INTERRUPTED
 from rmcalib.cli.batch import batch_models
 from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
@@ -16,7 +17,6 @@ from rmcalib.cli.prolr import prolr
 from rmcalib.cli.report import report_leaderboard
 from rmcalib.cli.score import score_models
 from rmcalib.cli.synthetic import synthetic
-from rmcalib.interrupts import INTERRUPTED
 
 __all__ = ["app", "main"]
 
@@ -75,7 +75,7 @@ def main() -> None:
 
 def _is_told_here(error: Exception) -> bool:
     """Of several processes that fail alike, the main one says why; mistakes of ours are told by any."""
-    from rmcalib.rewards.processes import PeerError, is_main_process
+    from rmcalib._util.processes import PeerError, is_main_process
 
     alike = isinstance(error, (*_BAD_INPUT, PeerError)) or hasattr(error, "format_message")
     return is_main_process() or not alike

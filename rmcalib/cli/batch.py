@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.batch_run import Show, run_batch, texts
-from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_options
-from rmcalib.cli.progress import plain_warnings
-from rmcalib.cli.scoring_options import Scoring, with_scoring
+from rmcalib.cli._shared.batch_run import Show, run_batch, texts
+from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options
+from rmcalib.cli._shared.progress import plain_warnings
+from rmcalib.cli._shared.scoring_options import Scoring, with_scoring
 
 if TYPE_CHECKING:
-    from rmcalib.rewards.benchmarks import Benchmark
-    from rmcalib.rewards.plan import Machine
+    from rmcalib.batch import Machine
+    from rmcalib.benchmarks import Benchmark
 
 __all__ = ["batch_models"]
 
@@ -122,8 +122,7 @@ def batch_models(
     Models that are done are passed over, so the same command takes up a batch that was killed. batch.json in
     the output folder always says how far it is, and events.jsonl what happened.
     """
-    from rmcalib.cli.sources import PUBLISHED
-    from rmcalib.rewards.plan import (
+    from rmcalib.batch import (
         Selection,
         estimated_tokens,
         make_plan,
@@ -133,6 +132,7 @@ def batch_models(
         read_models,
         select,
     )
+    from rmcalib.cli._shared.sources import PUBLISHED
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
@@ -155,7 +155,7 @@ def batch_models(
     with plain_warnings(quiet=scoring.quiet, verbose=verbose):
         recipes = None if scores and models is None else read_models(models)
         if scores == PUBLISHED:
-            from rmcalib.rewards.batch_published import published_plan, run_published
+            from rmcalib.batch import published_plan, run_published
 
             plan, commit = published_plan(recipes, selection)
             if dry_run:
@@ -184,8 +184,7 @@ def batch_models(
             # A cluster's nodes may have folders that this machine does not have.
             return show.plan(plan, {} if ray else plan_problems(plan))
         assert bench is not None
-        from rmcalib.rewards.batch import Job, run_local
-        from rmcalib.rewards.cluster import Cluster, run_ray
+        from rmcalib.batch import Cluster, Job, run_local, run_ray
 
         job = Job(
             bench,
@@ -205,7 +204,7 @@ def batch_models(
 
 
 def _machine(device: str, ray: bool) -> Machine:
-    from rmcalib.rewards.plan import Machine, choose_machine
+    from rmcalib.batch import Machine, choose_machine
 
     # A cluster's nodes are not this machine: their memory is not known here.
     return Machine("cpu" if device == "cpu" else "cuda") if ray else choose_machine(device)
@@ -213,7 +212,7 @@ def _machine(device: str, ray: bool) -> Machine:
 
 def _benchmark(scoring: Scoring, *, load: bool) -> Benchmark | None:
     """Load the benchmark; a plan only needs one that is on this machine anyway."""
-    from rmcalib.rewards.benchmarks import load_benchmark
+    from rmcalib.benchmarks import load_benchmark
 
     name = scoring.benchmark
     here = name is not None and (

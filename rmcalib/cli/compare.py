@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose
-from rmcalib.cli.places import Places
-from rmcalib.cli.progress import plain_warnings, say
+from rmcalib.cli._shared import scoring_options as options
+from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
-    from rmcalib.rewards.registry import Recipe
-    from rmcalib.rewards.store import Scores
+    from rmcalib.judges import Recipe
+    from rmcalib.scores import Scores
 
 __all__ = ["compare"]
 
@@ -44,13 +44,10 @@ def compare(
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
     """Compare two models: every metric's difference, with a paired bootstrap over prompts."""
-    from rmcalib.files import write_csv
-    from rmcalib.report.comparison import compare_scores
-    from rmcalib.report.examples import clean_text
-    from rmcalib.report.leaderboard_runs import open_scores
-    from rmcalib.rewards.measures import Settings
-    from rmcalib.rewards.registry import registry
-    from rmcalib.rewards.scales import recipe_of_run, why_no_calibration
+    from rmcalib._util.files import write_csv
+    from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+    from rmcalib.metrics import Settings, compare_scores
+    from rmcalib.report import clean_text, open_scores
 
     with plain_warnings(quiet=quiet, verbose=verbose), Places() as places:
         (first, name_a), (second, name_b) = (open_scores(places.copy(place)) for place in (a, b))
@@ -81,8 +78,8 @@ def compare(
 
 def _say_what_is_odd(recipes: Iterable[Recipe]) -> None:
     """Warn of models whose rewards are on another scale, or on none."""
-    from rmcalib.report.examples import clean_text
-    from rmcalib.rewards.scales import scale_note, why_no_calibration
+    from rmcalib.judges import scale_note, why_no_calibration
+    from rmcalib.report import clean_text
 
     for recipe in dict.fromkeys(recipes):
         reason = why_no_calibration(recipe)
@@ -107,8 +104,8 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str) ->
     from rich.table import Table
     from rich.text import Text
 
-    from rmcalib.report.comparison import BETTER
-    from rmcalib.report.examples import clean_text
+    from rmcalib.metrics import BETTER
+    from rmcalib.report import clean_text
 
     console = Console()
     console = Console(width=max(_WIDTH, console.width))  # numbers are never cut, in a log or a small window

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Verbose
+from rmcalib.cli._shared.options import Config, Json, Verbose
 
 if TYPE_CHECKING:
-    from rmcalib.rewards.doctor import Diagnosis
+    from rmcalib.judges import Diagnosis
 
 __all__ = ["examine"]
 
@@ -27,7 +27,7 @@ def examine(
     with the CPU in float32. Exits with 1 if a device is wrong in float32;
     narrower dtypes are a choice.
     """
-    from rmcalib.rewards.doctor import diagnose
+    from rmcalib.judges import diagnose
 
     diagnosis = diagnose()
     if json_:

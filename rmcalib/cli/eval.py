@@ -9,16 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Resamples, Seed, Verbose, refuse_options
-from rmcalib.cli.places import Places
-from rmcalib.cli.progress import plain_warnings, say
-from rmcalib.cli.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, check_export, given_scores, model_names, own_runs, run_model
+from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options
+from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.progress import plain_warnings, say
+from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
+from rmcalib.cli._shared.sources import (
+    benchmark_for,
+    check_export,
+    given_scores,
+    model_names,
+    own_runs,
+    run_model,
+)
 
 if TYPE_CHECKING:
-    from rmcalib.cli.conditions import Condition
-    from rmcalib.report.evaluation import Evaluation
-    from rmcalib.rewards.benchmarks import Benchmark
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.report import Evaluation
 
     Done = list[tuple[Evaluation, Path]]
 
@@ -68,8 +75,8 @@ def evaluate_models(
     Exit codes: 0 done; 1 a --fail-if holds, or one of several models failed;
     2 bad usage or bad input.
     """
-    from rmcalib.cli.conditions import parse_condition
-    from rmcalib.rewards.processes import is_main_process, joined
+    from rmcalib._util.processes import is_main_process, joined
+    from rmcalib.cli._shared.conditions import parse_condition
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
@@ -105,7 +112,7 @@ def evaluate_models(
         named = [(one, places.shown(folder)) for one, folder in done]
         typer.echo(json.dumps(_content(named, failed, met)))
     elif not scoring.quiet:
-        from rmcalib.cli.summary import print_evaluations
+        from rmcalib.cli._shared.summary import print_evaluations
 
         print_evaluations([(one, places.shown(folder.resolve())) for one, folder in done])
     for condition, evaluation in met:
@@ -135,13 +142,11 @@ class _Job:
 
         Of several processes only the main one evaluates; the others have done their part, and get None.
         """
-        from rmcalib.cli.conditions import check_categories
-        from rmcalib.report.evaluation import evaluate, write_evaluation
-        from rmcalib.rewards.jobs import keep_scores
-        from rmcalib.rewards.processes import is_main_process
-        from rmcalib.rewards.registry import registry
-        from rmcalib.rewards.runs import run_folder
-        from rmcalib.rewards.scales import recipe_of_run, remember_model
+        from rmcalib._util.processes import is_main_process
+        from rmcalib.cli._shared.conditions import check_categories
+        from rmcalib.judges import recipe_of_run, registry, remember_model
+        from rmcalib.report import evaluate, write_evaluation
+        from rmcalib.runs import keep_scores, run_folder
 
         if self.scores is None:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
@@ -176,7 +181,7 @@ class _Job:
 def _content(
     done: list[tuple[Evaluation, str]], failed: list[tuple[str, str]], met: list[tuple[Condition, Evaluation]]
 ) -> dict[str, Any]:
-    from rmcalib.report.evaluation import evaluation_content
+    from rmcalib.report import evaluation_content
 
     return {
         "evaluations": [{**evaluation_content(result), "folder": folder} for result, folder in done],

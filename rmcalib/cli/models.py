@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Verbose
+from rmcalib.cli._shared import scoring_options as options
+from rmcalib.cli._shared.options import Config, Json, Verbose
 
 if TYPE_CHECKING:
-    from rmcalib.rewards.registry import Recipe
+    from rmcalib.judges import Recipe
 
 __all__ = ["list_models"]
 
@@ -40,7 +40,7 @@ def list_models(
 
     Any other sequence classifier with one output works by its name, too.
     """
-    from rmcalib.rewards.registry import registry
+    from rmcalib.judges import registry
 
     found = [
         recipe
@@ -84,7 +84,7 @@ def list_models(
 
 def _needs(recipe: Recipe) -> str:
     """What a user has to know before running it."""
-    from rmcalib.rewards.scales import why_no_calibration
+    from rmcalib.judges import why_no_calibration
 
     told = ["--trust-remote-code"] if recipe.trust_remote_code else []
     told += [text for text in (recipe.reason, recipe.note) if text]

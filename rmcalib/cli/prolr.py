@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import (
+from rmcalib.cli._shared.options import (
     MOST_RESAMPLES,
     Config,
     Json,
@@ -79,11 +79,17 @@ def prolr(
     Writes results.csv (one row a measure), summary.csv (means over folds) and a figure for every data set.
     Running it again takes up where it stopped.
     """
-    from rmcalib.files import write_bytes, write_csv
-    from rmcalib.report.figures import figure_png
-    from rmcalib.report.prolr_figures import errors_by_k
-    from rmcalib.tabular import Plan, Questions, load_dataset, read_csv, run_experiment, stagewise_verdicts
-    from rmcalib.tabular.tables import fold_means
+    from rmcalib._util.files import write_bytes, write_csv
+    from rmcalib.report import errors_by_k, figure_png
+    from rmcalib.tabular import (
+        Plan,
+        Questions,
+        fold_means,
+        load_dataset,
+        read_csv,
+        run_experiment,
+        stagewise_verdicts,
+    )
 
     for option, text in {"dataset": dataset, "learner": learner, "k": k, "notion": notion}.items():
         if not _split(text):

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli import scoring_options as options
-from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose
-from rmcalib.cli.places import Place, Places
-from rmcalib.cli.progress import plain_warnings, progress_bar
+from rmcalib.cli._shared import scoring_options as options
+from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.places import Place, Places
+from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
-    from rmcalib.report.leaderboard import Leaderboard
+    from rmcalib.report import Leaderboard
 
 __all__ = ["report_leaderboard"]
 
@@ -82,10 +82,14 @@ def report_leaderboard(
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
     """Rank all scored models by calibration, and report what calibration goes with."""
-    from rmcalib.report.leaderboard import leaderboard_from_runs, leaderboard_from_table
-    from rmcalib.report.leaderboard_page import write_leaderboard
-    from rmcalib.report.leaderboard_tables import official_from_hub, read_official
-    from rmcalib.rewards.measures import Settings
+    from rmcalib.metrics import Settings
+    from rmcalib.report import (
+        leaderboard_from_runs,
+        leaderboard_from_table,
+        official_from_hub,
+        read_official,
+        write_leaderboard,
+    )
 
     methods: Any = _methods(method)
     shared: Any = {
@@ -127,7 +131,7 @@ def report_leaderboard(
 
 
 def _methods(given: list[str] | None) -> tuple[str, ...]:
-    from rmcalib.report.correlation import METHODS
+    from rmcalib.metrics import METHODS
 
     names = tuple(dict.fromkeys(given or ["kendall"]))
     for name in names:
@@ -137,7 +141,7 @@ def _methods(given: list[str] | None) -> tuple[str, ...]:
 
 
 def _content(board: Leaderboard, page: str) -> dict[str, Any]:
-    from rmcalib.report.leaderboard_page import wide_rows
+    from rmcalib.report import wide_rows
 
     return {
         "benchmark": board.benchmark,
@@ -157,7 +161,7 @@ def _print(board: Leaderboard, page: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from rmcalib.report.leaderboard_words import metric_name
+    from rmcalib.report import metric_name
 
     console = Console()
     best = Table(

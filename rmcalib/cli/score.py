@@ -9,11 +9,11 @@ from typing import Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Verbose
-from rmcalib.cli.places import Places
-from rmcalib.cli.progress import plain_warnings, say
-from rmcalib.cli.scoring_options import Export, Models, Scoring, with_scoring
-from rmcalib.cli.sources import benchmark_for, check_export, model_names, own_runs, run_model
+from rmcalib.cli._shared.options import Config, Json, Verbose
+from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.progress import plain_warnings, say
+from rmcalib.cli._shared.scoring_options import Export, Models, Scoring, with_scoring
+from rmcalib.cli._shared.sources import benchmark_for, check_export, model_names, own_runs, run_model
 
 __all__ = ["score_models"]
 
@@ -33,8 +33,8 @@ def score_models(
     A killed run goes on where it stopped, and a finished one is not scored
     again. Under torchrun or accelerate launch, processes share the prompts.
     """
-    from rmcalib.rewards.processes import is_main_process, joined
-    from rmcalib.rewards.runs import run_folder
+    from rmcalib._util.processes import is_main_process, joined
+    from rmcalib.runs import run_folder
 
     names = [name for name in model_names(model) if name is not None]
     check_export(export_rewardbench, [*names], scoring.output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli.options import Config, Json, Quiet, Resamples, Seed, Verbose, results_folder
+from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose, results_folder
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -56,9 +56,9 @@ def synthetic(
     import numpy as np
 
     from rmcalib import __version__
-    from rmcalib.files import write_json
+    from rmcalib._util.files import write_json
     from rmcalib.ranking import synthetic as generators
-    from rmcalib.report.forecast import forecast_report, report_content, write_forecast_report
+    from rmcalib.report import forecast_report, report_content, write_forecast_report
 
     folder = output or Path("runs/synthetic") / model.value
     about = {

@@ -1,13 +1,19 @@
 """Distributions over rankings, their exact sub-k and top-k marginals, and the events these speak of."""
 
-from rmcalib.ranking import events
-from rmcalib.ranking.distribution import RankingDistribution, TooCostlyError
-from rmcalib.ranking.encodings import all_rankings, as_orders, orders_from_ranks, ranks_from_orders
-from rmcalib.ranking.explicit import ExplicitRankings, Mixture, enumerate_rankings
-from rmcalib.ranking.mallows import Mallows, MarginalEstimate
-from rmcalib.ranking.pairwise import PairwiseProbabilities
-from rmcalib.ranking.plackett_luce import PlackettLuce
-from rmcalib.ranking.sparse import SparseRankings
+from rmcalib.ranking import events, synthetic
+from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError
+from rmcalib.ranking._encodings import (
+    all_rankings,
+    arrangements,
+    as_orders,
+    orders_from_ranks,
+    ranks_from_orders,
+)
+from rmcalib.ranking._explicit import ExplicitRankings, Mixture, enumerate_rankings, index_of_orders
+from rmcalib.ranking._mallows import Mallows, MarginalEstimate
+from rmcalib.ranking._pairwise import PairwiseProbabilities
+from rmcalib.ranking._plackett_luce import PlackettLuce
+from rmcalib.ranking._sparse import SparseRankings, log_integer
 
 __all__ = [
     "ExplicitRankings",
@@ -20,9 +26,13 @@ __all__ = [
     "SparseRankings",
     "TooCostlyError",
     "all_rankings",
+    "arrangements",
     "as_orders",
     "enumerate_rankings",
     "events",
+    "index_of_orders",
+    "log_integer",
     "orders_from_ranks",
     "ranks_from_orders",
+    "synthetic",
 ]

@@ -12,8 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.arrays import CHUNK_ELEMENTS, BoolArray, IntArray, as_integers, check_choice, check_integer
-from rmcalib.ranking.encodings import arrangements, as_orders
+from rmcalib._util.arrays import CHUNK_ELEMENTS, BoolArray, IntArray, as_integers, check_choice, check_integer
+from rmcalib.ranking._encodings import arrangements, as_orders
 
 __all__ = [
     "Family",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib.arrays import FloatArray, IntArray, check_integer
-from rmcalib.ranking.distribution import RankingDistribution
-from rmcalib.ranking.explicit import Mixture
-from rmcalib.ranking.mallows import Mallows
-from rmcalib.ranking.plackett_luce import PlackettLuce
+from rmcalib._util.arrays import FloatArray, IntArray, check_integer
+from rmcalib.ranking._distribution import RankingDistribution
+from rmcalib.ranking._explicit import Mixture
+from rmcalib.ranking._mallows import Mallows
+from rmcalib.ranking._plackett_luce import PlackettLuce
 
 __all__ = ["Synthetic", "synthetic_mallows", "synthetic_mixture", "synthetic_plackett_luce"]
 

@@ -1,9 +1,9 @@
 """Probabilistic label ranking on tabular data: data sets, learners, and cross-validated experiments."""
 
-from rmcalib.tabular.datasets import DATASETS, Dataset, load_dataset, read_csv, synthetic_dataset
-from rmcalib.tabular.evaluation import NOTIONS, Questions, evaluate, kendall_tau
-from rmcalib.tabular.experiment import COLUMNS, Plan, read_rows, run_experiment, stagewise_verdicts
-from rmcalib.tabular.learners import (
+from rmcalib.tabular._datasets import DATASETS, Dataset, load_dataset, read_csv, synthetic_dataset
+from rmcalib.tabular._evaluation import NOTIONS, Questions, evaluate, kendall_tau
+from rmcalib.tabular._experiment import COLUMNS, Plan, read_rows, run_experiment, stagewise_verdicts
+from rmcalib.tabular._learners import (
     LEARNERS,
     Learner,
     MallowsLearner,
@@ -11,9 +11,10 @@ from rmcalib.tabular.learners import (
     RankClassifier,
     make_learner,
 )
-from rmcalib.tabular.networks import Training
-from rmcalib.tabular.pairwise import PairwiseLearner, PlackettLuceFromPairs, newman_utilities
-from rmcalib.tabular.sources import fetch, naive_bayes_rankings
+from rmcalib.tabular._networks import Training
+from rmcalib.tabular._pairwise import PairwiseLearner, PlackettLuceFromPairs, newman_utilities
+from rmcalib.tabular._sources import fetch, naive_bayes_rankings
+from rmcalib.tabular._tables import fold_means
 
 __all__ = [
     "COLUMNS",
@@ -32,6 +33,7 @@ __all__ = [
     "Training",
     "evaluate",
     "fetch",
+    "fold_means",
     "kendall_tau",
     "load_dataset",
     "make_learner",

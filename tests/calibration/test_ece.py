@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from rmcalib.arrays import FloatArray
-from rmcalib.calibration import brier_score, ece, log_score, reliability, smooth_ece
-from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
+from rmcalib._util.arrays import FloatArray
+from rmcalib.calibration import (
+    ErrorOptions,
+    bin_edges,
+    bin_index,
+    brier_score,
+    ece,
+    log_score,
+    reliability,
+    smooth_ece,
+)
 from tests import oracles
 
 probabilities = arrays(np.float64, st.integers(1, 60), elements=st.floats(0, 1))

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from rmcalib.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
+    BinSums,
     bootstrap_sums,
     consistency_band,
     ece,
@@ -11,10 +12,10 @@ from rmcalib.calibration import (
     mean_interval,
     null_test,
     reliability,
+    resampling_weights,
     top_1_probabilities,
 )
-from rmcalib.calibration.binning import BinSums
-from rmcalib.calibration.intervals import recentred, resampling_weights
+from rmcalib.calibration._intervals import recentred
 
 
 def prompts(n: int, confidence: float, seed: int) -> tuple[FloatArray, FloatArray, IntArray]:

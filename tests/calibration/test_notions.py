@@ -16,7 +16,7 @@ from rmcalib.calibration import (
     top_k,
 )
 from rmcalib.ranking import Mallows, PairwiseProbabilities, PlackettLuce, enumerate_rankings
-from rmcalib.ranking import mallows as mallows_module
+from rmcalib.ranking import _mallows as mallows_module
 from rmcalib.ranking.events import all_events, most_frequent
 from rmcalib.ranking.synthetic import (
     Synthetic,
@@ -104,7 +104,7 @@ def test_slicing_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     d = data(100, 5)
     whole = sub_k(d.forecast, d.orders, 3)
     strong = full_rank(d.forecast, d.orders, family="sub", k=3)
-    monkeypatch.setattr("rmcalib.arrays.chunks.__defaults__", (700,))
+    monkeypatch.setattr("rmcalib._util.arrays.chunks.__defaults__", (700,))
     assert sub_k(d.forecast, d.orders, 3).value == pytest.approx(whole.value, abs=1e-14)
     assert full_rank(d.forecast, d.orders, family="sub", k=3).value == pytest.approx(strong.value, abs=1e-12)
 

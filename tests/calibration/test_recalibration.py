@@ -4,7 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rmcalib.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
     cross_fit,
     cross_fitted_temperature,

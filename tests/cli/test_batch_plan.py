@@ -67,12 +67,13 @@ def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], told: str, in
 def test_doctor_counts_memory_as_a_plan_does(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from rmcalib.batch import parse_bytes
     from rmcalib.cli import doctor
-    from rmcalib.rewards.doctor import DeviceInfo, Diagnosis
-    from rmcalib.rewards.plan import parse_bytes
+    from rmcalib.judges import Diagnosis
+    from rmcalib.judges._doctor import DeviceInfo
 
     size = int(parse_bytes("80GB"))
     diagnosis = Diagnosis({"rmcalib": "0"}, (DeviceInfo("cuda:0", "GPU", size, size // 2),), "", True, ())
-    monkeypatch.setattr("rmcalib.rewards.doctor.diagnose", lambda: diagnosis)
+    monkeypatch.setattr("rmcalib.judges._doctor.diagnose", lambda: diagnosis)
     doctor.examine()
     assert "cuda:0: GPU, 80.0 GB, 40.0 GB free" in capsys.readouterr().out

@@ -31,7 +31,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
 
 
 def test_models_on_another_scale_are_told(tmp_path: Path, invoke: Invoke) -> None:
-    from rmcalib.rewards.registry import registry
+    from rmcalib.judges import registry
 
     off = next(r for r in registry().values() if r.bradley_terry == "no" and "quantile" not in r.loss.lower())
     own = {"about_model": {"bradley_terry": "no", "loss": "my \x1bloss"}}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.rewards.store import Scores
+from rmcalib.scores import Scores
 from tests.cli.conftest import (
     FILES,
     ROOT,
@@ -22,7 +22,7 @@ from tests.cli.conftest import (
     write_rows,
 )
 from tests.hub import tiny
-from tests.rewards.worlds import calibrated_scores
+from tests.metrics.worlds import calibrated_scores
 
 
 def test_from_a_folder_to_a_report_as_a_process(tiny_model: Path, bench_file: Path, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_finished_run_is_evaluated_without_its_weights(
     first, manifest = (folder / "metrics.csv").read_text(), (folder / "run.json").read_text()
     (folder / "report.html").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("rmcalib.rewards.models.load_model", load_no_more)
+        patched.setattr("rmcalib.judges._classifier.load_model", load_no_more)
         again = invoke(*base)
         assert (again.code, again.err) == (0, "")
         assert (folder / "metrics.csv").read_text() == first

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from rmcalib.rewards.store import to_rewardbench
+from rmcalib.scores._scores import to_rewardbench
 from tests.cli.conftest import Outcome
 from tests.hooks import PATIENCE
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
-from tests.rewards.slow_metrics import Prompt
-from tests.rewards.worlds import scores_of
+from tests.metrics.slow_metrics import Prompt
+from tests.metrics.worlds import scores_of
 
 EVAL = ("eval", "--model", MODEL, "--benchmark", BENCH, "--resamples", "20", "--device", "cpu")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rmcalib.rewards.store import Scores
+from rmcalib.scores import Scores
 from tests.cli.conftest import (
     FILES,
     Invoke,

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.rewards.store import Scores
+from rmcalib.scores import Scores
 from tests.cli.conftest import (
     FILES,
     Invoke,
     folder_of,
     visible,
 )
-from tests.rewards.worlds import calibrated_scores
+from tests.metrics.worlds import calibrated_scores
 
 
 def test_scores_made_elsewhere_come_in_and_go_out(

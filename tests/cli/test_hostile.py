@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Invoke
-from tests.rewards.worlds import calibrated_scores
+from tests.metrics.worlds import calibrated_scores
 
 SCORES = ("--scores", "s.parquet", "--resamples", "20")
 CASES: list[tuple[tuple[str, ...], str]] = [

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from rmcalib.rewards.store import Scores
+from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke, Outcome, environment, write_rows
 from tests.hooks import PATIENCE, at_start, held, wait_for
 from tests.hub import tiny

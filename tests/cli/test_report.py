@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.batch.batch_hub import environment
 from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
 from tests.report.boards import synthetic, write_run, write_runs
-from tests.rewards.batch_hub import environment
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT.parent / "shared/data/rewardbench2/paper_reward_models.csv"

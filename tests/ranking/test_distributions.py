@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from rmcalib.arrays import FloatArray
+from rmcalib._util.arrays import FloatArray
 from rmcalib.ranking import (
     ExplicitRankings,
     Mallows,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.ranking import Mallows, PlackettLuce, RankingDistribution, SparseRankings, TooCostlyError
-from rmcalib.ranking import mallows as mallows_module
+from rmcalib.ranking import _mallows as mallows_module
 from rmcalib.ranking.events import all_events
 
 utilities = st.integers(3, 6).flatmap(

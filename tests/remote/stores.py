@@ -10,8 +10,8 @@ from typing import Any
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from rmcalib.remote import Pace
-from rmcalib.remote.store import Store
+from rmcalib._util.remote import Pace
+from rmcalib._util.remote.store import Store
 
 QUICK = Pace(every=0.05, log=0.0, beat=0.1, stale=0.6, settle=0.05, last_tries=(0.05, 0.05))
 HASTY = replace(QUICK, patience=0.5)  # gives up on a store that has failed for half a second

@@ -14,10 +14,10 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from rmcalib.remote import Pace, RemoteError, fetched, is_remote, mirrored
-from rmcalib.remote.lock import NAME, Lock, LockLostError
-from rmcalib.remote.mirror import RUNS, Mirror
-from rmcalib.remote.store import Store, open_store
+from rmcalib._util.remote import Pace, RemoteError, fetched, is_remote, mirrored
+from rmcalib._util.remote.lock import NAME, Lock, LockLostError
+from rmcalib._util.remote.mirror import RUNS, Mirror
+from rmcalib._util.remote.store import Store, open_store
 from tests.hooks import PATIENCE, wait_for
 from tests.remote.stores import HASTY, QUICK, DiskStore, Flaky, memory_store
 
@@ -242,7 +242,7 @@ def test_a_store_that_fails_for_good_ends_the_run_and_keeps_the_files() -> None:
 def opened(store: Store, on_failure: Callable[[], None] | None = None, pace: Pace = QUICK) -> Iterator[Path]:
     """`mirrored`, on a store of the test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rmcalib.remote.mirror.open_store", lambda _: store)
+        patch.setattr("rmcalib._util.remote.mirror.open_store", lambda _: store)
         with mirrored(store.url, pace=pace, on_failure=on_failure) as folder:
             yield folder
 
@@ -263,7 +263,7 @@ def test_one_writer_at_a_time() -> None:
 def _as_elsewhere(call: Callable[[], object]) -> None:
     """The lock's owner lives, and is not this process: look at it from another machine."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rmcalib.remote.lock.platform.node", lambda: "elsewhere")
+        patch.setattr("rmcalib._util.remote.lock.platform.node", lambda: "elsewhere")
         call()
 
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.rewards.jobs import keep_scores
-from rmcalib.rewards.runs import run_folder
-from rmcalib.rewards.store import Scores
+from rmcalib.runs import keep_scores, run_folder
+from rmcalib.scores import Scores
 
 BENCHMARK = "org/bench"
 CATEGORIES = ("Factuality", "Math", "Focus")

@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 
 import rmcalib
-from rmcalib.report.evaluation import Evaluation, evaluate, write_evaluation
-from rmcalib.report.evaluation_page import evaluation_page, folded
-from rmcalib.report.examples import clean_text
-from rmcalib.report.words import plain_words
-from rmcalib.rewards.benchmarks import Benchmark, Item
-from rmcalib.rewards.metrics import disagreements
-from rmcalib.rewards.registry import Recipe
-from rmcalib.rewards.store import COLUMNS, Scores
-from tests.rewards.slow_metrics import Prompt
-from tests.rewards.worlds import calibrated_scores, flat_scores, prompts_of, ragged_scores, scores_of
+from rmcalib.benchmarks import Benchmark, Item
+from rmcalib.judges import Recipe
+from rmcalib.metrics import disagreements
+from rmcalib.report import Evaluation, clean_text, evaluate, write_evaluation
+from rmcalib.report.evaluation._page import evaluation_page, folded
+from rmcalib.report.evaluation._words import plain_words
+from rmcalib.scores import COLUMNS, Scores
+from tests.metrics.slow_metrics import Prompt
+from tests.metrics.worlds import calibrated_scores, flat_scores, prompts_of, ragged_scores, scores_of
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>"\'</style>'
 

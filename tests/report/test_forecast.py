@@ -3,11 +3,12 @@ from pathlib import Path
 import numpy as np
 
 from rmcalib.calibration import Summary, SummaryRow, TemperatureFit
+from rmcalib.metrics import reliability_table
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from rmcalib.report.figures import reliability_figure
-from rmcalib.report.forecast import forecast_report, plain_words, report_content, write_forecast_report
-from rmcalib.report.page import render
-from rmcalib.report.tables import reliability_table
+from rmcalib.report import forecast_report, report_content, write_forecast_report
+from rmcalib.report._figures import reliability_figure
+from rmcalib.report._page import render
+from rmcalib.report.rankings._forecast import plain_words
 
 
 def row(value: float, p_value: float) -> SummaryRow:

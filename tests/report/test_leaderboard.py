@@ -11,18 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcalib.report.drawing import place_labels, short_names
-from rmcalib.report.leaderboard import Leaderboard, leaderboard_from_runs, leaderboard_from_table
-from rmcalib.report.leaderboard_figures import draw_figures
-from rmcalib.report.leaderboard_lists import heat_words, rank_words
-from rmcalib.report.leaderboard_measures import bin_sums, measure_model
-from rmcalib.report.leaderboard_page import leaderboard_page, wide_rows, write_leaderboard
-from rmcalib.report.leaderboard_tables import read_official
-from rmcalib.report.leaderboard_words import to_markdown
-from rmcalib.rewards.measures import Settings
-from rmcalib.rewards.metrics import metric_rows
+from rmcalib.metrics import Settings, measure_model, metric_rows
+from rmcalib.metrics._leaderboard import bin_sums
+from rmcalib.report import (
+    Leaderboard,
+    leaderboard_from_runs,
+    leaderboard_from_table,
+    read_official,
+    wide_rows,
+    write_leaderboard,
+)
+from rmcalib.report._drawing import place_labels, short_names
+from rmcalib.report.leaderboard._figures import draw_figures
+from rmcalib.report.leaderboard._lists import heat_words, rank_words
+from rmcalib.report.leaderboard._page import leaderboard_page
+from rmcalib.report.leaderboard._words import to_markdown
+from tests.metrics.worlds import flat_scores
 from tests.report.boards import synthetic, write_run, write_runs
-from tests.rewards.worlds import flat_scores
 
 PAPER = Path(__file__).parents[3] / "shared/data/rewardbench2/paper_reward_models.csv"
 FAST = Settings(resamples=50)

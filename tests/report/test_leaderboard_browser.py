@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from rmcalib.report.leaderboard import leaderboard_from_runs
-from rmcalib.report.leaderboard_page import write_leaderboard
-from rmcalib.rewards.measures import Settings
+from rmcalib.metrics import Settings
+from rmcalib.report import leaderboard_from_runs, write_leaderboard
 from tests.hooks import PATIENCE
 from tests.report.boards import synthetic, write_run, write_runs
 

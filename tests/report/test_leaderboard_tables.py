@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmcalib.report.leaderboard_tables import read_official
+from rmcalib.report import read_official
 
 
 def test_official_scores_may_be_of_any_category(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.report.figures import figure_png
-from rmcalib.report.prolr_figures import errors_by_k, grouped_bars, paired_bars, scatter
+from rmcalib.report import errors_by_k, figure_png
+from rmcalib.report.rankings._experiment_figures import grouped_bars, paired_bars, scatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

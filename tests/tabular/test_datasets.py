@@ -13,8 +13,8 @@ import pytest
 from scipy.stats import norm
 
 from rmcalib.tabular import DATASETS, fetch, load_dataset, naive_bayes_rankings, read_csv, synthetic_dataset
-from rmcalib.tabular.features import fit_encoder
-from rmcalib.tabular.sources import SHA256
+from rmcalib.tabular._features import fit_encoder
+from rmcalib.tabular._sources import SHA256
 from tests.tabular.files import FOLDER, needs_files
 
 SHAPES = {

@@ -8,9 +8,18 @@ import pytest
 
 from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from rmcalib.tabular import COLUMNS, Plan, Questions, evaluate, kendall_tau, read_rows, run_experiment
-from rmcalib.tabular.experiment import stagewise_verdicts
-from rmcalib.tabular.tables import fold_means, paired_points
+from rmcalib.tabular import (
+    COLUMNS,
+    Plan,
+    Questions,
+    evaluate,
+    fold_means,
+    kendall_tau,
+    read_rows,
+    run_experiment,
+    stagewise_verdicts,
+)
+from rmcalib.tabular._tables import paired_points
 from tests.tabular.files import small
 
 FAST = Plan(learners=("mallows", "pl"), folds=2, questions=Questions(resamples=20))

@@ -22,7 +22,7 @@ from rmcalib.tabular import (
     newman_utilities,
     synthetic_dataset,
 )
-from rmcalib.tabular.networks import train
+from rmcalib.tabular._networks import train
 from tests.golden import GOLDEN
 from tests.tabular.files import small
 

@@ -6,7 +6,7 @@ import pytest
 
 from rmcalib.calibration import sub_k, top_k
 from rmcalib.tabular import load_dataset
-from rmcalib.tabular.reference import reference_forecast, reference_split, reference_support
+from rmcalib.tabular._reference import reference_forecast, reference_split, reference_support
 from tests.tabular.files import FOLDER, needs_files
 
 MODELS = {"pl": "PlackettLuce", "mallows": "MallowsModel", "rc": "PreferenceModel"}

@@ -1,0 +1,1 @@
+"""Helpers without a subject of their own: arrays, files, interrupts, processes, the Hub."""

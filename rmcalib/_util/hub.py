@@ -1,0 +1,292 @@
+"""The Hugging Face Hub at our door: ids checked, commits resolved, failures said in one clear line.
+
+The libraries report one cause in many ways (a gated repository is an `OSError` from transformers, a
+`DatasetNotFoundError` from datasets, and a `GatedRepoError` from huggingface_hub). Everything here ends in
+`HubError`, whose message names the repository, the cause and the remedy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from rmcalib._util.processes import may_draw
+
+RepoType = Literal["model", "dataset"]
+T = TypeVar("T")
+
+_PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
+_REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
+_SHA = re.compile(r"[0-9a-f]{40}")
+_REVISION = re.compile(r"\w[\w./-]*")
+_PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
+_SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+_SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
+_PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
+OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
+PICKLE = "which can run code when loaded: pass --allow-pickle if you trust it"
+PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
+
+
+class HubError(ValueError):
+    """A model or data set could not be had from the Hub; the message is one line with the remedy."""
+
+
+def check_repo_id(name: str) -> str:
+    """Return `name` if it can be the id of a Hub repository, else raise a `HubError`.
+
+    >>> check_repo_id("allenai/reward-bench-2")
+    'allenai/reward-bench-2'
+    >>> check_repo_id("../../x")
+    Traceback (most recent call last):
+    rmcalib._util.hub.HubError: '../../x' is neither a file or folder here nor a Hub id like 'org/name'
+    """
+    if (
+        not _REPO_ID.fullmatch(name)
+        or ".." in name
+        or "--" in name
+        or len(name) > 96
+        or name.endswith(".git")
+    ):
+        raise HubError(f"{name!r} is neither a file or folder here nor a Hub id like 'org/name'")
+    return name
+
+
+def folder_name(name: str) -> str:
+    """Name the output folder of a model or benchmark: one path component, whatever `name` is.
+
+    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken.
+
+    >>> folder_name("Skywork/Skywork-Reward-V2-Llama-3.1-8B")
+    'Skywork__Skywork-Reward-V2-Llama-3.1-8B'
+    >>> folder_name("../../checkpoints/run 1/step-500/")
+    'run_1__step-500'
+    """
+    parts = [
+        re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in name.replace("\\", "/").split("/")
+    ]
+    kept = [part for part in parts if part.strip("_.-")][-2:]
+    if not kept:
+        raise HubError(f"{name!r} has no letters or digits to name an output folder after")
+    return "__".join(kept)[:200]
+
+
+def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> str:
+    """Return the commit (40 hex digits) that `revision` (branch, tag or commit; default `main`) stands for.
+
+    Asks the Hub, and remembers the answer in the Hub cache's own `refs` folder, so that the same name
+    resolves to the same commit when the Hub is out of reach.
+    """
+    check_repo_id(name)
+    wanted = revision or "main"
+    if _SHA.fullmatch(wanted):
+        return wanted
+    if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
+        raise HubError(f"{name}: revision: {wanted!r} is no branch, tag or commit")
+    from huggingface_hub import HfApi, close_session, constants
+    from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
+
+    ref = _ref_file(Path(constants.HF_HUB_CACHE), name, repo_type, wanted)
+    try:
+        if constants.HF_HUB_OFFLINE:
+            raise OfflineModeIsEnabled("HF_HUB_OFFLINE is set")
+        info = _patiently(lambda: HfApi().repo_info(name, repo_type=repo_type, revision=wanted, timeout=20))
+    except Exception as error:
+        answered = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404)
+        if not answered and ref.is_file():
+            close_session()  # a dead connection must not be taken up again by the downloads that follow
+            return ref.read_text().strip()
+        raise explain(error, name, repo_type=repo_type, revision=revision) from error
+    if not info.sha:
+        raise HubError(f"{name}: the Hub names no commit for revision {wanted!r}")
+    _remember(ref, info.sha)
+    return str(info.sha)
+
+
+def fetch_model(
+    name: str,
+    commit: str,
+    *,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    extra_files: tuple[str, ...] = (),
+    small_files_only: bool = False,
+) -> Path:
+    """Download what is needed of a model at `commit` (asked for as `revision`) and return its cached folder.
+
+    Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache
+    needs no network. Code and pickle weights are not even downloaded unless they are allowed.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not may_draw():
+        disable_progress_bars()
+    patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
+    if not small_files_only:
+        patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
+    with translated(name, revision=revision):
+        folder = Path(
+            snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
+        )
+        if small_files_only or has_safe_weights(folder):
+            return folder
+        pickles = list(_PICKLE_WEIGHTS)
+        if allow_pickle:
+            snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
+        else:
+            plan = snapshot_download(
+                name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"], dry_run=True
+            )
+            if plan:
+                raise HubError(f"{name}: {PICKLE_ONLY}")
+    return folder
+
+
+def has_safe_weights(folder: Path) -> bool:
+    """Tell whether the weights of a model or an adapter are in safetensors files; others do not count.
+
+    >>> has_safe_weights(Path(__file__).parents[1] / "demo" / "model")
+    True
+    """
+    names = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    return any((folder / name).is_file() for name in names)
+
+
+@contextlib.contextmanager
+def translated(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> Iterator[None]:
+    """Turn whatever the Hugging Face libraries raise inside the block into a `HubError`."""
+    try:
+        yield
+    except HubError:
+        raise
+    except Exception as error:
+        raise explain(error, name, repo_type=repo_type, revision=revision) from error
+
+
+def explain(
+    error: BaseException, name: str, *, repo_type: RepoType = "model", revision: str | None = None
+) -> HubError:
+    """Say in one line why `name` could not be loaded, and what to do.
+
+    >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
+    org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
+    """
+    told = _reason(error, name, repo_type)
+    if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # a path with a slip in it
+        told += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
+    return HubError(f"{name}{f'@{revision}' if revision else ''}: {told}")
+
+
+def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
+    from huggingface_hub import constants, errors
+
+    endpoint = constants.ENDPOINT
+    kind = "data set" if repo_type == "dataset" else "model"
+    page = f"{endpoint}/{'datasets/' if repo_type == 'dataset' else ''}{name}"
+    chain = list(_causes(error))
+    text = " ".join(str(cause) for cause in chain)
+    names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
+    status = next((c.response.status_code for c in chain if isinstance(c, errors.HfHubHTTPError)), None)
+    if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
+        return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
+    if "GatedRepoError" in names or "is a gated dataset" in text:
+        return (
+            f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login`) or set HF_TOKEN"
+        )
+    if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
+        return "no such revision (give a branch, a tag or a full commit)"
+    if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
+        return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login`, or set HF_TOKEN)"
+    if constants.HF_HUB_OFFLINE and names & {
+        "OfflineModeIsEnabled",
+        "LocalEntryNotFoundError",
+        "ConnectionError",
+    }:
+        return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
+    if status == 429 or re.search(r"\b429\b", text):
+        return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
+    if status in (401, 403):
+        return f"the Hub refuses access ({status}): log in with a token that may read {page}"
+    if status is not None and status >= 500:
+        return f"the Hub failed ({status}): try again later; what is already downloaded is kept"
+    if "trust_remote_code" in text:
+        return OWN_CODE
+    if "SafetensorError" in names or "UnpicklingError" in names:
+        return f"the weights are damaged ({_line(error)}): fetch or save them again"
+    if "RemoteProtocolError" in names or "peer closed connection" in text:
+        return f"the transfer from {endpoint} broke off, again and again: try later; what has arrived is kept"
+    if names & {
+        "LocalEntryNotFoundError",
+        "ConnectionError",
+        "NetworkError",
+        "TimeoutException",
+        "ProtocolError",
+    }:
+        return (
+            f"the Hub at {endpoint} cannot be reached, and the {kind} is not in the local cache: try "
+            f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"
+        )
+    if repo_type == "dataset" and isinstance(error, FileNotFoundError):
+        return f"the Hub at {endpoint} did not give the data files: try again later"
+    return f"{type(error).__name__}: {_line(error)}"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _line(error: BaseException) -> str:
+    """The first line that says something, shortened: messages of the libraries run over many lines."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """Ask again after 429, 5xx and broken connections: `HfApi` itself asks once only."""
+    for pause in _PATIENCE:
+        try:
+            return ask()
+        except Exception as error:
+            if not _passing(error):
+                raise
+        time.sleep(pause)
+    return ask()
+
+
+def _passing(error: BaseException) -> bool:
+    """Tell whether asking again can help."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return bool(response.status_code == 429 or response.status_code >= 500)
+    return bool({cls.__name__ for cls in type(error).__mro__} & {"TransportError", "ConnectionError"})
+
+
+def _is_safe(file: str) -> bool:
+    return file.endswith(".safetensors")
+
+
+def _ref_file(cache: Path, name: str, repo_type: RepoType, revision: str) -> Path:
+    """The documented place of the Hub cache for `revision -> commit`."""
+    return cache / f"{repo_type}s--{name.replace('/', '--')}" / "refs" / revision
+
+
+def _remember(ref: Path, commit: str) -> None:
+    with contextlib.suppress(OSError):  # a read-only cache only costs the offline convenience
+        if not ref.is_file() or ref.read_text().strip() != commit:
+            ref.parent.mkdir(parents=True, exist_ok=True)
+            temporary = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")
+            temporary.write_text(commit)
+            temporary.replace(ref)

@@ -1,0 +1,294 @@
+"""The plan of a batch: which models, in which order, what each needs, what is left out and why.
+
+Everything here is estimated from the recipes alone: nothing is downloaded, so a plan costs nothing.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmcalib._util.hub import OWN_CODE
+from rmcalib.judges import LEADERBOARD, Recipe, read_recipes, registry
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Benchmark
+
+__all__ = [
+    "Machine",
+    "PlanEntry",
+    "Selection",
+    "choose_machine",
+    "estimated_tokens",
+    "make_plan",
+    "parse_bytes",
+    "parse_parameters",
+    "plan_problems",
+    "read_models",
+    "select",
+]
+
+# Assumptions behind the estimated times; they are meant to be right within a factor of a few.
+_TOKENS_PER_RESPONSE = 500
+_REWARD_BENCH_2_RESPONSES = 8_500
+_CHARACTERS_PER_TOKEN = 4
+_OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # the CPU's is for one core
+_OVERHEAD = 1.2  # memory of a model that runs, over that of its weights
+_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+_FAMILIES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
+_BASES = {  # families that the name does not say
+    "pythia": "gpt_neox",
+    "worldpm": "qwen",
+    "beaver": "llama",
+    "armorm": "llama",
+    "tulu": "llama",
+    "eurus": "mistral",
+    "ultrarm": "llama",
+    "skywork-vl": "qwen",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What models run on: kind of device, how many, the memory of all together (None: not known here)."""
+
+    device: str
+    count: int = 1
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which models are wanted: globs on the id, a largest size, families. Nothing given means all."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_parameters: float | None = None  # billions
+    families: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One model of a plan; `skipped` says why it is left out, and is empty for those that are run.
+
+    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None where the size is not known.
+    """
+
+    recipe: Recipe
+    family: str
+    parameters: float | None = None
+    memory: float | None = None
+    seconds: float | None = None
+    device: str = ""
+    skipped: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model's id."""
+        return self.recipe.model
+
+
+def read_models(path: str | Path | None = None) -> list[Recipe]:
+    """Read the models of a YAML file (default the leaderboard); a bare id takes the registry's recipe."""
+    known = registry()
+    recipes = read_recipes(LEADERBOARD if path is None else Path(path))
+    if not recipes:
+        raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
+    return [known.get(r.model, r) if r == Recipe(model=r.model) else r for r in recipes]
+
+
+def make_plan(
+    recipes: Iterable[Recipe],
+    selection: Selection | None = None,
+    machine: Machine | None = None,
+    *,
+    dtype: str = "auto",
+    tokens: float = _REWARD_BENCH_2_RESPONSES * _TOKENS_PER_RESPONSE,
+    trust_remote_code: bool = False,
+    ignore_memory: bool = False,
+) -> list[PlanEntry]:
+    """Order the selected models from small to large, and say which cannot be run and why.
+
+    Models that the selection leaves out are not in the plan; of those in it, the ones to run come first.
+
+    >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
+    >>> plan = make_plan(recipes, machine=Machine("cuda", memory=80e9))
+    >>> [(entry.model, entry.skipped) for entry in plan]  # doctest: +ELLIPSIS
+    [('c/rm-1.5B', ''), ('a/rm-8B', ''), ('b/rm-70B', 'needs about 168 GB of memory, ...')]
+    """
+    selection, machine = selection or Selection(), machine or Machine("cpu")
+    if dtype not in ("auto", *_BYTES):
+        raise ValueError(f"dtype: unknown {dtype!r} (have: {', '.join(('auto', *_BYTES))})")
+    entries = []
+    for entry in select(recipes, selection):
+        size, recipe = entry.parameters, entry.recipe
+        memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
+        seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
+        reason = entry.skipped or _obstacle(recipe, trust_remote_code)
+        if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:
+            reason = (
+                f"needs about {memory / 1e9:.3g} GB of memory, and there are {machine.memory / 1e9:.3g} GB "
+                "(--ignore-memory tries it all the same)"
+            )
+        entries.append(replace(entry, memory=memory, seconds=seconds, device=machine.device, skipped=reason))
+    return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
+
+
+def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
+    """Return which models to run are sure to fail on this machine, and why; nothing is looked up elsewhere.
+
+    >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
+    {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
+    """
+    from rmcalib.judges import check_model_name, is_local
+
+    problems: dict[str, str] = {}
+    for entry in plan:
+        if entry.skipped or entry.model == "demo":
+            continue
+        try:
+            check_model_name(entry.model)
+        except ValueError as error:
+            problems[entry.model] = str(error)
+        files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
+        if is_local(entry.model) and not any(file.is_file() for file in files):
+            problems[entry.model] = "no config.json in the folder, so this is no transformers model"
+    return problems
+
+
+def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
+    """Keep the models that `selection` wants; with a largest size, those of unknown size are skipped."""
+    entries = []
+    recipes = list(recipes)
+    for recipe in recipes:
+        size, family = parameters_of(recipe), family_of(recipe)
+        if not _like(recipe.model, selection.include or ("*",)) or _like(recipe.model, selection.exclude):
+            continue
+        if selection.families and family not in {name.lower() for name in selection.families}:
+            continue
+        reason = ""
+        if selection.max_parameters is not None:
+            if size is not None and size > selection.max_parameters:
+                continue
+            if size is None:
+                reason = "of unknown size, and --max-params was given (`parameters` in its recipe says it)"
+        entries.append(PlanEntry(recipe, family, size, skipped=reason))
+    if not entries:
+        have = ", ".join(sorted({family_of(recipe) for recipe in recipes}))
+        raise ValueError(
+            "no model is left by --include, --exclude, --max-params and --family "
+            f"(of {len(recipes)}; their families: {have})"
+        )
+    return entries
+
+
+def parameters_of(recipe: Recipe) -> float | None:
+    """Return a model's size in billions: what its recipe says, or its name.
+
+    >>> names = ("org/Qwen3-0.6B", "org/rm-350m", "org/internlm2-1_8b", "org/rm")
+    >>> [parameters_of(Recipe(name)) for name in names]
+    [0.6, 0.35, 1.8, None]
+    """
+    if recipe.parameters is not None:
+        return recipe.parameters
+    found = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:[._]\d+)?)([bm])(?![A-Za-z0-9])", recipe.model.lower())
+    if not found:
+        return None
+    number, unit = found[-1]
+    return float(number.replace("_", ".")) / (1 if unit == "b" else 1000)
+
+
+def family_of(recipe: Recipe) -> str:
+    """Return the family of a model's base, by its architecture or its name; "other" if neither says it.
+
+    >>> names = ("infly/INF-ORM-Llama3.1-70B", "PKU-Alignment/beaver-7b", "org/rm")
+    >>> [family_of(Recipe(name)) for name in names]
+    ['llama', 'llama', 'other']
+    """
+    told = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
+    for word, family in _BASES.items():
+        if word in told:
+            return family
+    return next((family for family in _FAMILIES if family in told), "other")
+
+
+def parse_parameters(text: str) -> float:
+    """Turn `10B`, `600M` or `7` (billions) into billions.
+
+    >>> parse_parameters("10B"), parse_parameters("600M")
+    (10.0, 0.6)
+    """
+    return _parse(text, {"": 1, "b": 1, "m": 1e-3}, "--max-params", "10B or 600M")
+
+
+def parse_bytes(text: str) -> float:
+    """Turn `80GB` or `80` (gigabytes) into bytes.
+
+    >>> parse_bytes("80GB")
+    80000000000.0
+    """
+    return _parse(text, {"": 1e9, "gb": 1e9, "g": 1e9, "tb": 1e12, "mb": 1e6}, "--gpu-memory", "80GB")
+
+
+def choose_machine(device: str = "auto") -> Machine:
+    """Say what this machine has: all CUDA devices together (a large model is spread over them), or one."""
+    from rmcalib.judges import available_devices, choose_device, main_memory, total_memory
+
+    if device == "cpu":  # known without torch, which takes seconds to import
+        return Machine("cpu", 1, float(main_memory().total))
+    chosen = choose_device(device)
+    if chosen.type == "cuda" and device == "auto":
+        gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
+        return Machine("cuda", len(gpus), float(sum(total_memory(gpu) for gpu in gpus)))
+    return Machine(chosen.type, 1, float(total_memory(chosen)))
+
+
+def estimated_tokens(benchmark: Benchmark | None) -> float:
+    """Guess the tokens of a benchmark by its characters; None stands for RewardBench 2, not loaded."""
+    if benchmark is None:
+        return _REWARD_BENCH_2_RESPONSES * _TOKENS_PER_RESPONSE
+    characters = sum(
+        len(item.responses) * _length(item.prompt) + sum(map(len, item.responses)) for item in benchmark.items
+    )
+    return characters / _CHARACTERS_PER_TOKEN
+
+
+def _length(prompt: str | Sequence[Mapping[str, str]]) -> int:
+    return len(prompt) if isinstance(prompt, str) else sum(len(turn["content"]) for turn in prompt)
+
+
+def _obstacle(recipe: Recipe, trust_remote_code: bool) -> str:
+    if recipe.status == "unsupported":
+        return recipe.reason
+    return OWN_CODE if recipe.trust_remote_code and not trust_remote_code else ""
+
+
+def _item_size(recipe: Recipe, machine: Machine, dtype: str) -> int:
+    if dtype == "auto":
+        dtype = "float32" if machine.device == "cpu" else recipe.dtype or "bfloat16"
+    return _BYTES[dtype]
+
+
+def _speed(machine: Machine) -> float:
+    import os
+
+    cores = (os.cpu_count() or 1) if machine.device == "cpu" else 1
+    return _OPERATIONS_PER_SECOND.get(machine.device, 1e14) * cores
+
+
+def _like(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for glob in globs)
+
+
+def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    convert: Callable[[str], float | None] = units.get
+    unit = convert(match[2]) if match else None
+    if match is None or unit is None or float(match[1]) == 0:
+        raise ValueError(f"{option}: {text!r} is no size (write it like {example})")
+    return float(match[1]) * unit

@@ -1,0 +1,88 @@
+"""A batch of published scores: every model's file from the Hub, a few at a time, with no model run at all."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+
+from rmcalib._util.files import write_json
+from rmcalib._util.hub import resolve_commit
+from rmcalib.batch._local import Batch, Ticket
+from rmcalib.batch._plan import PlanEntry, Selection, select
+from rmcalib.benchmarks import SHORT_NAMES
+from rmcalib.judges import Recipe, registry, remember_model
+from rmcalib.runs import finished_scores, inputs_hash, keep_scores, read_manifest, run_folder
+from rmcalib.scores import RESULTS, Scores, published_models, published_scores
+
+__all__ = ["published_plan", "run_published"]
+
+_GRACE = 2.0  # seconds for files on their way when interrupted; one that hangs is not waited for
+_NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
+
+
+def published_plan(recipes: Iterable[Recipe] | None, selection: Selection) -> tuple[list[PlanEntry], str]:
+    """Plan to take the published scores of `recipes` (None: all there are); also the results' commit."""
+    commit = resolve_commit(RESULTS, repo_type="dataset")
+    names = published_models(revision=commit)
+    known = registry()
+    wanted = [known.get(name) or Recipe(name) for name in names] if recipes is None else list(recipes)
+    have = set(names)
+    plan = [
+        entry
+        if entry.skipped or entry.model in have
+        else dataclasses.replace(entry, skipped=f"no published scores in {RESULTS}")
+        for entry in select(wanted, selection)
+    ]
+    return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model)), commit
+
+
+def run_published(
+    batch: Batch, plan: Sequence[PlanEntry], commit: str, *, jobs: int = 4, fresh: bool = False
+) -> None:
+    """Take the published scores of the models in `plan`, `jobs` files at a time.
+
+    Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
+    """
+    pool = ThreadPoolExecutor(max_workers=jobs)
+    futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
+    try:
+        entries = [entry for entry in plan if not entry.skipped]
+        futures = {pool.submit(_take, batch, entry, commit, fresh): entry for entry in entries}
+        for future in as_completed(futures):
+            entry = futures[future]
+            with batch.attempt(entry.model):
+                ticket, scores = future.result()
+                if ticket is None:
+                    continue
+                if scores is not None:
+                    known = remember_model(scores, entry.recipe)
+                    keep_scores(ticket.folder, known, asked=ticket.asked, fresh=fresh)
+                batch.conclude(ticket, scores)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        wait(futures, timeout=_GRACE)
+
+
+def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
+    """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
+    folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
+    wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
+    asked = inputs_hash(wish)
+    scored = not fresh and finished_scores(folder, asked) is not None
+    ticket = Ticket(entry, commit, asked, folder, scored, fresh)
+    if ticket.scored:
+        return ticket, None
+    mark = {} if fresh else read_manifest(folder / "skipped.json") or {}
+    why = str(mark.get("why", "")) if mark.get("asked") == asked else ""
+    if not why:
+        batch.status.change(entry.model, "downloading")
+        try:
+            return ticket, published_scores(entry.model, revision=commit)
+        except ValueError as error:
+            if _NO_SCORES not in str(error):
+                raise
+            why = "a generative judge: it gives no scores"
+        write_json(folder / "skipped.json", {"asked": asked, "why": why})
+    batch.status.change(entry.model, "skipped", why=why)
+    return None, None

@@ -1,0 +1,209 @@
+"""The state of a batch on disk: `batch.json`, whole at every moment, and `events.jsonl`, which only grows.
+
+Another process can read both while the batch runs. `batch.json` is what is so now; `events.jsonl` has one
+JSON object a line for everything that happened, over all runs of the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.files import write_json
+from rmcalib.runs import utc
+
+__all__ = ["STATES", "ModelStatus", "Status", "read_events"]
+
+STATES = ("waiting", "downloading", "ready", "scoring", "scored", "evaluating", "done", "failed", "skipped")
+_TIMED = ("downloading", "scoring", "evaluating")
+_EVERY = 2.0  # seconds between two writes of mere progress
+
+
+@dataclass
+class ModelStatus:
+    """What is known of one model; `why` is the cause of a failure, or the reason it was skipped.
+
+    `seconds` are those since its download or, later, its scoring began; `tokens_per_second` is the speed of
+    scoring alone, without loading the model. `planned` are the plan's seconds, of which only the proportions
+    between models are used.
+    """
+
+    model: str
+    state: str = "waiting"
+    parameters: float | None = None
+    why: str = ""
+    responses_done: int = 0
+    responses: int = 0
+    tokens: int = 0
+    tokens_per_second: float | None = None
+    seconds: float = 0.0
+    seconds_left: float | None = None
+    planned: float | None = None
+    fresh: bool = False  # done by this run, not by an earlier one
+    folder: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+
+class Status:
+    """The states of a batch's models, in memory and on disk; its methods may be called from any thread.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     status = Status(Path(folder), [ModelStatus("org/rm")], engine="local")
+    ...     status.change("org/rm", "failed", why="gated")
+    ...     status.end()
+    ...     told = json.loads((Path(folder) / "batch.json").read_text())
+    ...     told["status"], told["models"][0]["why"], [e["event"] for e in read_events(Path(folder))]
+    ('finished', 'gated', ['start', 'failed', 'end'])
+    """
+
+    def __init__(
+        self,
+        output: Path,
+        models: Iterable[ModelStatus],
+        *,
+        on_change: Callable[[Status], None] | None = None,
+        **about: Any,
+    ) -> None:
+        """Begin a run of a batch: write the first `batch.json` and the event `start`."""
+        self.output, self.about, self.on_change = output, about, on_change
+        self.models = {status.model: status for status in models}
+        self.state, self.started = "running", time.time()
+        self._lock = threading.RLock()
+        self._since: dict[str, float] = {}
+        self._first: dict[str, float] = {}  # by model: when its first response was about to be scored
+        self._began: float | None = None
+        self._written = 0.0
+        output.mkdir(parents=True, exist_ok=True)
+        self.event("start", models=len(self.models), pid=os.getpid(), **about)
+        self._write()
+
+    def change(self, model: str, state: str, **values: Any) -> None:
+        """Put a model into another state (one of `STATES`), with what else is known of it."""
+        assert state in STATES, state
+        with self._lock:
+            entry = self.models[model]
+            now = time.time()
+            if state in ("downloading", "scoring"):
+                self._since[model] = now
+                self._began = self._began or now
+            entry.state, entry.seconds_left = state, None
+            for name, value in values.items():
+                setattr(entry, name, value)
+            entry.seconds = round(now - self._since.get(model, now), 3)
+            if state not in ("waiting", "ready"):
+                self.event(state, model=model, **values, seconds=entry.seconds)
+            self._write()
+
+    def progress(self, model: str, done: int, total: int, tokens: int) -> None:
+        """Say how far a model is."""
+        with self._lock:
+            entry, now = self.models[model], time.time()
+            entry.responses_done, entry.responses, entry.tokens = done, total, tokens
+            if not self._first:
+                self._began = now  # the first download and the first import are no measure of what is left
+            elapsed = now - self._first.setdefault(model, now)
+            if done and elapsed > 0:
+                entry.tokens_per_second = round(tokens / elapsed, 1)
+                entry.seconds_left = round(elapsed * (total - done) / done, 1)
+            if time.time() - self._written > _EVERY:
+                self._write()
+            elif self.on_change is not None:
+                self.on_change(self)
+
+    def warn(self, model: str, text: str) -> None:
+        """Keep a warning about a model."""
+        with self._lock:
+            self.models[model].warnings.append(text)
+            self.event("warning", model=model, text=text)
+
+    def event(self, kind: str, **values: Any) -> None:
+        """Append one line to `events.jsonl`."""
+        line = json.dumps({"time": utc(time.time()), "event": kind, **values}, ensure_ascii=False)
+        path = self.output / "events.jsonl"
+        with self._lock, path.open("ab+") as file:
+            # A process killed in the middle of a line must not spoil the next one.
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                line = line if file.read(1) == b"\n" else f"\n{line}"
+            file.write(f"{line}\n".encode("utf-8", "replace"))
+
+    def end(self, state: str = "finished") -> None:
+        """End the run of the batch."""
+        with self._lock:
+            self.state = state
+            self.event("end", status=state, **self.counts())
+            self._write()
+
+    def counts(self) -> dict[str, int]:
+        """Count the models in each state that occurs."""
+        states = [entry.state for entry in self.models.values()]
+        return {state: states.count(state) for state in STATES if state in states}
+
+    def seconds_left(self) -> float | None:
+        """Estimate the time until all models are done, from the pace so far; None if there is no pace yet.
+
+        What was done and what is left are weighed by the plan's times.
+        """
+        with self._lock:
+            entries = [e for e in self.models.values() if e.state not in ("failed", "skipped")]
+            known = [entry.planned for entry in entries if entry.planned]
+            usual = sum(known) / len(known) if known else 1.0
+            done = left = 0.0
+            for entry in entries:
+                if entry.state == "done" and not entry.fresh:
+                    continue  # by an earlier run: says nothing about the pace
+                share = entry.responses_done / entry.responses if entry.responses else 0.0
+                share = 1.0 if entry.state in ("scored", "evaluating", "done") else share
+                done += share * (entry.planned or usual)
+                left += (1 - share) * (entry.planned or usual)
+            if self._began is None or done == 0:
+                return None
+            return round((time.time() - self._began) * left / done, 1)
+
+    def tick(self) -> None:
+        """Bring the times of models in the works up to now."""
+        with self._lock:
+            for name, entry in self.models.items():
+                if entry.state in _TIMED and name in self._since:
+                    entry.seconds = round(time.time() - self._since[name], 3)
+
+    def content(self) -> dict[str, Any]:
+        """Return what `batch.json` holds."""
+        self.tick()
+        return {
+            "status": self.state,
+            "started": utc(self.started),
+            "updated": utc(time.time()),
+            "pid": os.getpid(),
+            "host": platform.node(),
+            **self.about,
+            "counts": self.counts(),
+            "seconds_left": self.seconds_left() if self.state == "running" else None,
+            "models": [asdict(entry) for entry in self.models.values()],
+        }
+
+    def _write(self) -> None:
+        self._written = time.time()
+        write_json(self.output / "batch.json", self.content())
+        if self.on_change is not None:
+            self.on_change(self)
+
+
+def read_events(output: Path) -> list[Mapping[str, Any]]:
+    """Read the events of a batch; a line that was cut off by a kill is passed over."""
+    events = []
+    for line in (output / "events.jsonl").read_bytes().split(b"\n"):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        events.append(event)
+    return events

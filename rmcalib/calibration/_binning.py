@@ -1,0 +1,205 @@
+"""Bins: where their edges are, what falls into them, and the calibration error their sums make.
+
+Everything binned goes through the same three sums of each bin: how many forecasts fell into it, the sum of
+their probabilities, and the number of outcomes that happened. Errors, bootstraps and null distributions
+are functions of these sums, so that resampling never touches single rows.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice, check_integer
+
+__all__ = [
+    "BinSums",
+    "Discrepancy",
+    "EceOptions",
+    "ErrorOptions",
+    "Norm",
+    "Spacing",
+    "bin_edges",
+    "bin_index",
+    "bin_sums",
+    "binned_error",
+]
+
+Spacing = Literal["width", "mass", "log"]
+Discrepancy = Literal["abs", "kl", "jeffreys", "jeffreys_unit"]
+Norm = Literal[1, 2, "max"]
+
+_CLIP = 1e-12
+_LOWEST_LOG_EDGE = -12
+
+
+class EceOptions(TypedDict, total=False):
+    """The options of :func:`~rmcalib.calibration._ece`, as :class:`ErrorOptions` explains them."""
+
+    bins: int | ArrayLike
+    spacing: Spacing
+    discrepancy: Discrepancy
+    norm: Norm
+    debias: bool
+
+
+@dataclass(frozen=True)
+class ErrorOptions:
+    """How a binned calibration error is computed; the defaults are the usual ECE.
+
+    bins: a number of bins, or their edges. spacing: equal width, equal mass, or logarithmic from 1e-12.
+    discrepancy between frequency f and confidence c of a bin: ``abs`` |f − c|; ``kl`` the Bernoulli
+    divergence KL(f‖c); ``jeffreys`` KL(f‖c) + KL(c‖f) with f smoothed to (n₁ + ½)/(n + 1);
+    ``jeffreys_unit`` the same mapped to [0, 1) by 1 − exp(−J). norm: 1 (weighted mean), 2 (root of the
+    weighted mean square) or "max". debias: take the sampling variance f(1 − f)/(n − 1) off each squared
+    difference (``abs`` only).
+
+    >>> ErrorOptions(norm=3)
+    Traceback (most recent call last):
+    ...
+    ValueError: norm: unknown 3 (have: 1, 2, 'max')
+    """
+
+    bins: int | tuple[float, ...] = 10
+    spacing: Spacing = "width"
+    discrepancy: Discrepancy = "abs"
+    norm: Norm = 1
+    debias: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every option at once."""
+        check_choice(self.spacing, "spacing", ("width", "mass", "log"))
+        check_choice(self.discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
+        check_choice(self.norm, "norm", (1, 2, "max"))
+        if self.debias and self.discrepancy != "abs":
+            raise ValueError(f"debias: works on discrepancy 'abs', not {self.discrepancy!r}")
+        if np.ndim(self.bins) == 0:
+            check_integer(self.bins, "bins", 1)
+        else:
+            edges = as_floats(self.bins, "bins", ndim=1)
+            if len(edges) < 2 or edges[0] > 0 or edges[-1] < 1 or (np.diff(edges) <= 0).any():
+                raise ValueError(f"bins: edges {edges.tolist()} do not rise from 0 to 1")
+            object.__setattr__(self, "bins", tuple(float(edge) for edge in edges))
+
+
+@dataclass(frozen=True)
+class BinSums:
+    """Sums of each bin, arrays (..., B): number of forecasts, of their probabilities, of outcomes."""
+
+    count: FloatArray
+    probability: FloatArray
+    outcome: FloatArray
+
+
+def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
+    """Return the B + 1 edges: (B + 1,), or (B + 1, E) for equal mass bins of ``probabilities`` (n, E).
+
+    >>> bin_edges(np.array([0.5]), ErrorOptions(bins=4))
+    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+    """
+    if isinstance(options.bins, tuple):
+        return np.array(options.bins)
+    if options.spacing == "width":
+        # i/B, not linspace, whose 3/10 is 0.30000000000000004: a forecast of 0.3 belongs to [0.3, 0.4).
+        return np.arange(options.bins + 1) / options.bins
+    if options.spacing == "log":
+        return np.concatenate([[0.0], np.logspace(_LOWEST_LOG_EDGE, 0, options.bins + 1)[1:]])
+    shares = np.arange(1, options.bins) / options.bins
+    inner = np.quantile(probabilities, shares, axis=0)
+    ends = np.zeros((1, *probabilities.shape[1:]))
+    return np.concatenate([ends, inner, ends + 1])
+
+
+def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
+    """Return the bin of each probability: left-closed bins, the last one closed on both sides.
+
+    >>> bin_index(np.array([0.0, 0.3, 1.0]), bin_edges(np.array([]), ErrorOptions()))
+    array([0, 3, 9])
+    """
+    inner = edges[1:-1]
+    if edges.ndim == 1:
+        return np.searchsorted(inner, probabilities, side="right")
+    index = np.zeros(probabilities.shape, dtype=np.int64)
+    for edge in inner:
+        index += probabilities >= edge
+    return index
+
+
+def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
+    """Sum up the bins of one forecast (n,) -> (B,), or of many side by side (n, E) -> (E, B).
+
+    >>> bin_sums(np.array([0, 1, 1]), np.array([0.2, 0.6, 0.8]), np.array([0.0, 1.0, 0.0]), 2).outcome
+    array([0., 1.])
+    """
+    shape = (*index.shape[1:], n_bins)
+    if index.ndim == 2:
+        index = index + n_bins * np.arange(index.shape[1])
+    flat, size = index.reshape(-1), int(np.prod(shape))
+
+    def total(weights: FloatArray | None) -> FloatArray:
+        return np.bincount(flat, weights, minlength=size).astype(np.float64).reshape(shape)
+
+    return BinSums(total(None), total(probabilities.reshape(-1)), total(outcomes.reshape(-1)))
+
+
+def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
+    """Return the calibration error (...) of bin sums (..., B); empty bins do not count.
+
+    >>> sums = BinSums(np.array([4.0]), np.array([3.0]), np.array([2.0]))
+    >>> binned_error(sums, ErrorOptions())
+    array(0.25)
+    """
+    weight = sums.count / sums.count.sum(axis=-1, keepdims=True)
+    gap = bin_gaps(sums, options)
+    if options.norm == "max":
+        return np.asarray(gap.max(axis=-1))
+    if options.norm == 1:
+        return np.asarray((weight * gap).sum(axis=-1))
+    if options.debias:
+        # Squares may come out negative here: they must cancel across bins before the root is taken.
+        square = bin_gaps(sums, options, squared=True)
+        return np.asarray(np.sqrt(np.maximum((weight * square).sum(axis=-1), 0.0)))
+    return np.asarray(np.sqrt((weight * gap**2).sum(axis=-1)))
+
+
+def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> FloatArray:
+    """Return the discrepancy of every bin (..., B), 0 where it is empty.
+
+    With ``debias`` a bin's gap is the root of max(0, (f − c)² − f(1 − f)/(n − 1)), 0 where n = 1;
+    ``squared`` asks for that difference itself.
+
+    >>> bin_gaps(BinSums(np.array([2.0, 0.0]), np.array([0.5, 0.0]), np.array([1.0, 0.0])), ErrorOptions())
+    array([0.25, 0.  ])
+    """
+    count = np.maximum(sums.count, 1)
+    frequency, confidence = sums.outcome / count, sums.probability / count
+    if options.discrepancy == "abs":
+        gap = np.abs(frequency - confidence)
+        if options.debias:
+            variance = frequency * (1 - frequency) / np.maximum(sums.count - 1, 1)
+            square = np.where(sums.count > 1, gap**2 - variance, 0.0)
+            return square if squared else np.sqrt(np.maximum(square, 0.0))
+        return gap
+    q = np.clip(confidence, _CLIP, 1 - _CLIP)
+    if options.discrepancy == "kl":
+        p = np.clip(frequency, _CLIP, 1 - _CLIP)
+        gap = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+    else:
+        p = (sums.outcome + 0.5) / (count + 1)
+        gap = (p - q) * (np.log(p / q) - np.log((1 - p) / (1 - q)))
+        if options.discrepancy == "jeffreys_unit":
+            gap = -np.expm1(-gap)
+    # Rounding can leave a divergence of -1e-17.
+    return np.where(sums.count > 0, np.maximum(gap, 0.0), 0.0)
+
+
+def as_bins(bins: int | ArrayLike) -> int | tuple[float, ...]:
+    """Return a number of bins, or edges as a tuple.
+
+    >>> as_bins([0, 0.5, 1])
+    (0.0, 0.5, 1.0)
+    """
+    if np.ndim(bins) == 0:
+        return check_integer(bins, "bins", 1)
+    return tuple(float(edge) for edge in as_floats(bins, "bins", ndim=1))

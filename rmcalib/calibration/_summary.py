@@ -1,0 +1,120 @@
+"""Every notion of one forecast at once: its error, interval and null, and what recalibration would do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import IntArray
+from rmcalib.calibration._notion_tests import notion_interval, notion_null
+from rmcalib.calibration._notions import check_orders_for, sub_k, top_k
+from rmcalib.calibration._temperature import (
+    TemperatureFit,
+    cross_fit,
+    fit_temperature,
+    has_temperature,
+    scale_temperature,
+    take_instances,
+)
+from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking.events import Family
+
+__all__ = ["Summary", "SummaryRow", "summarise"]
+
+
+@dataclass(frozen=True)
+class SummaryRow:
+    """One notion: error with interval, what a calibrated forecast would show, and the recalibrated error.
+
+    ``recalibrated`` is the error after temperature scaling, cross-fitted; None where there is no temperature.
+    """
+
+    family: Family
+    k: int
+    value: float
+    low: float
+    high: float
+    null_mean: float
+    null_high: float
+    p_value: float
+    recalibrated: float | None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The rows, and the temperature of largest likelihood on all the data (None where there is none)."""
+
+    rows: tuple[SummaryRow, ...]
+    temperature: TemperatureFit | None
+    n: int
+    n_items: int
+
+
+def summarise(
+    dist: RankingDistribution,
+    orders: ArrayLike,
+    *,
+    sub: Sequence[int] = (2, 3),
+    top: Sequence[int] = (1, 2, 3),
+    resamples: int = 200,
+    folds: int = 5,
+    rng: np.random.Generator | int = 0,
+) -> Summary:
+    """Judge a forecast of rankings (n, m) by the sub-k and top-k notions asked for; k above m is left out.
+
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(200, 3, confidence=3.0, rng=np.random.default_rng(0))
+    >>> summary = summarise(data.forecast, data.orders, sub=[2], top=[1], resamples=50)
+    >>> [(row.family, row.k, row.p_value < 0.05, row.recalibrated < row.value) for row in summary.rows]
+    [('sub', 2, True, True), ('top', 1, True, True)]
+    """
+    array = check_orders_for(dist, orders)
+    generator = np.random.default_rng(rng)
+    fit, recalibrated = None, None
+    if has_temperature(dist):
+        fit = fit_temperature(dist, array)
+        recalibrated = cross_fitted_temperature(dist, array, folds=folds, rng=generator)
+    rows = []
+    wanted: list[tuple[Family, int]] = [("sub", k) for k in sub] + [("top", k) for k in top]
+    for family, k in wanted:
+        if k > dist.n_items:
+            continue
+        interval = notion_interval(dist, array, k, family, resamples=resamples, rng=generator)
+        null = notion_null(dist, array, k, family, resamples=resamples, rng=generator)
+        notion = sub_k if family == "sub" else top_k
+        after = notion(recalibrated, array, k).value if recalibrated is not None else None
+        rows.append(
+            SummaryRow(
+                family,
+                k,
+                interval.value,
+                interval.low,
+                interval.high,
+                null.mean,
+                null.high,
+                null.p_value,
+                after,
+            )
+        )
+    return Summary(tuple(rows), fit, len(array), dist.n_items)
+
+
+def cross_fitted_temperature(
+    dist: RankingDistribution, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
+) -> RankingDistribution:
+    """Return the forecast with every instance at the temperature that the other folds ask for.
+
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(200, 3, rng=np.random.default_rng(0))
+    >>> len(cross_fitted_temperature(data.forecast, data.orders))
+    200
+    """
+    temperatures = cross_fit(
+        len(orders),
+        lambda train: fit_temperature(take_instances(dist, train), orders[train]).temperature,
+        lambda temperature, test: np.full(len(test), temperature),
+        folds=folds,
+        rng=rng,
+    )
+    return scale_temperature(dist, temperatures)

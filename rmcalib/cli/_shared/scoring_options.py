@@ -1,0 +1,191 @@
+"""The scoring options of ``eval``, ``score`` and ``batch``: what to score, with what, and how."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from rmcalib.cli._shared.options import Quiet
+from rmcalib.cli._shared.places import Place
+
+__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+
+RUNNING_A_MODEL = (
+    *("limit", "revision", "device", "dtype", "max_length", "token_budget"),
+    *("trust_remote_code", "allow_pickle"),
+)
+"""Scoring options that would do nothing where scores are given."""
+
+_WHAT, _HOW = "What to score", "How to score"
+
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="ID",
+        help="A Hub id, a local folder, or 'demo' (the default); may be given several times.",
+        rich_help_panel=_WHAT,
+    ),
+]
+BenchmarkName = Annotated[
+    str | None,
+    typer.Option(
+        "--benchmark",
+        "-b",
+        metavar="NAME",
+        help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
+        "Hub data set, or a .jsonl, .json or .parquet file.",
+        rich_help_panel=_WHAT,
+    ),
+]
+BenchmarkRevision = Annotated[
+    str | None,
+    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=_WHAT),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Score at most this many prompts, taken evenly from the whole benchmark.",
+        rich_help_panel=_WHAT,
+    ),
+]
+Revision = Annotated[
+    str | None,
+    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=_HOW),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=_HOW),
+]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
+        rich_help_panel=_HOW,
+    ),
+]
+MaxLength = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="TOKENS",
+        help="Cut longer texts; default the model's own limit, at most 4096.",
+        rich_help_panel=_HOW,
+    ),
+]
+TokenBudget = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="TOKENS",
+        help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
+        rich_help_panel=_HOW,
+    ),
+]
+TrustRemoteCode = Annotated[
+    bool,
+    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
+]
+AllowPickle = Annotated[
+    bool,
+    typer.Option(
+        "--allow-pickle",
+        help="Load pickle weights, which can run code, where there are no safetensors.",
+        rich_help_panel=_HOW,
+    ),
+]
+Recipes = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="FILE",
+        help="YAML file that says how to read your own models; may be given several times.",
+        rich_help_panel=_HOW,
+    ),
+]
+Fresh = Annotated[
+    bool,
+    typer.Option(
+        "--fresh",
+        help="Score again, and replace what an earlier run left in the folder.",
+        rich_help_panel=_HOW,
+    ),
+]
+Export = Annotated[
+    Path | None,
+    typer.Option(
+        "--export-rewardbench",
+        metavar="FILE",
+        dir_okay=False,
+        help="Also write the scores in RewardBench's JSON form.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What the command line says about scoring; every field is an option."""
+
+    benchmark: BenchmarkName = None
+    benchmark_revision: BenchmarkRevision = None
+    limit: Limit = None
+    output: Place = "runs"
+    revision: Revision = None
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    max_length: MaxLength = None
+    token_budget: TokenBudget = None
+    trust_remote_code: TrustRemoteCode = False
+    allow_pickle: AllowPickle = False
+    recipes: Recipes = None
+    fresh: Fresh = False
+    quiet: Quiet = False
+
+    def loading(self) -> dict[str, Any]:
+        """Return the options of :func:`rmcalib.score` that do not depend on the model."""
+        names = (
+            "device",
+            "dtype",
+            "max_length",
+            "token_budget",
+            "trust_remote_code",
+            "allow_pickle",
+            "fresh",
+        )
+        return {name: getattr(self, name) for name in names}
+
+
+def with_scoring(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the scoring options, which reach it as one `Scoring` called ``scoring``.
+
+    Typer reads options off a function's parameters: the command gets one for each field of `Scoring` in place
+    of ``scoring``, except for those it does ``without``.
+    """
+    hints = get_type_hints(Scoring, include_extras=True)
+    names = [field.name for field in fields(Scoring) if field.name not in without]
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def gather(**given: Any) -> None:
+            command(scoring=Scoring(**{name: given.pop(name) for name in names}), **given)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "scoring":
+                kind = parameter.kind
+                parameters += [
+                    inspect.Parameter(name, kind, default=getattr(Scoring, name), annotation=hints[name])
+                    for name in names
+                ]
+            else:
+                parameters.append(parameter)
+        gather.__dict__["__signature__"] = inspect.Signature(parameters)
+        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return gather
+
+    return decorate

@@ -1,0 +1,136 @@
+"""Where the scores of ``eval`` and ``score`` come from: a model that is run, or scores made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmcalib.cli._shared.progress import progress_bar, say
+
+if TYPE_CHECKING:
+    import re
+
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.cli._shared.scoring_options import Scoring
+    from rmcalib.scores import Scores
+
+__all__ = ["benchmark_for", "check_export", "given_scores", "model_names", "own_runs", "run_model"]
+
+PUBLISHED = "published"
+
+
+def model_names(given: list[str] | None, scores: str | None = None) -> list[str | None]:
+    """Return the models to work on; with scores from a file the name may be left to the file."""
+    names = list(dict.fromkeys(given or []))
+    if scores is None:
+        if len(names) == 1:  # of several, one that cannot be is one failure among them
+            from rmcalib.judges import check_model_name
+
+            check_model_name(names[0])
+        return [*names] or ["demo"]
+    if scores == PUBLISHED and not names:
+        raise ValueError("--scores published: name the model with --model")
+    if scores != PUBLISHED and len(names) > 1:
+        raise ValueError("--scores FILE: a file holds the scores of one model, so give one --model")
+    return [*names] or [None]
+
+
+def check_export(file: Path | None, names: list[str | None], output: str) -> None:
+    """Refuse an export that could not be written, before hours of scoring."""
+    if file is None:
+        return
+    if len(names) > 1:
+        raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
+    if file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
+        raise ValueError(f"--export-rewardbench {file}: will be a folder, that of --output: name a file")
+
+
+def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None = None) -> Benchmark | None:
+    """Load the benchmark that was asked for, or the one that goes with the models.
+
+    Scores made elsewhere need no benchmark: without its texts there are no examples to read.
+    """
+    from rmcalib._util.hub import HubError
+    from rmcalib.benchmarks import load_benchmark
+
+    name = scoring.benchmark
+    if name is None and scores is None:
+        name = "demo" if names == ["demo"] else "reward-bench-2"
+    if name is not None:
+        limit = scoring.limit if scores is None else None  # a file's own limit may go unused
+        return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
+    if scoring.benchmark_revision is not None:
+        raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
+    if scores != PUBLISHED:
+        return None
+    try:
+        return load_benchmark("reward-bench-2")
+    except HubError as error:
+        if not scoring.quiet:
+            say(f"warning: the report has no texts to read ({error})")
+        return None
+
+
+def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pattern[str] | None:
+    """Match the files of these models' runs of a benchmark; None if it is not known yet where those are."""
+    from rmcalib._util.remote import runs_in
+    from rmcalib.runs import run_folder
+
+    known = [name for name in names if name is not None]
+    if benchmark is None or not known:
+        return None
+    return runs_in(run_folder("", name, benchmark.name).as_posix() for name in known)
+
+
+def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
+    """Score a benchmark with a model, with a progress bar; tells what was scored before."""
+    from rmcalib._util.processes import is_main_process
+    from rmcalib.judges import recipe_for
+    from rmcalib.runs import score
+
+    all_responses, begun = benchmark.n_responses, False
+    tell = say if is_main_process() and not scoring.quiet else lambda _: None
+    with progress_bar(name, quiet=scoring.quiet) as draw:
+
+        def on_progress(done: int, total: int, tokens: int) -> None:
+            nonlocal begun
+            if not begun and total < all_responses:
+                before = all_responses - total
+                tell(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
+            begun = True
+            if draw is not None:
+                draw(done, total, tokens)
+
+        scores = score(
+            name,
+            benchmark,
+            output=scoring.output,
+            revision=scoring.revision,
+            recipe=recipe_for(name, tuple(scoring.recipes or ())),
+            on_progress=on_progress,
+            **scoring.loading(),
+        )
+    if not begun:
+        tell(f"{name}: all responses were scored before (--fresh scores them again)")
+    return scores
+
+
+def given_scores(source: str, model: str | None, benchmark: Benchmark | None) -> tuple[Scores, str, str]:
+    """Read scores made elsewhere: the scores, the model's name, and what to call the benchmark's folder."""
+    from rmcalib.report import UNNAMED
+    from rmcalib.scores import load_scores, published_scores
+
+    if source == PUBLISHED:
+        assert model is not None
+        scores = published_scores(model)
+        return scores, model, f"{scores.manifest['benchmark']}-published"
+    scores = load_scores(source)
+    if benchmark is not None and not {item.id for item in benchmark.items} & {*scores.item_id.tolist()}:
+        raise ValueError(
+            f"{source}: none of its prompts is in {benchmark.name}: name the benchmark that they are of, or "
+            "leave --benchmark out"
+        )
+    told = str(scores.manifest.get("benchmark") or UNNAMED)  # one for all files: so they can be compared
+    name = model or str(scores.manifest.get("model") or Path(source).stem)
+    return scores, name, benchmark.name if benchmark is not None else told

@@ -1,0 +1,217 @@
+"""Is this machine fit for scoring, and are its devices right?
+
+`diagnose` scores some of the demo benchmark with the demo model on every device and in every dtype there is,
+and compares with the CPU in float32. Each device has a process of its own, for all its dtypes. One that
+crashes is a finding, not the end of the examination: the dtypes that are left get a new process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rmcalib.judges._inference import devices
+
+_PACKAGES = ("rmcalib", "torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "numpy")
+
+# How far the demo's rewards, which lie within about ±10, may be from those of the CPU in float32.
+_TOLERANCE = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 5e-1}
+
+
+_ANSWER = "answer: "  # begins the lines that matter; libraries may print others
+
+Outcome = dict[str, Any]
+"""The answer for one dtype: `rewards` and `seconds`, or an `error`."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device and its memory in bytes."""
+
+    device: str
+    name: str
+    memory: int
+    free: int
+
+
+@dataclass(frozen=True)
+class Check:
+    """One device and dtype against the CPU in float32.
+
+    `status` is `right`, `differs` or `failed`; the differences are the largest ones, of rewards and of the
+    probabilities that they give; `seconds` is the time for scoring alone.
+    """
+
+    device: str
+    dtype: str
+    status: str
+    reward_difference: float | None = None
+    probability_difference: float | None = None
+    seconds: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What `diagnose` found."""
+
+    versions: dict[str, str]
+    devices: tuple[DeviceInfo, ...]
+    hub: str
+    hub_reachable: bool
+    checks: tuple[Check, ...]
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether float32 is right on every device; the narrower dtypes are a choice."""
+        return all(check.status == "right" for check in self.checks if check.dtype == "float32")
+
+
+def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
+    """Examine this machine: versions, devices, the Hub, the demo's rewards on all devices, in all dtypes."""
+    found = devices.available_devices()
+    outcomes = {str(device): _examine(str(device), devices.DTYPES, prompts, timeout) for device in found}
+    reference = outcomes["cpu"]["float32"]
+    checks = [
+        _compare(device, dtype, outcome, reference)
+        for device, by_dtype in outcomes.items()
+        for dtype, outcome in by_dtype.items()
+    ]
+    reachable, hub = _hub()
+    return Diagnosis(
+        versions=versions(),
+        devices=tuple(
+            DeviceInfo(str(d), devices.describe_device(d), devices.total_memory(d), devices.free_memory(d))
+            for d in found
+        ),
+        hub=hub,
+        hub_reachable=reachable,
+        checks=tuple(checks),
+    )
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that make a score."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def _hub(timeout: float = 5.0) -> tuple[bool, str]:
+    """Ask the Hub for a sign of life."""
+    import urllib.error
+    import urllib.request
+
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return (
+            False,
+            f"{constants.ENDPOINT}: not asked, HF_HUB_OFFLINE is set; only cached models can be scored",
+        )
+    try:
+        with urllib.request.urlopen(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout) as answer:
+            return True, f"{constants.ENDPOINT}: reachable (status {answer.status})"
+    except urllib.error.HTTPError as error:
+        return True, f"{constants.ENDPOINT}: reachable, but answers with status {error.code}"
+    except (OSError, ValueError) as error:
+        return False, f"{constants.ENDPOINT}: not reachable ({getattr(error, 'reason', error)})"
+
+
+def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
+    """Score the demo in each dtype; `error` is in the result of one that did not work."""
+    outcomes: dict[str, Outcome] = {}
+    while left := [dtype for dtype in dtypes if dtype not in outcomes]:
+        outcomes |= _run(device, left, prompts, timeout)
+    return {dtype: outcomes[dtype] for dtype in dtypes}
+
+
+def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
+    """Score the demo in one process, which starts in the time of a scoring of its own, for several dtypes.
+
+    The result has the dtypes that were answered; if the process ends before its time, the one it was at has
+    an `error`, and those after it are missing.
+    """
+    names = ",".join(dtypes)
+    command = [sys.executable, "-W", "ignore", "-m", "rmcalib.judges._doctor", device, names, str(prompts)]
+    path = os.pathsep.join(part for part in sys.path if part)
+    # The demo is so small that threads would mostly wait for each other.
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    ending: Outcome | None = None
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=timeout, env=environment, check=False)
+        said = done.stdout
+        if done.returncode < 0:
+            ending = {"error": f"crashed by signal {-done.returncode}"}
+        elif done.returncode:
+            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            ending = {"error": (last or [f"exit code {done.returncode}"])[0]}
+    except subprocess.TimeoutExpired as expired:
+        said = expired.stdout or b""
+        ending = {"error": f"no answer within {timeout:.0f} s"}
+    outcomes: dict[str, Outcome] = {}
+    for line in said.decode(errors="replace").splitlines():
+        if line.startswith(_ANSWER):
+            outcomes |= json.loads(line.removeprefix(_ANSWER))
+    missing = [dtype for dtype in dtypes if dtype not in outcomes]
+    if missing:
+        outcomes[missing[0]] = ending or {"error": "no answer"}
+    return outcomes
+
+
+def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
+    import numpy as np
+
+    if "rewards" not in reference or "rewards" not in outcome:
+        return Check(
+            device, dtype, "failed", note=outcome.get("error", "no answer of the CPU to compare with")
+        )
+
+    def probabilities(rewards: list[float]) -> Any:
+        weights = np.exp(np.array(rewards) - max(rewards))
+        return weights / weights.sum()
+
+    pairs = list(zip(outcome["rewards"], reference["rewards"], strict=True))
+    rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
+    chances = max(float(np.abs(probabilities(a) - probabilities(b)).max()) for a, b in pairs)
+    status = "right" if rewards <= _TOLERANCE[dtype] else "differs"
+    return Check(device, dtype, status, rewards, chances, outcome["seconds"])
+
+
+def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
+    from rmcalib.benchmarks import load_benchmark
+    from rmcalib.judges._classifier import load_model
+    from rmcalib.judges._inference.scoring import score_items
+
+    try:
+        model = load_model("demo", device=device, dtype=dtype)
+        items = load_benchmark("demo", limit=prompts).items
+        next(score_items(model, items[:1]))  # the first pass pays for loading the device's code
+        start = time.perf_counter()
+        rewards = [item.rewards for chunk in score_items(model, items) for item in chunk]
+    except Exception as error:
+        return {"error": " ".join(f"{type(error).__name__}: {error}".split())}
+    return {"rewards": rewards, "seconds": time.perf_counter() - start}
+
+
+def _main() -> None:
+    device, dtypes, prompts = sys.argv[1:]
+    for dtype in dtypes.split(","):
+        print(_ANSWER + json.dumps({dtype: _score_demo(device, dtype, int(prompts))}), flush=True)
+
+
+if __name__ == "__main__":
+    _main()

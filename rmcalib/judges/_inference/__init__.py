@@ -1,0 +1,1 @@
+"""How Hugging Face models are run fast: packing, forward passes, attention, devices, heads, templates."""

@@ -1,0 +1,199 @@
+"""Score heads rebuilt from a checkpoint's tensors, in float32, and the reading of those tensors.
+
+Most custom reward heads are a linear layer, or linear layers with ReLU between them, under some name
+(`regression_head`, `v_head.summary`, `score_head`): the tensors' names and shapes say which. One class with
+that rule replaces a dozen model-specific ones, and a head that is not in the checkpoint is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rmcalib._util.hub import PICKLE, HubError
+
+
+class Head(nn.Module):
+    """Linear layers with an activation between them: (n, hidden) -> (n,) reward, in float32.
+
+    `column` picks one output, then reward = sign · (output − shift) / scale.
+    """
+
+    def __init__(
+        self,
+        layers: list[nn.Linear],
+        *,
+        column: int = 0,
+        sign: float = 1.0,
+        shift: float = 0.0,
+        scale: float = 1.0,
+        activation: Callable[[torch.Tensor], torch.Tensor] = torch.relu,
+    ) -> None:
+        """Take the layers over, converted to float32."""
+        super().__init__()
+        self.layers = nn.ModuleList(layer.float() for layer in layers)
+        self.column, self.sign, self.shift, self.scale = column, sign, shift, scale
+        self.activation = activation
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Reward pooled hidden states of any dtype and device."""
+        weight = next(self.parameters())
+        x = hidden.to(device=weight.device, dtype=torch.float32)
+        for i, layer in enumerate(self.layers):
+            x = layer(self.activation(x) if i else x)
+        return self.sign * (x[..., self.column] - self.shift) / self.scale
+
+
+class DistributionHead(nn.Module):
+    """LDL's head: a gated mixture of label distributions over [0, 1], and its expectation.
+
+    With k grades, `values` (n, hidden) -> (n, objectives · k) becomes a softmax over the k grades of each
+    objective, `gates` weighs the objectives, and the reward is the mixture's mean, the grades being spread
+    evenly on [0, 1].
+    """
+
+    def __init__(self, values: list[nn.Linear], gates: list[nn.Linear], *, grades: int = 10) -> None:
+        """Take the layers of both networks over, converted to float32."""
+        super().__init__()
+        self.values = nn.ModuleList(layer.float() for layer in values)
+        self.gates = nn.ModuleList(layer.float() for layer in gates)
+        self.grades = grades
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Reward pooled hidden states of any dtype and device."""
+        weight = next(self.parameters())
+        x = hidden.to(device=weight.device, dtype=torch.float32)
+        values, gates = self._run(self.values, x), self._run(self.gates, x)
+        distribution = values.reshape(len(x), -1, self.grades).softmax(-1)
+        mixture: torch.Tensor = (gates.unsqueeze(-1) * distribution).sum(-2)
+        return mixture @ torch.linspace(0, 1, self.grades, device=weight.device)
+
+    @staticmethod
+    def _run(layers: nn.ModuleList, x: torch.Tensor) -> torch.Tensor:
+        for i, layer in enumerate(layers):
+            x = layer(nn.functional.leaky_relu(x) if i else x)
+        return x
+
+
+class Output(nn.Module):
+    """The rewards (n,) in a whole model's output: its `logits` (or another field), one column, the sign."""
+
+    def __init__(self, field: str = "logits", *, column: int | None = None, sign: float = 1.0) -> None:
+        """Remember where the rewards stand."""
+        super().__init__()
+        self.field, self.column, self.sign = field, column, sign
+
+    def forward(self, outputs: Any) -> torch.Tensor:
+        """Take the rewards out of `outputs`: a tensor, a tuple with it first, or an object with fields."""
+        found = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
+        if found is None and isinstance(outputs, (tuple, list, Mapping)) and outputs:
+            found = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
+        if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2):
+            raise ValueError(
+                f"the model's own code returned no rewards in {self.field!r} (name it: `output:`)"
+            )
+        rewards = found.float()
+        if rewards.ndim == 2:
+            if rewards.shape[1] != 1 and self.column is None:
+                raise ValueError(
+                    f"the model gives {rewards.shape[1]} outputs (a recipe's `column` picks one)"
+                )
+            rewards = rewards[:, self.column or 0]
+        return self.sign * rewards
+
+
+def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Linear]:
+    """Build the linear layers that tensors named `weight`, `bias` or `0.weight`, `0.bias`, `2.weight` mean.
+
+    >>> tensors = {"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3), "2.weight": torch.ones(1, 3)}
+    >>> linear_layers(tensors, "head")
+    [Linear(in_features=4, out_features=3, bias=True), Linear(in_features=3, out_features=1, bias=False)]
+    """
+    found: dict[int, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        match = re.fullmatch(r"(?:(\d+)\.)?(weight|bias)", name)
+        if match is None:
+            raise ValueError(f"{where}: tensor {name!r} is not part of linear layers")
+        found.setdefault(int(match[1] or 0), {})[match[2]] = tensor
+    layers: list[nn.Linear] = []
+    for _, parts in sorted(found.items()):
+        if "weight" not in parts or parts["weight"].ndim != 2:
+            raise ValueError(f"{where}: a layer has no weight matrix")
+        n_out, n_in = parts["weight"].shape
+        if layers and layers[-1].out_features != n_in:
+            raise ValueError(
+                f"{where}: a layer of {layers[-1].out_features} outputs feeds one of {n_in} inputs"
+            )
+        layer = nn.Linear(n_in, n_out, bias="bias" in parts)
+        layer.load_state_dict(parts)
+        layers.append(layer)
+    return layers
+
+
+def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = False) -> dict[str, Path]:
+    """List the tensors of a checkpoint folder (or of one file in it) with the file that holds each."""
+    files = weight_files(folder, file)
+    return {name: path for path in files for name in _names(path, allow_pickle)}
+
+
+def read_tensors(
+    folder: Path, prefix: str, file: str | None = None, *, allow_pickle: bool = False
+) -> dict[str, torch.Tensor]:
+    """Read the tensors whose names start with `prefix` and a dot (all of them for ""), without the prefix."""
+    start = f"{prefix}." if prefix else ""
+    result: dict[str, torch.Tensor] = {}
+    for name, path in tensor_names(folder, file, allow_pickle=allow_pickle).items():
+        if name.startswith(start):
+            result[name.removeprefix(start)] = _read(path, name, allow_pickle)
+    return result
+
+
+def weight_files(folder: Path, file: str | None = None) -> list[Path]:
+    """List the files that a checkpoint's weights are read from: safetensors if there are all, else pickle."""
+    if file is not None:
+        return [folder / file] if (folder / file).is_file() else []
+    for index, single in (
+        ("model.safetensors.index.json", "model.safetensors"),
+        ("pytorch_model.bin.index.json", "pytorch_model.bin"),
+    ):
+        if (folder / single).is_file():
+            return [folder / single]
+        if (folder / index).is_file():
+            shards = set(json.loads((folder / index).read_text())["weight_map"].values())
+            if all((folder / shard).is_file() for shard in shards):
+                return sorted(folder / shard for shard in shards)
+    return []
+
+
+def _names(path: Path, allow_pickle: bool) -> Iterator[str]:
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            yield from file.keys()
+    else:
+        yield from _pickled(path, allow_pickle)
+
+
+def _read(path: Path, name: str, allow_pickle: bool) -> torch.Tensor:
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            tensor: torch.Tensor = file.get_tensor(name)
+            return tensor
+    return _pickled(path, allow_pickle)[name]
+
+
+def _pickled(path: Path, allow_pickle: bool) -> dict[str, torch.Tensor]:
+    """Read pickle weights, if that is allowed, with torch's restricted unpickler."""
+    if not allow_pickle:
+        raise HubError(f"{path}: a pickle file, {PICKLE}")
+    tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    return tensors

@@ -1,0 +1,184 @@
+"""The registry: how to read each known reward model, and how users add theirs.
+
+`leaderboard.yaml` lists RewardBench 2's classifiers. A user's own entries come from a YAML file of the same
+form, or from an installed package through the entry point group `rmcalib.models`; later ones win.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rmcalib.judges._inference.devices import DTYPES
+from rmcalib.judges._inference.pooling import POOLINGS
+
+LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
+ENTRY_POINTS = "rmcalib.models"
+STATUSES = ("plain", "recipe", "adapter", "remote", "unsupported")
+SCALES = ("yes", "modified", "no", "unknown")
+ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to read one model: what its files alone do not say. The defaults fit any one-label classifier.
+
+    `status` is `plain` (works by name), `recipe` (needs some of the fields below), `adapter` (its head is
+    rebuilt here from the checkpoint's tensors), `remote` (its own code, behind `trust_remote_code`) or
+    `unsupported` (`reason` says why).
+    """
+
+    model: str
+    status: str = "plain"
+    reason: str = ""
+    template: str | None = None  # a built-in template; None: the tokenizer's own chat template
+    dtype: str | None = None  # None: the checkpoint's own
+    attention: str | None = None  # None: what transformers picks for the architecture
+    max_length: int | None = None
+    trust_remote_code: bool = False
+    column: int | None = None  # which output, where there are several
+    sign: float = 1.0  # -1 for cost models
+    head: str = (
+        "auto"  # "auto": the stock head; "remote": the model's own code; "ldl"; else the tensors' prefix
+    )
+    head_file: str | None = None  # a file of the repository that holds the head's tensors
+    backbone_prefix: str | None = (
+        None  # the prefix of the transformer's tensors, where it is not the usual one
+    )
+    architecture: str | None = None  # the transformers model type, where the checkpoint names one of its own
+    output: str = "logits"  # the field of a remote model's output that holds the rewards
+    pooling: str = "checkpoint"  # by the config's pad token; or "last_token", "before_first_pad"
+    append_token_id: int | None = None  # a token put after the rendered text
+    tokenizer: str | None = None  # another repository's tokenizer
+    loss: str = "unknown"
+    evidence: str = ""  # where the loss is said
+    bradley_terry: str = "unknown"  # is the reward a log-utility? "yes", "modified", "no" or "unknown"
+    parameters: float | None = None  # billions
+    note: str = ""
+
+
+def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
+    """Return all known recipes by model id: the leaderboard's, then entry points', then those in `files`.
+
+    >>> registry()["Skywork/Skywork-Reward-V2-Llama-3.1-8B"].bradley_terry
+    'yes'
+    """
+    recipes = {recipe.model: recipe for recipe in read_recipes(LEADERBOARD)}
+    recipes |= {recipe.model: recipe for recipe in _from_entry_points()}
+    for file in files:
+        recipes |= {recipe.model: recipe for recipe in read_recipes(Path(file))}
+    return recipes
+
+
+def recipe_for(name: str, files: Iterable[str | Path] = ()) -> Recipe:
+    """Return the recipe of a model; one that nobody described is read as a plain one-label classifier."""
+    return registry(files).get(name) or Recipe(model=name)
+
+
+def read_recipes(path: Path) -> list[Recipe]:
+    """Read the recipes of a YAML file: a list of entries, or a mapping with such a list under `models`."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+    entries = content.get("models") if isinstance(content, Mapping) else content
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: expected a list of entries under 'models'")
+    recipes = [recipe_from(entry, f"{path}, entry {i}") for i, entry in enumerate(entries, start=1)]
+    names = [recipe.model for recipe in recipes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{path}: {name!r} is there twice")
+    return recipes
+
+
+def recipe_from(entry: Any, where: str) -> Recipe:
+    """Check one entry (a mapping of `Recipe`'s fields) and make it a recipe.
+
+    >>> recipe_from({"model": "me/rm", "colunm": 1}, "mine.yaml, entry 1")
+    Traceback (most recent call last):
+    ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
+    """
+    if isinstance(entry, Recipe):
+        return _checked(entry, f"{where} ({entry.model})")
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
+        raise ValueError(f"{where}: an entry needs `model: org/name`")
+    where = f"{where} ({entry['model']})"
+    fields = {field.name: field for field in dataclasses.fields(Recipe)}
+    values: dict[str, Any] = {}
+    for key, value in entry.items():
+        if key not in fields:
+            raise ValueError(f"{where}: unknown field {key!r}{_suggest(str(key), fields)}")
+        if value is not None:
+            values[key] = _typed(str(fields[key].type), key, value, where)
+    return _checked(Recipe(**values), where)
+
+
+def _checked(recipe: Recipe, where: str) -> Recipe:
+    _choice(recipe.status, STATUSES, "status", where)
+    _choice(recipe.bradley_terry, SCALES, "bradley_terry", where)
+    _choice(recipe.pooling, POOLINGS, "pooling", where)
+    if recipe.dtype is not None:
+        _choice(recipe.dtype, DTYPES, "dtype", where)
+    if recipe.attention is not None:
+        _choice(recipe.attention, ATTENTIONS, "attention", where)
+    if recipe.status == "unsupported" and not recipe.reason:
+        raise ValueError(f"{where}: 'unsupported' needs a `reason`")
+    if recipe.head == "remote" and not recipe.trust_remote_code:
+        raise ValueError(
+            f"{where}: `head: remote` runs the model's own code and needs `trust_remote_code: true`"
+        )
+    if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
+        raise ValueError(f"{where}: head_file: a file beside config.json, not one in a folder of its own")
+    return recipe
+
+
+def _typed(kind: str, key: str, value: Any, where: str) -> Any:
+    """Check `value` against a field's annotation; YAML reads a bare yes or no as a truth value."""
+    if key == "bradley_terry" and isinstance(value, bool):
+        return "yes" if value else "no"
+    base = kind.removesuffix(" | None")
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    right = {
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+        "int": number and int(value) == value,
+        "float": number,
+    }[base]
+    if not right:
+        raise ValueError(f"{where}: {key} must be {base}, not {value!r}")
+    return float(value) if base == "float" else value
+
+
+def _choice(value: str, allowed: tuple[str, ...], key: str, where: str) -> None:
+    if value not in allowed:
+        raise ValueError(f"{where}: {key}: unknown {value!r} (have: {', '.join(allowed)})")
+
+
+def _suggest(key: str, fields: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key, list(fields), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else f" (have: {', '.join(fields)})"
+
+
+def _from_entry_points() -> list[Recipe]:
+    """Collect recipes of installed packages: each entry point is a function that returns entries."""
+    from importlib.metadata import entry_points
+
+    recipes: list[Recipe] = []
+    for point in entry_points(group=ENTRY_POINTS):
+        where = f"entry point {point.name!r} ({point.value})"
+        try:
+            entries = list(point.load()())
+        except Exception as error:
+            raise ValueError(f"{where} failed: {type(error).__name__}: {error}") from error
+        recipes += [recipe_from(entry, f"{where}, entry {i}") for i, entry in enumerate(entries, start=1)]
+    return recipes

@@ -1,0 +1,197 @@
+"""What calibration goes with: correlations over models, with bootstrap intervals and p-values.
+
+A resample of models is a vector of weights (how often each model was drawn), and each coefficient is a
+function of weighted sums, so that a thousand resamples are a few matrix products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, as_floats, check_choice, check_integer
+from rmcalib.calibration import check_level, resampling_weights
+
+__all__ = ["METHODS", "Correlation", "Method", "correlate", "correlation_rows", "ranks_from_scores"]
+
+Method = Literal["kendall", "spearman", "pearson"]
+METHODS: dict[str, str] = {
+    "kendall": "Kendall's tau-b",
+    "spearman": "Spearman's rho",
+    "pearson": "Pearson's r",
+}
+_FEWEST = 3
+_LEADERBOARD = "leaderboard"
+_FEW = 6  # resamples of fewer models hardly differ, and their interval would look like certainty
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """A coefficient over n models, its interval and p-value; None where there is none, and ``note`` why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    p_value: float | None
+    n: int
+    method: str
+    note: str = ""
+
+
+def correlate(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    method: Method = "kendall",
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Correlation:
+    """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models.
+
+    ``kendall`` is tau-b = (C − D) / sqrt((P − X)(P − Y)): concordant less discordant pairs, over the pairs
+    that are not tied in x and those not tied in y. ``spearman`` correlates mid-ranks, recomputed in every
+    resample; ``pearson`` the values. Of fewer than six models the interval is all of -1 to 1. The p-value is
+    that of no association (exact for tau-b without ties and few models).
+
+    >>> found = correlate([0.1, 0.2, 0.3, 0.4], [10, 30, 20, 40])
+    >>> round(found.value, 4), found.n
+    (0.6667, 4)
+    >>> correlate([1, 1, 1], [1, 2, 3]).note
+    'all models are equal'
+    """
+    a, b = as_floats(x, "x", ndim=1), as_floats(y, "y", ndim=1)
+    if len(a) != len(b):
+        raise ValueError(f"x and y: {len(a)} and {len(b)} values; expected one of each for every model")
+    check_choice(method, "method", tuple(METHODS))
+    check_level(level)
+    n = len(a)
+    if n < _FEWEST:
+        return Correlation(None, None, None, None, n, method, f"needs at least {_FEWEST} models")
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return Correlation(None, None, None, None, n, method, "all models are equal")
+    weights = resampling_weights(check_integer(resamples, "resamples", 1), n, np.random.default_rng(seed))
+    coefficient = {"kendall": _kendall, "spearman": _spearman, "pearson": _pearson}[method]
+    value = float(coefficient(a, b, np.ones((1, n)))[0])
+    draws = coefficient(a, b, weights)
+    # A resample of one model many times has no coefficient.
+    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    if n < _FEW:
+        low, high = -1.0, 1.0
+    return Correlation(value, float(low), float(high), _p_value(a, b, method), n, method)
+
+
+def correlation_rows(
+    calibration: ArrayLike,
+    scores: Mapping[str, ArrayLike],
+    *,
+    metric: str,
+    leaderboard: ArrayLike | None = None,
+    method: Method = "kendall",
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out.
+
+    The error is compared with the leaderboard's rank (1, 2, ... in the order of ``leaderboard``) and with
+    minus each score: errors and ranks are better when small, so that + means "better calibrated goes with
+    better score". Pearson takes the leaderboard's score itself. One row a target.
+
+    >>> rows = correlation_rows([0.1, 0.2, 0.3], {"Math": [90, 80, 70]}, metric="ece", leaderboard=[9, 8, 7])
+    >>> [(row["target"], row["value"]) for row in rows]
+    [('leaderboard', 1.0), ('Math', 1.0)]
+    """
+    errors = np.asarray(calibration, dtype=np.float64)
+    targets: dict[str, ArrayLike] = {} if leaderboard is None else {_LEADERBOARD: leaderboard}
+    for key, one in scores.items():
+        targets[f"{key} (category)" if key == _LEADERBOARD else key] = one
+    rows = []
+    for name, target in targets.items():
+        values = np.asarray(target, dtype=np.float64)
+        kept = np.isfinite(errors) & np.isfinite(values)
+        if not kept.any():
+            found = Correlation(None, None, None, None, 0, method, "no model has both numbers")
+        else:
+            by_rank = name == _LEADERBOARD and method != "pearson"
+            worse = ranks_from_scores(values[kept]) if by_rank else -values[kept]
+            found = correlate(errors[kept], worse, method=method, resamples=resamples, level=level, seed=seed)
+        rows.append(
+            {
+                "metric": metric,
+                "target": name,
+                "method": method,
+                "value": found.value,
+                "low": found.low,
+                "high": found.high,
+                "p_value": found.p_value,
+                "n": found.n,
+                "note": found.note,
+            }
+        )
+    return rows
+
+
+def ranks_from_scores(scores: ArrayLike) -> FloatArray:
+    """Number models 1, 2, ... from the best score down; equal scores keep the order they are given in.
+
+    >>> ranks_from_scores([70.0, 90.0, 70.0])
+    array([2., 1., 3.])
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if len(values) and np.ptp(values) == 0:
+        return np.ones(len(values))  # an order among equals would be made up
+    ranks = np.empty(len(values))
+    ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
+    return ranks
+
+
+def _kendall(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Tau-b of weighted models: (R, n) weights -> (R,). Copies of one model are tied with each other."""
+    sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
+
+    def pairs(signs: FloatArray) -> FloatArray:
+        return np.einsum("rn,rn->r", weights @ signs, weights)
+
+    return _ratio(pairs(sx * sy), pairs(np.abs(sx)), pairs(np.abs(sy)))
+
+
+def _spearman(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Pearson's r of mid-ranks within each resample."""
+
+    def ranks(values: FloatArray) -> FloatArray:
+        below = (values[:, None] < values).astype(np.float64) + 0.5 * (values[:, None] == values)
+        return weights @ below
+
+    return _weighted_pearson(ranks(x), ranks(y), weights)
+
+
+def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    return _weighted_pearson(np.broadcast_to(x, weights.shape), np.broadcast_to(y, weights.shape), weights)
+
+
+def _weighted_pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    total = weights.sum(axis=1, keepdims=True)
+    x = x - (weights * x).sum(axis=1, keepdims=True) / total
+    y = y - (weights * y).sum(axis=1, keepdims=True) / total
+    return _ratio(*((weights * term).sum(axis=1) for term in (x * y, x * x, y * y)))
+
+
+def _ratio(together: FloatArray, alone_x: FloatArray, alone_y: FloatArray) -> FloatArray:
+    spread = np.sqrt(alone_x * alone_y)
+    defined = spread > 0
+    return np.where(defined, np.clip(together / np.where(defined, spread, 1.0), -1, 1), np.nan)
+
+
+def _p_value(x: FloatArray, y: FloatArray, method: Method) -> float:
+    from scipy import stats
+
+    if method == "kendall":
+        return float(stats.kendalltau(x, y).pvalue)
+    if method == "spearman":
+        return float(stats.spearmanr(x, y).pvalue)
+    return float(stats.pearsonr(x, y).pvalue)

@@ -1,0 +1,264 @@
+"""Distributions given ranking by ranking: everything enumerated, and a mixture of other distributions."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_probabilities, check_integer, chunks
+from rmcalib.ranking._distribution import RankingDistribution
+from rmcalib.ranking._encodings import all_rankings, as_orders
+from rmcalib.ranking.events import Family, as_events, occurs_unchecked, row_codes
+
+__all__ = ["ExplicitRankings", "Mixture", "enumerate_rankings", "index_of_orders"]
+
+_SUM_TOLERANCE = 1e-5
+
+
+class ExplicitRankings:
+    """A probability for each of a list of rankings; rankings that are not listed have probability zero.
+
+    >>> model = ExplicitRankings([[0, 1], [1, 0]], [[0.7, 0.3]])
+    >>> model.sub([[0, 1]])
+    array([[0.7]])
+    """
+
+    def __init__(self, orders: ArrayLike, probabilities: ArrayLike) -> None:
+        """Take distinct orders (R, m) and probabilities (n, R) whose rows sum to one (within 1e-5)."""
+        self.orders = as_orders(orders)
+        self.probabilities = as_probabilities(probabilities, ndim=2)
+        check_distinct(self.orders)
+        if self.probabilities.shape[1] != len(self.orders):
+            raise ValueError(
+                f"probabilities: {self.probabilities.shape[1]} columns for {len(self.orders)} orders"
+            )
+        sums = self.probabilities.sum(axis=1)
+        bad = np.abs(sums - 1) > _SUM_TOLERANCE
+        if bad.any():
+            row = int(np.flatnonzero(bad)[0])
+            raise ValueError(f"probabilities: row {row} sums to {sums[row]:.6g}, expected 1")
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.probabilities)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"ExplicitRankings({len(self)} instances, {self.n_items} items, {len(self.orders)} rankings)"
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return int(self.orders.shape[1])
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return log-probabilities (n, R); −inf for rankings that are not listed.
+
+        >>> ExplicitRankings([[0, 1]], [[1.0]]).log_prob([[0, 1], [1, 0]])
+        array([[  0., -inf]])
+        """
+        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
+        with np.errstate(divide="ignore"):
+            table = np.log(np.column_stack([self.probabilities, np.zeros(len(self))]))
+        return table[:, index]
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals (n, E) as sums over the list.
+
+        >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).sub([[0, 2]])
+        array([[0.4]])
+        """
+        return self._sum(as_events(events, self.n_items, "sub"), "sub")
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals (n, E) as sums over the list.
+
+        >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).top([[2]])
+        array([[0.6]])
+        """
+        return self._sum(as_events(events, self.n_items, "top"), "top")
+
+    def mode(self) -> IntArray:
+        """Return the most probable listed ranking (ties: first listed): (n, m).
+
+        >>> ExplicitRankings([[0, 1], [1, 0]], [[0.3, 0.7]]).mode()
+        array([[1, 0]])
+        """
+        return self.orders[self.probabilities.argmax(axis=1)]
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders.
+
+        >>> ExplicitRankings([[1, 0]], [[1.0]]).sample(1, np.random.default_rng(0)).tolist()
+        [[[1, 0]]]
+        """
+        check_integer(size, "size", 1)
+        return self.orders[sample_rows(self.probabilities, size, rng)]
+
+    def _sum(self, events: IntArray, family: Family) -> FloatArray:
+        return sum_over_rankings(self.orders, self.probabilities, events, family)
+
+
+class Mixture:
+    """A weighted mixture of distributions over the same items: marginals are weighted sums, so exact too.
+
+    >>> sides = [ExplicitRankings([[0, 1]], [[1.0]]), ExplicitRankings([[1, 0]], [[1.0]])]
+    >>> Mixture(sides, [0.25, 0.75]).top([[1]])
+    array([[0.75]])
+    """
+
+    def __init__(self, components: Sequence[RankingDistribution], weights: ArrayLike) -> None:
+        """Take components of equal length and items, and their weights (C,), which sum to one."""
+        self.components = tuple(components)
+        self.weights = as_probabilities(weights, "weights")
+        if len(self.components) != len(self.weights):
+            raise ValueError(f"weights: {len(self.weights)} weights for {len(self.components)} components")
+        if abs(self.weights.sum() - 1) > _SUM_TOLERANCE:
+            raise ValueError(f"weights: sum to {self.weights.sum():.6g}, expected 1")
+        sizes = {(len(part), part.n_items) for part in self.components}
+        if len(sizes) != 1:
+            raise ValueError(f"components: different (instances, items): {sorted(sizes)}")
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.components[0])
+
+    def __repr__(self) -> str:
+        """Show the parts."""
+        return f"Mixture({', '.join(map(repr, self.components))})"
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return self.components[0].n_items
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return the log of the weighted sum of likelihoods: (n, R).
+
+        >>> part = ExplicitRankings([[0, 1], [1, 0]], [[0.5, 0.5]])
+        >>> np.exp(Mixture([part, part], [0.5, 0.5]).log_prob([[0, 1]]))
+        array([[0.5]])
+        """
+        with np.errstate(divide="ignore"):
+            logs = [
+                np.log(w) + part.log_prob(orders)
+                for w, part in zip(self.weights, self.components, strict=True)
+            ]
+        result: FloatArray = np.logaddexp.reduce(logs, axis=0)
+        return result
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals: (n, E).
+
+        >>> part = ExplicitRankings([[0, 1], [1, 0]], [[0.5, 0.5]])
+        >>> Mixture([part], [1.0]).sub([[0, 1]])
+        array([[0.5]])
+        """
+        return sum(w * part.sub(events) for w, part in zip(self.weights, self.components, strict=True))
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals: (n, E).
+
+        >>> part = ExplicitRankings([[0, 1], [1, 0]], [[0.5, 0.5]])
+        >>> Mixture([part], [1.0]).top([[0, 1]])
+        array([[0.5]])
+        """
+        return sum(w * part.top(events) for w, part in zip(self.weights, self.components, strict=True))
+
+    def mode(self) -> IntArray:
+        """Return the most probable ranking, found by enumeration: (n, m), for at most 8 items.
+
+        >>> part = ExplicitRankings([[0, 1], [1, 0]], [[0.4, 0.6]])
+        >>> Mixture([part], [1.0]).mode()
+        array([[1, 0]])
+        """
+        return enumerate_rankings(self).mode()
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders: a component for each draw, then a ranking from it.
+
+        >>> part = ExplicitRankings([[0, 1]], [[1.0]])
+        >>> Mixture([part], [1.0]).sample(1, np.random.default_rng(0)).tolist()
+        [[[0, 1]]]
+        """
+        check_integer(size, "size", 1)
+        chosen = rng.choice(len(self.components), p=self.weights / self.weights.sum(), size=(size, len(self)))
+        result = np.empty((size, len(self), self.n_items), dtype=np.int64)
+        for index, part in enumerate(self.components):
+            result = np.where((chosen == index)[:, :, None], part.sample(size, rng), result)
+        return result
+
+
+def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
+    """Write a distribution out over all m! rankings (m ≤ 8).
+
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> enumerate_rankings(PlackettLuce([[0.0, 0.0]])).probabilities
+    array([[0.5, 0.5]])
+    """
+    orders = all_rankings(dist.n_items)
+    return ExplicitRankings(orders, np.exp(dist.log_prob(orders)))
+
+
+def sum_over_rankings(
+    orders: IntArray, probabilities: FloatArray, events: IntArray, family: Family
+) -> FloatArray:
+    """Sum the probabilities (n, R) of the ``orders`` in which each event happens: (n, E).
+
+    >>> sum_over_rankings(np.array([[0, 1], [1, 0]]), np.array([[0.25, 0.5]]), np.array([[1]]), "top")
+    array([[0.5]])
+    """
+    result = np.empty((len(probabilities), len(events)), dtype=probabilities.dtype)
+    for columns in chunks(len(events), len(orders)):
+        happens = occurs_unchecked(orders, events[columns], family)
+        result[:, columns] = probabilities @ happens.astype(probabilities.dtype)
+    return result
+
+
+def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) -> IntArray:
+    """Draw ``size`` column numbers for each row of ``probabilities`` (n, R): (size, n).
+
+    >>> sample_rows(np.array([[0.0, 1.0]]), 2, np.random.default_rng(0)).tolist()
+    [[1], [1]]
+    """
+    n, width = probabilities.shape
+    totals = np.cumsum(probabilities, axis=1)
+    # One sorted list for all rows: row i occupies [2i, 2i + 1], so that a single search serves every draw.
+    shelf = (totals / totals[:, -1:] + 2 * np.arange(n)[:, None]).reshape(-1)
+    draws = rng.random((size, n)) + 2 * np.arange(n)
+    found = np.searchsorted(shelf, draws.reshape(-1), side="right").reshape(size, n) - width * np.arange(n)
+    last = width - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
+    return np.minimum(found, last)
+
+
+def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
+    """Return where each of ``orders`` (R, m) stands in ``listed`` (N, m); N where it does not: (R,).
+
+    >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
+    array([1, 0])
+    """
+    codes = row_codes(np.concatenate([listed, orders]), listed.shape[1])
+    if codes is None:
+        codes = np.unique(np.concatenate([listed, orders]), axis=0, return_inverse=True)[1].reshape(-1)
+    known, asked = codes[: len(listed)], codes[len(listed) :]
+    by_code = np.argsort(known)
+    place = np.minimum(np.searchsorted(known[by_code], asked), len(known) - 1)
+    index = by_code[place]
+    return np.where(known[index] == asked, index, len(known))
+
+
+def check_distinct(orders: IntArray) -> None:
+    """Raise a ValueError if a ranking is listed twice.
+
+    >>> check_distinct(np.array([[0, 1], [0, 1]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: orders: [0, 1] is listed twice (rows 0 and 1)
+    """
+    first = index_of_orders(np.unique(orders, axis=0), orders)
+    _, counts = np.unique(first, return_counts=True)
+    if (counts > 1).any():
+        twice = np.flatnonzero(first == int(np.argmax(counts > 1)))
+        raise ValueError(
+            f"orders: {orders[twice[0]].tolist()} is listed twice (rows {twice[0]} and {twice[1]})"
+        )

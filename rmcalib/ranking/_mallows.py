@@ -1,0 +1,196 @@
+"""The Mallows distribution with Kendall's distance: rankings scatter around a centre."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib.ranking._distribution import TooCostlyError
+from rmcalib.ranking._encodings import as_orders
+from rmcalib.ranking._insertion import Patterns, pattern_probabilities
+from rmcalib.ranking.events import as_events, unique_rows
+
+__all__ = ["MAX_WORK", "Mallows", "MarginalEstimate"]
+
+MAX_WORK = 1e10
+"""State updates an exact sub-k marginal may take (about a minute of one core)."""
+
+
+class MarginalEstimate(NamedTuple):
+    """Monte Carlo marginals and their standard errors, both (n, E)."""
+
+    probabilities: FloatArray
+    standard_errors: FloatArray
+
+
+class Mallows:
+    """Mallows around ``center`` with dispersion λ ≥ 0: P(π) ∝ exp(−λ d(π, center)), d = discordant pairs.
+
+    λ = 0 is the uniform distribution. Instances that share their parameters share the work.
+
+    >>> model = Mallows([[0, 1, 2]], np.log(2))
+    >>> model.top([[0], [1], [2]]).round(4)
+    array([[0.5714, 0.2857, 0.1429]])
+    >>> model.sub([[0, 2]]).round(4)
+    array([[0.7619]])
+    """
+
+    def __init__(self, center: ArrayLike, dispersion: ArrayLike) -> None:
+        """Take centres (n, m) or (m,), best item first, and dispersions (n,) or one number."""
+        centers = as_orders(np.atleast_2d(np.asarray(center)), "center")
+        values = as_floats(np.atleast_1d(np.asarray(dispersion, dtype=object)), "dispersion", ndim=1)
+        if (values < 0).any():
+            raise ValueError(f"dispersion: {values.min()} is negative, expected λ ≥ 0")
+        if len(centers) != len(values) and 1 not in (len(centers), len(values)):
+            raise ValueError(f"dispersion: {len(values)} values for {len(centers)} centers")
+        n = max(len(centers), len(values))
+        self.center: IntArray = np.broadcast_to(centers, (n, centers.shape[1]))
+        self.dispersion: FloatArray = np.broadcast_to(values, (n,))
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.dispersion)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"Mallows({len(self)} instances, {self.n_items} items)"
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return int(self.center.shape[1])
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return −λ d(π, center) − log Z for each instance and order: (n, R).
+
+        >>> np.exp(Mallows([[0, 1]], np.log(3)).log_prob([[0, 1], [1, 0]])).round(4)
+        array([[0.75, 0.25]])
+        """
+        return self._log_top(as_orders(orders, n_items=self.n_items))
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals (n, E) by the dynamic programme over gaps; k = m is the likelihood.
+
+        They depend only on the gaps between the k items in the centre and on their pattern, so that at
+        most (m−1 choose k−1) · k! numbers are computed for each distinct λ. Where that would take more
+        than ``MAX_WORK`` steps, :class:`TooCostlyError` says so; :meth:`sub_estimate` then helps.
+
+        >>> Mallows([[0, 1, 2, 3]], 0.0).sub([[3, 0], [0, 1]])
+        array([[0.5, 0.5]])
+        """
+        array = as_events(events, self.n_items, "sub")
+        if array.shape[1] == self.n_items:
+            return np.exp(self._log_top(array))
+        patterns, index, center_of, dispersions, dispersion_of = self._patterns(array)
+        work = float(patterns.work().sum()) * len(dispersions)
+        if work > MAX_WORK:
+            raise TooCostlyError(
+                f"events: exact sub-{array.shape[1]} marginals of {len(array):,} events would take "
+                f"{work:.1e} steps (at most {MAX_WORK:.0e}); ask for fewer events or a smaller k, "
+                "or use sub_estimate(events, size, rng)"
+            )
+        table = pattern_probabilities(patterns, dispersions)
+        return table[dispersion_of[:, None], index[center_of]]
+
+    def sub_estimate(self, events: ArrayLike, size: int, rng: np.random.Generator) -> MarginalEstimate:
+        """Estimate sub-k marginals from ``size`` sampled rankings, with their standard errors.
+
+        >>> model = Mallows([[0, 1, 2]], np.log(2))
+        >>> estimate = model.sub_estimate([[0, 2]], 10_000, np.random.default_rng(0))
+        >>> bool(abs(estimate.probabilities - 0.7619) < 4 * estimate.standard_errors)
+        True
+        """
+        check_integer(size, "size", 2)
+        array = as_events(events, self.n_items, "sub")
+        centers, center_of, dispersions, dispersion_of = self._distinct()
+        # In the centre's own coordinates one sample for each dispersion serves every instance.
+        places = np.argsort(centers, axis=1)[:, array].reshape(-1, array.shape[1])
+        patterns, index = unique_rows(places, self.n_items)
+        index = index.reshape(len(centers), len(array))
+        ranks = Mallows(np.arange(self.n_items), dispersions)._sample_ranks(size, rng)
+        counts = np.zeros((len(dispersions), len(patterns)))
+        for rows in chunks(len(patterns), size * len(dispersions)):
+            holds = np.ones((size, len(dispersions), len(patterns[rows])), dtype=bool)
+            for place in range(array.shape[1] - 1):
+                holds &= ranks[:, :, patterns[rows, place]] < ranks[:, :, patterns[rows, place + 1]]
+            counts[:, rows] = holds.sum(axis=0)
+        share = counts / size
+        # (x + 1)/(size + 2): the standard error of an event that was never seen is small, not zero.
+        smoothed = (counts + 1) / (size + 2)
+        errors = np.sqrt(smoothed * (1 - smoothed) / size)
+        select = (dispersion_of[:, None], index[center_of])
+        return MarginalEstimate(share[select], errors[select])
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals (n, E): Π φ^(place among those left) / (1 + φ + ... + φ^(left−1)).
+
+        >>> Mallows([[0, 1, 2]], 50.0).top([[0, 1]])
+        array([[1.]])
+        """
+        return np.exp(self._log_top(as_events(events, self.n_items, "top")))
+
+    def mode(self) -> IntArray:
+        """Return the centres: (n, m).
+
+        >>> Mallows([[2, 0, 1]], 1.0).mode()
+        array([[2, 0, 1]])
+        """
+        return self.center.copy()
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders by repeated insertion.
+
+        >>> Mallows([[1, 0]], 50.0).sample(2, np.random.default_rng(0)).tolist()
+        [[[1, 0]], [[1, 0]]]
+        """
+        check_integer(size, "size", 1)
+        places = np.argsort(self._sample_ranks(size, rng), axis=2)
+        return np.take_along_axis(np.broadcast_to(self.center, places.shape), places, axis=2)
+
+    def _sample_ranks(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Positions (size, n, m) of the centre's items: column j belongs to the centre's j-th item."""
+        n, m = self.center.shape
+        ranks = np.zeros((size, n, m), dtype=np.int64)
+        rate = self.dispersion
+        for item in range(1, m):
+            uniform = rng.random((size, n))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                geometric = -np.log1p(uniform * np.expm1(-rate * (item + 1))) / rate
+            behind = np.where(rate > 0, geometric, uniform * (item + 1))
+            place = item - np.minimum(behind.astype(np.int64), item)
+            ranks[:, :, :item] += ranks[:, :, :item] >= place[:, :, None]
+            ranks[:, :, item] = place
+        return ranks
+
+    def _log_top(self, events: IntArray) -> FloatArray:
+        centers, center_of, _, _ = self._distinct()
+        k = events.shape[1]
+        result = np.empty((len(self), len(events)))
+        log_normaliser = _log_geometric_sums(self.dispersion, self.n_items)[:, self.n_items - k :].sum(axis=1)
+        for rows in chunks(len(events), len(centers) * k):
+            places = np.argsort(centers, axis=1)[:, events[rows]]
+            passed = places.sum(axis=2)
+            for later in range(1, k):
+                passed -= (places[:, :, :later] < places[:, :, later, None]).sum(axis=2)
+            result[:, rows] = -self.dispersion[:, None] * passed[center_of] - log_normaliser[:, None]
+        return result
+
+    def _patterns(self, events: IntArray) -> tuple[Patterns, IntArray, IntArray, FloatArray, IntArray]:
+        """Patterns of the events around every distinct centre, and the indices that lead back."""
+        centers, center_of, dispersions, dispersion_of = self._distinct()
+        places = np.argsort(centers, axis=1)[:, events].reshape(-1, events.shape[1])
+        patterns, index = Patterns.from_positions(places)
+        return patterns, index.reshape(len(centers), len(events)), center_of, dispersions, dispersion_of
+
+    def _distinct(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+        """Distinct centres and dispersions, and which of them each instance has."""
+        centers, center_of = np.unique(self.center, axis=0, return_inverse=True)
+        dispersions, dispersion_of = np.unique(self.dispersion, return_inverse=True)
+        return centers, center_of.reshape(-1), dispersions, dispersion_of.reshape(-1)
+
+
+def _log_geometric_sums(dispersion: FloatArray, m: int) -> FloatArray:
+    """Log(1 + φ + ... + φ^(j−1)) for j = 1..m: (n, m)."""
+    powers = np.exp(-dispersion[:, None] * np.arange(m))
+    return np.log(np.cumsum(powers, axis=1))

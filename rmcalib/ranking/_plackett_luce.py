@@ -1,0 +1,129 @@
+"""The Plackett-Luce distribution: items are chosen one after the other in proportion to their utility."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib.ranking._encodings import as_orders
+from rmcalib.ranking.events import as_events, unique_rows
+
+__all__ = ["PlackettLuce"]
+
+
+class PlackettLuce:
+    """Plackett-Luce with log-utilities u (n, m): P(π) = Π_i exp(u_π(i)) / Σ_{j≥i} exp(u_π(j)).
+
+    Rewards of a Bradley-Terry reward model are log-utilities. Everything is computed in log space, so
+    that utilities of ±1e4 give neither overflow nor NaN.
+
+    >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
+    >>> model.top([[0], [1], [2]]).round(3)
+    array([[0.5, 0.3, 0.2]])
+    >>> model.sub([[2, 1]]).round(3)
+    array([[0.4]])
+    """
+
+    def __init__(self, log_utilities: ArrayLike) -> None:
+        """Take log-utilities (n, m), any finite numbers; only differences within a row matter."""
+        self.log_utilities = as_floats(log_utilities, "log_utilities", ndim=2)
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.log_utilities)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"PlackettLuce({len(self)} instances, {self.n_items} items)"
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return int(self.log_utilities.shape[1])
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return log P(π) for each instance and order: (n, R).
+
+        >>> np.exp(PlackettLuce(np.log([[0.5, 0.3, 0.2]])).log_prob([[0, 1, 2]])).round(3)
+        array([[0.3]])
+        """
+        return self._log_sub(as_orders(orders, n_items=self.n_items))
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals (n, E): Plackett-Luce on the k items, whatever the others are.
+
+        >>> PlackettLuce([[1.0, 1.0, 9.0]]).sub([[0, 1]])
+        array([[0.5]])
+        """
+        return np.exp(self._log_sub(as_events(events, self.n_items, "sub")))
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals (n, E): the first k factors of the likelihood.
+
+        >>> PlackettLuce([[0.0, 0.0, 0.0]]).top([[2, 0]]).round(4)
+        array([[0.1667]])
+        """
+        array = as_events(events, self.n_items, "top")
+        if array.shape[1] == self.n_items:
+            return np.exp(self._log_sub(array))
+        log_prob = np.zeros((len(self), len(array)))
+        for place in range(array.shape[1]):
+            log_prob += self.log_utilities[:, array[:, place]]
+            taken, which = unique_rows(np.sort(array[:, :place], axis=1), self.n_items)
+            log_prob -= self._log_sums(_complements(taken, self.n_items))[:, which]
+        return np.exp(log_prob)
+
+    def mode(self) -> IntArray:
+        """Return the items by falling utility (ties: lower index first): (n, m).
+
+        >>> PlackettLuce([[0.0, 2.0, 1.0]]).mode()
+        array([[1, 2, 0]])
+        """
+        return np.argsort(-self.log_utilities, axis=1, kind="stable")
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders: sorting utilities plus Gumbel noise is sampling Plackett-Luce.
+
+        >>> PlackettLuce([[0.0, 1e4]]).sample(2, np.random.default_rng(0)).tolist()
+        [[[1, 0]], [[1, 0]]]
+        """
+        check_integer(size, "size", 1)
+        noise = rng.gumbel(size=(size, *self.log_utilities.shape))
+        return np.argsort(-(self.log_utilities + noise), axis=2)
+
+    def _log_sub(self, events: IntArray) -> FloatArray:
+        """Log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
+        if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
+            return self._log_chain(events)
+        log_prob = np.zeros((len(self), len(events)))
+        for place in range(events.shape[1] - 1):
+            log_prob += self.log_utilities[:, events[:, place]]
+            # Many events, few sets of items: each set's denominator is summed once.
+            left, which = unique_rows(np.sort(events[:, place:], axis=1), self.n_items)
+            log_prob -= self._log_sums(left)[:, which]
+        return log_prob
+
+    def _log_chain(self, orders: IntArray) -> FloatArray:
+        """Do the same for a few complete orders: denominators build up from the last item backwards."""
+        total = np.zeros((len(self), len(orders)))
+        log_rest = self.log_utilities[:, orders[:, -1]]
+        for place in range(self.n_items - 2, -1, -1):
+            utility = self.log_utilities[:, orders[:, place]]
+            log_rest = np.logaddexp(log_rest, utility)
+            total += utility - log_rest
+        return total
+
+    def _log_sums(self, sets: IntArray) -> FloatArray:
+        """Log-sum-exp of the utilities of each set of items: sets (S, j) -> (n, S)."""
+        result = np.empty((len(self), len(sets)))
+        for rows in chunks(len(sets), len(self) * sets.shape[1]):
+            utilities = self.log_utilities[:, sets[rows]]
+            peak = utilities.max(axis=2)
+            result[:, rows] = peak + np.log(np.exp(utilities - peak[:, :, None]).sum(axis=2))
+        return result
+
+
+def _complements(sets: IntArray, n_items: int) -> IntArray:
+    """Return the items that are not in each set: (S, j) -> (S, m − j)."""
+    outside = np.ones((len(sets), n_items), dtype=bool)
+    np.put_along_axis(outside, sets, False, axis=1)
+    return np.nonzero(outside)[1].reshape(len(sets), -1)

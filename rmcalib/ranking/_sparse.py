@@ -1,0 +1,162 @@
+"""The rank classifier's distribution: a logit for every known ranking, one shared by all others."""
+
+import math
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
+from rmcalib.ranking._explicit import check_distinct, index_of_orders, sample_rows
+from rmcalib.ranking.events import Family, as_events, occurs_unchecked
+
+__all__ = ["SparseRankings"]
+
+
+class SparseRankings:
+    """N listed rankings with logits z, and the m! − N others, which share one logit c.
+
+    P(r) = exp(z_r) / (Σ exp(z) + (m! − N) exp(c)) for a listed ranking, exp(c) over the same for any other
+    (the paper's modified softmax). ``unseen_logit`` of −inf rules the others out.
+
+    >>> model = SparseRankings([[0, 1, 2]], [[np.log(5.0)]], 0.0)
+    >>> np.exp(model.log_prob([[0, 1, 2], [2, 1, 0]])).round(2)
+    array([[0.5, 0.1]])
+    >>> model.top([[0]]).round(2)
+    array([[0.6]])
+    """
+
+    def __init__(self, orders: ArrayLike, logits: ArrayLike, unseen_logit: ArrayLike) -> None:
+        """Take distinct orders (N, m), logits (n, N), and the others' logit, one number or (n,)."""
+        self.orders = as_orders(orders)
+        self.logits = as_floats(logits, "logits", ndim=2)
+        check_distinct(self.orders)
+        if self.logits.shape[1] != len(self.orders):
+            raise ValueError(f"logits: {self.logits.shape[1]} columns for {len(self.orders)} orders")
+        unseen = as_floats(np.atleast_1d(np.asarray(unseen_logit)), "unseen_logit", ndim=1, allow="-inf")
+        if len(unseen) not in (1, len(self.logits)):
+            raise ValueError(f"unseen_logit: {len(unseen)} values for {len(self.logits)} instances")
+        self.unseen_logit: FloatArray = np.broadcast_to(unseen, (len(self.logits),))
+
+    def __len__(self) -> int:
+        """Return the number of instances."""
+        return len(self.logits)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"SparseRankings({len(self)} instances, {self.n_items} items, {len(self.orders)} rankings)"
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return int(self.orders.shape[1])
+
+    @property
+    def n_unseen(self) -> int:
+        """How many rankings are not listed: m! − N."""
+        return math.factorial(self.n_items) - len(self.orders)
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return log-probabilities (n, R); a ranking that is not listed gets its share of the rest.
+
+        >>> SparseRankings([[0, 1]], [[0.0]], 0.0).log_prob([[1, 0]]).round(4)
+        array([[-0.6931]])
+        """
+        index = index_of_orders(self.orders, as_orders(orders, n_items=self.n_items))
+        log_listed, log_unseen = self._log_probabilities()
+        return np.column_stack([log_listed, log_unseen])[:, index]
+
+    def sub(self, events: ArrayLike) -> FloatArray:
+        """Return sub-k marginals (n, E): listed rankings of the event, plus m!/k! minus their number others.
+
+        >>> SparseRankings([[0, 1, 2]], [[0.0]], 0.0).sub([[0, 1]])
+        array([[0.5]])
+        """
+        array = as_events(events, self.n_items, "sub")
+        return self._marginals(array, "sub", math.factorial(self.n_items) // math.factorial(array.shape[1]))
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return top-k marginals (n, E): as :meth:`sub`, of the (m − k)! rankings of the event.
+
+        >>> SparseRankings([[0, 1, 2]], [[0.0]], -np.inf).top([[0], [1]])
+        array([[1., 0.]])
+        """
+        array = as_events(events, self.n_items, "top")
+        return self._marginals(array, "top", math.factorial(self.n_items - array.shape[1]))
+
+    def mode(self) -> IntArray:
+        """Return the ranking of largest logit; where that is the shared one, the first unlisted: (n, m).
+
+        >>> SparseRankings([[0, 1]], [[0.0], [0.0]], [-1.0, 1.0]).mode().tolist()
+        [[0, 1], [1, 0]]
+        """
+        best = self.orders[self.logits.argmax(axis=1)]
+        unlisted = self._first_unlisted()
+        if unlisted is None:
+            return best
+        return np.where((self.unseen_logit > self.logits.max(axis=1))[:, None], unlisted, best)
+
+    def sample(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw (size, n, m) orders; unlisted ones are drawn uniformly.
+
+        >>> SparseRankings([[1, 0]], [[0.0]], -np.inf).sample(1, np.random.default_rng(0)).tolist()
+        [[[1, 0]]]
+        """
+        check_integer(size, "size", 1)
+        log_listed, log_unseen = self._log_probabilities()
+        rest = np.exp(log_unseen + log_integer(self.n_unseen))
+        index = sample_rows(np.column_stack([np.exp(log_listed), rest]), size, rng)
+        result = self.orders[np.minimum(index, len(self.orders) - 1)]
+        unlisted = index == len(self.orders)
+        result[unlisted] = self._sample_unlisted(int(unlisted.sum()), rng)
+        return result
+
+    def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
+        """Log-probability of each listed ranking (n, N) and of any one other (n,)."""
+        log_total = np.logaddexp(
+            np.logaddexp.reduce(self.logits, axis=1), self.unseen_logit + log_integer(self.n_unseen)
+        )
+        return self.logits - log_total[:, None], self.unseen_logit - log_total
+
+    def _marginals(self, events: IntArray, family: Family, n_rankings: int) -> FloatArray:
+        log_listed, log_unseen = self._log_probabilities()
+        listed = np.exp(log_listed)
+        result = np.empty((len(self), len(events)))
+        for columns in chunks(len(events), len(self.orders) + len(self)):
+            happens = occurs_unchecked(self.orders, events[columns], family)
+            # Counts of rankings overflow int64 from 21 items on: subtract in Python, go on in logarithms.
+            seen, index = np.unique(happens.sum(axis=0), return_inverse=True)
+            log_others = np.array([log_integer(n_rankings - int(count)) for count in seen])[index]
+            others = np.exp(log_unseen[:, None] + log_others)
+            result[:, columns] = listed @ happens.astype(np.float64) + others
+        return result
+
+    def _first_unlisted(self) -> IntArray | None:
+        if self.n_unseen == 0:
+            return None
+        listed = {tuple(order) for order in self.orders.tolist()}
+        first = next(order for order in permutations(range(self.n_items)) if order not in listed)
+        return np.array(first, dtype=np.int64)
+
+    def _sample_unlisted(self, size: int, rng: np.random.Generator) -> IntArray:
+        if self.n_items <= MAX_ENUMERATED_ITEMS and size:
+            everything = all_rankings(self.n_items)
+            unlisted = everything[index_of_orders(self.orders, everything) == len(self.orders)]
+            return unlisted[rng.integers(len(unlisted), size=size)]
+        result = np.empty((size, self.n_items), dtype=np.int64)
+        missing = np.arange(size)
+        while len(missing):
+            drawn = rng.permuted(np.tile(np.arange(self.n_items), (len(missing), 1)), axis=1)
+            result[missing] = drawn
+            missing = missing[index_of_orders(self.orders, drawn) < len(self.orders)]
+        return result
+
+
+def log_integer(count: int) -> float:
+    """Return the log of a whole number of any size; of zero, −inf.
+
+    >>> log_integer(0), round(log_integer(10**400), 1)
+    (-inf, 921.0)
+    """
+    return math.log(count) if count > 0 else -math.inf

@@ -1,0 +1,204 @@
+"""What the leaderboard's figures share: colours of the page, names that fit, and files of a figure.
+
+Figures are drawn once, in the colours of the page's light theme. :func:`figure_svg` turns those colours into
+the page's variables, so that the same drawing follows its theme; PNG and PDF are for papers.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BAD",
+    "BLUE",
+    "GOOD",
+    "GREY",
+    "INK",
+    "LINE",
+    "figure_bytes",
+    "figure_svg",
+    "place_labels",
+    "plain_axes",
+    "short_names",
+    "shown",
+]
+
+INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
+_VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
+_PAPER = "#fefefe"  # white that turns into the page's background
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+TIP = "tip-"
+_READABLE = 8.5  # pixels on a screen that the smallest letters need
+
+
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """Return a figure as the bytes of a "png" or "pdf" file, the same ones for the same figure.
+
+    >>> from matplotlib.figure import Figure
+    >>> figure_bytes(Figure(), "pdf")[:4]
+    b'%PDF'
+    """
+    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        # A name may be in letters that the font has not: the page's table has it in full.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        if figure.get_layout_engine() is not None:
+            # Once is enough: the layout is the same in every format.
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        # Pillow's usual effort on tall figures takes as long as drawing them, for a few per cent of the size.
+        quick: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if kind == "png" else {}
+        figure.savefig(buffer, format=kind, metadata=undated, transparent=kind == "svg", **quick)
+    return buffer.getvalue()
+
+
+def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str] | None = None) -> Markup:
+    """Return a figure as SVG to stand in a page: themed, with ids of its own and tips on what has an id.
+
+    ``tips`` are texts shown over artists whose gid is ``tip-<number>``; they are escaped.
+
+    >>> from matplotlib.figure import Figure
+    >>> drawing = figure_svg(Figure(), "one", label="A & B")
+    >>> drawing[:31], "http" in drawing
+    (Markup('<svg role="img" aria-label="A &'), False)
+    """
+    from markupsafe import Markup, escape
+    from matplotlib import rc_context
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        text = figure_bytes(figure, "svg").decode("utf-8")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    # The letters are the page's own; versions of matplotlib name their font in one way or the other.
+    text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
+    text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    assert size is not None
+    # The page draws it at least as large as its smallest letters need; a small screen scrolls sideways.
+    smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", text)), default=_READABLE)
+    head = (
+        f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" '
+        f'style="--points:{float(size[1]):.0f};--least:{_READABLE / smallest:.2f}">'
+    )
+    text = head + text[text.index(">") + 1 :]
+    text = _ID.sub(rf"\g<1>{name}-", text)
+    for colour, variable in {**_VARIABLES, _PAPER: "paper"}.items():
+        text = text.replace(colour, f"var(--{variable})")
+    for number, tip in (tips or {}).items():
+        mark = f'<g id="{name}-{TIP}{number}">'
+        text = text.replace(mark, f"{mark}<title>{escape(tip)}</title>")
+    return Markup(re.sub(r"\n\s*", "\n", text))
+
+
+def shown(text: str, longest: int = 46) -> str:
+    """Shorten a text in the middle, and keep matplotlib from reading mathematics into it.
+
+    >>> shown("a$b"), shown("x" * 50, longest=9)
+    ('a\\\\$b', 'xxxx…xxxx')
+    """
+    half = (longest - 1) // 2
+    short = text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
+    return "".join(sign if sign.isprintable() else "�" for sign in short).replace("$", r"\$")
+
+
+def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
+    """Return what to call each model in a figure: without its organisation where that is enough.
+
+    >>> short_names(["a/rm", "b/rm", "c/other"])
+    {'a/rm': 'a/rm', 'b/rm': 'b/rm', 'c/other': 'other'}
+    """
+    names = list(models)
+    last = [name.rpartition("/")[2] or name for name in names]
+    return {
+        name: shown(short if last.count(short) == 1 else name, longest)
+        for name, short in zip(names, last, strict=True)
+    }
+
+
+def plain_axes(axes: Axes, *, grid: str = "") -> None:
+    """Quiet axes: no box, soft colours, a grid in one direction on request."""
+    for side in ("top", "right", *(("left",) if grid == "x" else ())):
+        axes.spines[side].set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_color(GREY)
+    axes.patch.set_visible(False)
+    axes.tick_params(colors=GREY, labelsize=8)
+    axes.xaxis.label.set(color=INK, fontsize=9)
+    axes.yaxis.label.set(color=INK, fontsize=9)
+    axes.title.set_color(INK)
+    if grid:
+        axes.grid(axis="both" if grid == "both" else ("x" if grid == "x" else "y"), color=LINE, linewidth=0.6)
+        axes.set_axisbelow(True)
+
+
+def place_labels(
+    points: FloatArray, widths: FloatArray, height: float, box: tuple[float, float], most: int
+) -> list[tuple[int, float, float, bool]]:
+    """Find places for labels beside points, without covering points or each other; earlier ones go first.
+
+    ``points`` (n, 2), ``widths`` (n,), ``height`` and the ``box`` around all are in inches. Returns the
+    point's number, the left and the middle of its label, and whether it is far enough to need a line; points
+    whose label fits nowhere are not in it.
+
+    >>> place_labels(np.array([[1.0, 1.0]]), np.array([0.5]), 0.1, (3.0, 3.0), 5)[0][0]
+    0
+    """
+    gap = 0.05
+    taken = np.column_stack([points - gap * 0.7, points + gap * 0.7])  # left, bottom, right, top
+    placed: list[tuple[int, float, float, bool]] = []
+    for i, (x, y) in enumerate(points):
+        if len(placed) == most:
+            break
+        width = widths[i]
+        for ring in (0.0, 0.09, 0.2, 0.34):
+            reach = gap + ring
+            middles = [
+                (x + reach, y),
+                (x - reach - width, y),
+                (x - width / 2, y + reach + height / 2),
+                (x - width / 2, y - reach - height / 2),
+                (x + reach * 0.8, y + reach),
+                (x + reach * 0.8, y - reach),
+                (x - reach * 0.8 - width, y + reach),
+                (x - reach * 0.8 - width, y - reach),
+            ]
+            found = next((place for place in middles if _free(place, width, height, taken, box, i)), None)
+            if found is not None:
+                left, middle = found
+                own = [left, middle - height / 2, left + width, middle + height / 2]
+                taken = np.vstack([taken, own])
+                placed.append((i, left, middle, ring > 0))
+                break
+    return placed
+
+
+def _free(
+    place: tuple[float, float],
+    width: float,
+    height: float,
+    taken: FloatArray,
+    box: tuple[float, float],
+    own: int,
+) -> bool:
+    left, bottom = place[0], place[1] - height / 2
+    right, top = left + width, bottom + height
+    if left < 0 or bottom < 0 or right > box[0] or top > box[1]:
+        return False
+    hit = (taken[:, 0] < right) & (taken[:, 2] > left) & (taken[:, 1] < top) & (taken[:, 3] > bottom)
+    hit[own] = False
+    return not hit.any()

@@ -1,0 +1,1 @@
+"""The report of one judge on one benchmark."""

@@ -1,0 +1,309 @@
+"""The report of one reward model on one benchmark: metrics, figures, examples, page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
+from rmcalib.metrics import (
+    OVERALL,
+    Forecasts,
+    Settings,
+    category_names,
+    disagreements,
+    find_value,
+    forecast,
+    margin_table,
+    margins,
+    metric_rows,
+    reliability_table,
+    response_lengths,
+    select_prompts,
+    set_forecasts,
+    top_1_prompts,
+)
+from rmcalib.report._figures import figure_png, reliability_figure
+from rmcalib.report.evaluation._examples import Example, clean_text, worst_examples
+from rmcalib.report.evaluation._words import plain_words, temperature_notes
+from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
+
+UNNAMED = "unnamed-benchmark"
+"""What the benchmark of scores is called that do not say it."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known about one model on one benchmark.
+
+    ``metrics`` are tidy rows (model, benchmark, category, metric, value, low, high, n, note);
+    ``reliability`` and ``margins`` the tables the figures are drawn from; ``examples`` the prompts whose
+    forecasts were worst; ``notes`` what a reader must know; ``summary`` a few sentences in plain words;
+    ``made_from`` a hash of all that decides about the rest.
+    """
+
+    model: str
+    benchmark: str
+    metrics: list[dict[str, Any]]
+    reliability: list[dict[str, Any]]
+    margins: list[dict[str, Any]]
+    examples: list[Example]
+    notes: list[str]
+    summary: str
+    manifest: dict[str, Any]
+    settings: Settings
+    made_from: str
+
+    def __repr__(self) -> str:
+        """Say what it is about; the numbers are in `table`."""
+        return f"Evaluation({self.model!r} on {self.benchmark!r}: {self.summary})"
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The metrics as a pandas table, one row for each category and metric."""
+        import pandas
+
+        return pandas.DataFrame(self.metrics)
+
+    def value(self, metric: str, category: str = OVERALL) -> float | None:
+        """Return one metric's value; None where it cannot be had (the row's note says why)."""
+        row = find_value(self.metrics, metric, category)
+        if row is None:
+            raise ValueError(f"metric {metric!r} of category {category!r}: there is no such row")
+        value: float | None = row["value"]
+        return value
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page: one self-contained file."""
+        from rmcalib.report.evaluation._page import evaluation_page
+
+        return write_text(path, evaluation_page(self))
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write all numbers as JSON."""
+        return write_json(path, evaluation_content(self))
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write the metrics as CSV."""
+        return write_csv(path, self.metrics)
+
+    def to_png(self, path: str | Path) -> Path:
+        """Write the reliability diagrams."""
+        return write_bytes(path, figure_png(reliability_figure(self.reliability)))
+
+
+def evaluate(
+    scores: Scores,
+    *,
+    benchmark: str | Benchmark | None = None,
+    model: str | None = None,
+    recipe: Recipe | None = None,
+    recipes: Iterable[str | Path] = (),
+    bins: int = 10,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    n_examples: int = 10,
+) -> Evaluation:
+    """Judge a reward model by its scores: calibration with intervals, overall and by category.
+
+    Parameters
+    ----------
+    scores : what :func:`rmcalib.score` or :func:`rmcalib.load_scores` returned.
+    benchmark : the texts, or what :func:`rmcalib.load_benchmark` takes: for examples to read and for lengths
+        in characters; not needed for the metrics.
+    model : the model's name; default what the scores' manifest says.
+    recipe, recipes : what is known of the model's loss; default the registry's entry (with more YAML files),
+        else what was known when it was scored.
+    bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
+    n_examples : how many of the worst forecasts to keep.
+
+    Examples
+    --------
+    >>> columns = {"item_id": ["a"] * 2 + ["b"] * 2, "category": ["Math"] * 4, "response": [0, 1] * 2,
+    ...            "is_correct": [True, False] * 2, "reward": [3.0, 0.0, 0.0, 3.0]}
+    >>> report = evaluate(Scores.from_columns(columns), model="org/rm", resamples=50)
+    >>> report.value("accuracy"), round(report.value("overconfidence"), 3)
+    (0.5, 0.453)
+    """
+    if not isinstance(scores, Scores):
+        raise TypeError(
+            f"scores: expected what score or load_scores of rmcalib returns, got {type(scores).__name__} "
+            "(rmcalib.Scores.from_columns makes them of columns)"
+        )
+    if isinstance(benchmark, str):
+        benchmark = load_benchmark(benchmark)
+    name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
+    on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
+    recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
+    reason = why_no_calibration(recipe)
+    settings = Settings(bins, resamples, level, seed)
+    lengths = response_lengths(scores, benchmark)
+    rows = metric_rows(
+        scores, model=name, benchmark=on, lengths=lengths, no_calibration=reason, settings=settings
+    )
+    everything = forecast(scores, lengths=lengths)
+    return Evaluation(
+        model=name,
+        benchmark=on,
+        metrics=rows,
+        reliability=[] if reason else _reliability(everything, settings),
+        margins=_margins(everything),
+        examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
+        notes=[
+            *_notes(scores, benchmark, recipe, reason, lengths is not None),
+            *([] if reason else temperature_notes(rows)),
+        ],
+        summary=plain_words(name, rows, level),
+        manifest=scores.manifest,
+        settings=settings,
+        made_from=made_from(scores, recipe, benchmark, settings),
+    )
+
+
+def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
+    """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
+
+    It is in `metrics.json`. Of the recipe, what it says about the scale counts; of the benchmark, its texts.
+    """
+    return inputs_hash(
+        {
+            "scores": [scores.manifest.get("hash"), content_hash(scores)],
+            "scale": [why_no_calibration(recipe), scale_note(recipe)],
+            "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
+            "settings": asdict(settings),
+            "rmcalib": __version__,
+        }
+    )
+
+
+def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
+    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
+    out = Path(folder)
+    evaluation.to_csv(out / "metrics.csv")
+    if evaluation.reliability:
+        evaluation.to_png(out / "reliability.png")
+    else:
+        (out / "reliability.png").unlink(missing_ok=True)  # of an earlier one, which had calibration
+    page = evaluation.to_html(out / "report.html")
+    evaluation.to_json(out / "metrics.json")  # last: with it, a batch takes the rest for written
+    return page
+
+
+def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
+    """Return everything but the examples' texts for machines."""
+    settings = evaluation.settings
+    return {
+        "model": evaluation.model,
+        "benchmark": evaluation.benchmark,
+        "protocol": "exact",
+        "bins": settings.bins,
+        "resamples": settings.resamples,
+        "level": settings.level,
+        "seed": settings.seed,
+        "made_from": evaluation.made_from,
+        "summary": evaluation.summary,
+        "notes": evaluation.notes,
+        "metrics": evaluation.metrics,
+        "reliability": evaluation.reliability,
+        "margins": evaluation.margins,
+        "worst": [example.item_id for example in evaluation.examples],
+        "manifest": evaluation.manifest,
+    }
+
+
+def _panels(forecasts: Forecasts) -> list[tuple[str, Any]]:
+    """The figures' panels: overall and each category, with the prompts that have one correct response."""
+    one_answer = top_1_prompts(forecasts)
+    panels = []
+    for shown, name in category_names(forecasts).items():
+        members = one_answer if name is None else one_answer & (forecasts.category == name)
+        if members.any():
+            panels.append((shown, members))
+    # With one category, it is the same as overall.
+    return panels[:1] if len(panels) == 2 else panels
+
+
+def _reliability(forecasts: Forecasts, settings: Settings) -> list[dict[str, Any]]:
+    tables = []
+    for shown, members in _panels(forecasts):
+        part = select_prompts(forecasts, members)
+        tables.append((shown, part.probability, part.is_correct.astype(np.float64), part.prompt))
+    several = ~top_1_prompts(forecasts)
+    if several.any():
+        part = select_prompts(forecasts, several)
+        shown = " and ".join(dict.fromkeys(part.category.tolist()))
+        tables.append((f"{shown}: correct ones first", *set_forecasts(part)))
+    return [
+        row
+        for shown, p, y, prompt in tables
+        for row in reliability_table(
+            p, y, panel=shown, groups=prompt, draw="one_per_group", bins=settings.bins, rng=settings.seed
+        )
+    ]
+
+
+def _margins(forecasts: Forecasts) -> list[dict[str, Any]]:
+    panels = _panels(forecasts)
+    if not panels:
+        return []
+    every = panels[0][1]
+    return margin_table(
+        margins(forecasts)[every], [shown for shown, _ in panels], [members[every] for _, members in panels]
+    )
+
+
+def _notes(
+    scores: Scores, benchmark: Benchmark | None, recipe: Recipe, reason: str | None, characters: bool
+) -> list[str]:
+    notes = []
+    if reason:
+        notes.append(f"Calibration is not measured: {reason}. Accuracy and the like are.")
+    elif scale_note(recipe):
+        notes.append(f"Marked: {scale_note(recipe)}.")
+    cut = int(scores.truncated.sum())
+    if cut:
+        limit = scores.manifest.get("max_length")
+        told = f" at {limit} tokens" if limit else ""
+        notes.append(
+            f"{cut} of {len(scores)} responses were cut{told} and scored without their end; "
+            f"they are {cut / len(scores):.1%} of all."
+        )
+    empty = benchmark.n_empty if benchmark is not None else scores.manifest.get("counts", {}).get("empty", 0)
+    if empty:
+        told = "1 response is empty; it was" if empty == 1 else f"{empty} responses are empty; they were"
+        notes.append(f"{told} scored like the others.")
+    _, sharing = np.unique(
+        np.column_stack([np.repeat(np.arange(scores.n_items), np.diff(scores.offsets)), scores.reward]),
+        axis=0,
+        return_counts=True,
+    )
+    if (sharing > 1).any():
+        notes.append(
+            f"{int(sharing[sharing > 1].sum())} responses share their reward with another one of the same "
+            "prompt (coarse dtypes do that); such a tie counts as 1/t right."
+        )
+    if benchmark is not None:
+        notes += disagreements(scores, benchmark)
+    if characters:
+        notes.append("Lengths are characters of the response.")
+    elif (scores.n_tokens >= 0).all():
+        notes.append("Lengths are tokens of prompt and response.")
+    if "dtype" in scores.manifest:
+        notes.append(
+            f"Scored in {scores.manifest['dtype']}: probabilities move by some hundredths between dtypes."
+        )
+    return notes

@@ -1,0 +1,1 @@
+"""The report of many judges on one benchmark."""

@@ -1,0 +1,176 @@
+"""The run folders behind a leaderboard: finding them, and telling runs of one model apart."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.hub import folder_name
+from rmcalib._util.nested import flattened
+from rmcalib.scores import Scores, load_scores, read_scores_hash
+
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """One finished run: its folder, its manifest, the model, the benchmark, and the name to show."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    model: str
+    benchmark: str
+    label: str
+
+    @property
+    def scores_file(self) -> Path:
+        """Where the scores are."""
+        return self.folder / "scores.parquet"
+
+
+def find_runs(
+    folders: Iterable[str | Path], *, benchmark: str | None = None
+) -> tuple[list[ScoredRun], list[str]]:
+    """Find the finished runs under some folders: one for each model and way of scoring it, and notes.
+
+    A run found twice (the same hash) counts once. Runs of one model with different hashes are all kept, each
+    named by what was different. All must be of one benchmark: with several, ``benchmark`` says which.
+    """
+    runs, notes = _finished_runs(folders)
+    return _tell_apart(_one_benchmark(runs, benchmark), notes)
+
+
+def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
+    """Find the finished runs of all models and benchmarks, and notes on those that are not."""
+    runs: list[ScoredRun] = []
+    notes: list[str] = []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise ValueError(f"{folder}: no such folder; runs are what `rmcalib eval --output` wrote")
+        found = sorted({path.parent for path in folder.rglob("scores.parquet") if _is_run(path, folder)})
+        known = {path: run_of(path) for path in found}
+        begun = {path.parent for path in folder.rglob("run.json") if path.parent not in known}
+        unfinished = sorted(begun | {path for path, run in known.items() if not _is_finished(run)})
+        if not found and not unfinished:
+            raise ValueError(
+                f"{folder}: no runs in it (folders with scores.parquet, as `rmcalib eval` writes)"
+            )
+        runs += [run for path, run in known.items() if path not in unfinished]
+        notes += [f"{path.name} of {path.parent.name} is not finished and left out." for path in unfinished]
+    if not runs:
+        raise ValueError("no finished run: the scoring of every model is still to be taken up (rmcalib eval)")
+    return runs, notes
+
+
+def run_of(folder: Path) -> ScoredRun:
+    """Read what a run folder says of itself; folders without a manifest are named by their place."""
+    manifest = _manifest(folder)
+    model = str(manifest.get("model") or folder.parent.name.replace("__", "/", 1))
+    benchmark = str(manifest.get("benchmark") or folder.name)
+    return ScoredRun(folder, manifest, model, benchmark, model)
+
+
+def open_scores(source: str | Path) -> tuple[Scores, str]:
+    """Read scores from a run folder, a folder with one run in it, or a file; return them and a name."""
+    path = Path(source)
+    if path.is_file():
+        scores = load_scores(path)
+        return scores, str(scores.manifest.get("model") or path.stem)
+    runs, _ = _tell_apart(*_finished_runs([path]))
+    if len(runs) > 1:
+        have = ", ".join(str(run.folder) for run in runs[:3])
+        raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
+    return Scores.from_parquet(runs[0].scores_file), runs[0].label
+
+
+def _is_finished(run: ScoredRun) -> bool:
+    """Tell whether the scores are those of the manifest; a folder without one has what it has."""
+    if run.manifest.get("status", "finished") != "finished":
+        return False
+    return "hash" not in run.manifest or read_scores_hash(run.scores_file) == run.manifest["hash"]
+
+
+def _is_run(path: Path, top: Path) -> bool:
+    """Parts of unfinished runs and hidden folders are no runs."""
+    return not any(part == "parts" or part.startswith(".") for part in path.relative_to(top).parts[:-1])
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "run.json"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: not a readable manifest: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: not a readable manifest: expected an object")
+    return content
+
+
+def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]:
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.benchmark] = counts.get(run.benchmark, 0) + 1
+    if wanted is not None:
+        key = folder_name(wanted)
+        kept = [
+            run
+            for run in runs
+            if wanted == run.benchmark
+            or key in (folder_name(run.benchmark), run.folder.name)
+            or folder_name(run.benchmark).endswith(f"__{key}")
+        ]
+        if not kept:
+            raise ValueError(f"--benchmark {wanted}: no run of it (have: {', '.join(counts)})")
+        return kept
+    if len(counts) > 1:
+        have = ", ".join(f"{name} ({n})" for name, n in counts.items())
+        raise ValueError(f"the runs are of several benchmarks, {have}: choose one with --benchmark")
+    return runs
+
+
+def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun], list[str]]:
+    by_model: dict[str, list[ScoredRun]] = {}
+    for run in runs:
+        same = by_model.setdefault(run.model, [])
+        digest = run.manifest.get("hash")
+        if digest is not None and any(other.manifest.get("hash") == digest for other in same):
+            notes.append(f"{run.model}: the same run is there twice; {run.folder} is left out.")
+        else:
+            same.append(run)
+    result: list[ScoredRun] = []
+    for model, same in by_model.items():
+        if len(same) > 1:
+            labels = _labels(same)
+            notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
+            same = [replace(run, label=label) for run, label in zip(same, labels, strict=True)]
+        result += same
+    return result, notes
+
+
+def _labels(runs: list[ScoredRun]) -> list[str]:
+    """Name runs of one model by the inputs that differ; by their folders where the manifests do not tell."""
+    flat = [{key: str(v) for key, v in flattened(_inputs(run.manifest)).items()} for run in runs]
+    keys = [
+        key for key in dict.fromkeys(k for one in flat for k in one) if len({o.get(key) for o in flat}) > 1
+    ]
+    told = [", ".join(f"{_short(key)} {one[key][:12]}" for key in keys[:3] if key in one) for one in flat]
+    if len(set(told)) < len(runs) or not all(told):
+        told = [str(run.folder) for run in runs]
+    return [f"{run.model} ({text})" for run, text in zip(runs, told, strict=True)]
+
+
+def _inputs(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = manifest.get("inputs")
+    if isinstance(found, Mapping):
+        return found
+    names = ("scores", "source_revision", "model_revision", "dtype", "max_length")
+    return {name: manifest[name] for name in names if name in manifest}
+
+
+def _short(key: str) -> str:
+    return {"model_revision": "revision", "max_length": "at most"}.get(key, key.rpartition(".")[2])

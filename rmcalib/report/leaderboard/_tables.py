@@ -1,0 +1,194 @@
+"""Tables that people bring: models with a calibration column, and official leaderboard figures."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["CATEGORIES", "ModelTable", "Official", "official_from_hub", "read_official", "read_table"]
+
+CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+_CALIBRATION = ("ece", "ece_score")
+_SCORES = ("leaderboard_score", "score")
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """Models with an error of calibration, a score and the categories' from 0 to 1 (NaN: none), (n,)."""
+
+    models: list[str]
+    metric: str
+    errors: list[float]
+    scores: list[float]
+    categories: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Official:
+    """Official figures from 0 to 1: for each model its score ("overall") and the categories'."""
+
+    path: str
+    figures: dict[str, dict[str, float]]
+    note: str = ""
+
+    def figure(self, model: str, category: str) -> float | None:
+        """Return a model's score in a category, however its name is spaced and capitalised; None: none.
+
+        >>> Official("official.csv", {"org/rm": {"precise_if": 0.5}}).figure("org/rm", "Precise IF")
+        0.5
+        """
+        own = self.figures.get(model, {})
+        return next((value for name, value in own.items() if _plain(name) == _plain(category)), None)
+
+
+def read_table(
+    path: str | Path, *, metric: str | None = None, categories: Iterable[str] | None = None
+) -> ModelTable:
+    """Read a CSV with columns model, leaderboard_score, categories, and ece, ece_score or ``metric``.
+
+    The categories are RewardBench 2's as far as they are there, or those named. Empty cells are left out of
+    what they would take part in.
+    """
+    header, rows = _read(path)
+    names = _column(path, header, "model")
+    scores = _column(path, header, *_SCORES)
+    error = _column(path, header, *((metric,) if metric is not None else _CALIBRATION), hint="--metric NAME")
+    wanted = list(categories or ())
+    found = {name: _find(header, name) for name in wanted or CATEGORIES}
+    missing = [name for name in wanted if found[name] is None]
+    if missing:
+        raise ValueError(f"{path}: no column {missing[0]!r} (has {', '.join(header)})")
+    models = [row[names].strip() for row in rows]
+    for i, name in enumerate(models):
+        if not name:
+            raise ValueError(f"{path}, line {i + 2}: the model has no name")
+        if name in models[:i]:
+            raise ValueError(f"{path}, line {i + 2}: {name!r} is there twice")
+    return ModelTable(
+        models,
+        header[error],
+        _numbers(path, rows, error, header),
+        _shares(_numbers(path, rows, scores, header)),
+        {
+            name: _shares(_numbers(path, rows, column, header))
+            for name, column in found.items()
+            if column is not None
+        },
+    )
+
+
+def read_official(path: str | Path) -> Official:
+    """Read official figures: a CSV with columns model, score (or leaderboard_score) and categories.
+
+    RewardBench 2's categories must be numbers; of the other columns, those that are taken for categories too.
+    """
+    header, rows = _read(path)
+    names = _column(path, header, "model")
+    overall = next((place for n in _SCORES if (place := _find(header, n)) is not None), None)
+    known = {_plain(name) for name in CATEGORIES}
+    there = {} if overall is None else {header[overall]: overall}
+    there |= {
+        name: place
+        for place, name in enumerate(header)
+        if place not in (names, overall) and (_plain(name) in known or _all_numbers(rows, place))
+    }
+    if not there:
+        raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
+    values = {
+        "overall" if place == overall else name: _shares(_numbers(path, rows, place, header))
+        for name, place in there.items()
+    }
+    figures = {
+        row[names].strip(): {name: value[i] for name, value in values.items() if math.isfinite(value[i])}
+        for i, row in enumerate(rows)
+    }
+    return Official(str(path), figures)
+
+
+def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
+    """Fetch the official figures of models on RewardBench 2 from its results on the Hub.
+
+    The score over all is the mean of the six categories, where all are there.
+    """
+    from rmcalib.benchmarks import SHORT_NAMES
+    from rmcalib.scores import RESULTS, published_figures
+
+    if benchmark != SHORT_NAMES["reward-bench-2"]:
+        raise ValueError(
+            f"--leaderboard hub: {RESULTS} is about {SHORT_NAMES['reward-bench-2']}, and the runs are of "
+            f"{benchmark} (give a CSV of official scores instead)"
+        )
+    found, commit = published_figures(models)
+    figures = {}
+    for model, values in found.items():
+        places = {name: _find(list(values), name) for name in CATEGORIES}
+        there = {name: list(values.values())[place] for name, place in places.items() if place is not None}
+        shares = dict(zip(there, _shares(list(there.values())), strict=True))
+        if len(shares) == len(CATEGORIES):
+            shares["overall"] = sum(shares.values()) / len(CATEGORIES)
+        figures[model] = shares
+    note = f"Official scores: {RESULTS} at commit {commit}, of {len(figures)} of {len(set(models))} models."
+    return Official(RESULTS, figures, note)
+
+
+def _read(path: str | Path) -> tuple[list[str], list[list[str]]]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not a text file: {error}") from error
+    lines = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
+    if len(lines) < 2:
+        raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
+    header, rows = [name.strip() for name in lines[0]], lines[1:]
+    for i, row in enumerate(rows):
+        if len(row) != len(header):
+            raise ValueError(f"{path}, line {i + 2}: {len(row)} cells, but the header has {len(header)}")
+    return header, rows
+
+
+def _plain(name: str) -> str:
+    return "".join(sign for sign in name.lower() if sign.isalnum())
+
+
+def _find(header: Sequence[str], name: str) -> int | None:
+    return next((i for i, column in enumerate(header) if _plain(column) == _plain(name)), None)
+
+
+def _column(path: str | Path, header: Sequence[str], *names: str, hint: str = "") -> int:
+    for name in names:
+        place = _find(header, name)
+        if place is not None:
+            return place
+    told = f"; name another with {hint}" if hint else ""
+    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(header)}){told}")
+
+
+def _all_numbers(rows: list[list[str]], column: int) -> bool:
+    cells = [row[column] for row in rows if row[column].strip()]
+    try:
+        return bool(cells) and all(math.isfinite(float(cell)) for cell in cells)
+    except ValueError:
+        return False
+
+
+def _numbers(path: str | Path, rows: list[list[str]], column: int, header: Sequence[str]) -> list[float]:
+    values = []
+    for i, row in enumerate(rows):
+        text = row[column].strip()
+        try:
+            value = float(text) if text else math.nan
+        except ValueError:
+            raise ValueError(f"{path}, line {i + 2}: {header[column]} is {text!r}, not a number") from None
+        values.append(value if math.isfinite(value) else math.nan)
+    return values
+
+
+def _shares(values: list[float]) -> list[float]:
+    """Scores from 0 to 1, whether they came so or in percent."""
+    largest = max((value for value in values if math.isfinite(value)), default=0.0)
+    return [value / 100 for value in values] if largest > 1.02 else values

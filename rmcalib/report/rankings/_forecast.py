@@ -1,0 +1,146 @@
+"""The report of one forecast of rankings: table, figure, page, and a sentence in plain words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.arrays import IntArray
+from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib.calibration import Summary, summarise
+from rmcalib.metrics import reliability_table, summary_table
+from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking.events import all_events, occurs
+from rmcalib.report._figures import figure_png, reliability_figure
+from rmcalib.report._page import render
+from rmcalib.report._svg import reliability_svg
+
+__all__ = ["ForecastReport", "forecast_report", "plain_words", "write_forecast_report"]
+
+_PANEL = "which item comes first"
+
+
+@dataclass(frozen=True)
+class ForecastReport:
+    """Everything the pages and files of one forecast are made from."""
+
+    title: str
+    subtitle: str
+    summary: Summary
+    words: str
+    reliability: list[dict[str, Any]]
+    footer: str
+
+
+def forecast_report(
+    dist: RankingDistribution,
+    orders: IntArray,
+    *,
+    title: str,
+    subtitle: str,
+    sub: Sequence[int] = (2, 3),
+    top: Sequence[int] = (1, 2),
+    resamples: int = 200,
+    seed: int = 0,
+) -> ForecastReport:
+    """Judge a forecast of rankings (n, m) by the notions asked for, and gather what its report shows.
+
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
+    >>> report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
+    >>> len(report.summary.rows)
+    4
+    """
+    summary = summarise(dist, orders, sub=sub, top=top, resamples=resamples, rng=seed)
+    first = all_events(dist.n_items, 1)
+    instance = np.repeat(np.arange(len(orders)), dist.n_items)
+    diagram = reliability_table(
+        dist.top(first).reshape(-1),
+        occurs(orders, first, "top").reshape(-1),
+        panel=_PANEL,
+        groups=instance,
+        draw="one_per_group",
+        rng=seed,
+    )
+    footer = f"rmcalib {__version__}, protocol exact, seed {seed}, {resamples} resamples."
+    return ForecastReport(title, subtitle, summary, plain_words(summary), diagram, footer)
+
+
+def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
+    """Write metrics.json/.csv, reliability.csv/.png and report.html; return the path of the page.
+
+    >>> import tempfile
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
+    >>> report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_forecast_report(report, folder).name
+    'report.html'
+    """
+    out = Path(folder)
+    rows = summary_table(report.summary)
+    page = render(
+        "forecast.html",
+        title=report.title,
+        subtitle=report.subtitle,
+        summary=report.words,
+        rows=rows,
+        n=f"{report.summary.n:,}",
+        n_items=report.summary.n_items,
+        figure=reliability_svg(report.reliability, _PANEL),
+        footer=report.footer,
+    )
+    write_csv(out / "metrics.csv", rows)
+    write_json(out / "metrics.json", report_content(report))
+    write_csv(out / "reliability.csv", report.reliability)
+    write_bytes(out / "reliability.png", figure_png(reliability_figure(report.reliability)))
+    return write_text(out / "report.html", page)
+
+
+def report_content(report: ForecastReport) -> dict[str, Any]:
+    """Return the numbers of a report for machines.
+
+    >>> report_content(ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], ""))["n"]
+    5
+    """
+    fit = report.summary.temperature
+    return {
+        "title": report.title,
+        "protocol": "exact",
+        "n": report.summary.n,
+        "n_items": report.summary.n_items,
+        "metrics": summary_table(report.summary),
+        "temperature": None if fit is None else fit.temperature,
+        "temperature_at_limit": None if fit is None else fit.at_limit,
+        "summary": report.words,
+    }
+
+
+def plain_words(summary: Summary) -> str:
+    """Say in a sentence or two what the numbers mean.
+
+    >>> from rmcalib.calibration import SummaryRow
+    >>> plain_words(Summary((SummaryRow("sub", 2, 0.01, 0, 0.02, 0.01, 0.02, 0.6, 0.01),), None, 10, 3))
+    'No sign of miscalibration: every error is what a calibrated forecast shows with this much data.'
+    """
+    off = [row for row in summary.rows if row.p_value < 0.05]
+    if not off:
+        return (
+            "No sign of miscalibration: every error is what a calibrated forecast shows with this much data."
+        )
+    worst = max(off, key=lambda row: row.value)
+    text = (
+        f"Not calibrated: the {worst.family}-{worst.k} error is {worst.value:.3f} "
+        f"(a calibrated forecast would show about {worst.null_mean:.3f})."
+    )
+    fit = summary.temperature
+    if fit is None or fit.at_limit is not None or worst.recalibrated is None:
+        return text
+    direction = "over-confident" if fit.temperature > 1 else "under-confident"
+    return (
+        f"{text} The forecast is {direction}: dividing by a temperature of T = {fit.temperature:.2f} "
+        f"would bring that error to {worst.recalibrated:.3f}, measured on data not used for the fit."
+    )

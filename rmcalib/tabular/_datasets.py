@@ -1,0 +1,213 @@
+"""Label-ranking data: features, and for every row a ranking of the same labels."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
+from rmcalib.ranking import PlackettLuce, orders_from_ranks
+from rmcalib.tabular._sources import SHA256, fetch, offline_iris, offline_wine
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["DATASETS", "Dataset", "load_dataset", "read_csv", "synthetic_dataset"]
+
+DATASETS = tuple(sorted(SHA256))
+"""Names that :func:`load_dataset` knows: the data sets of the paper, and segment and pendigits."""
+
+_OFFLINE = {"iris": offline_iris, "wine": offline_wine}
+_POLITICAL_LABELS = 6
+_POLITICAL_MISSING = 977
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of features with a ranking each.
+
+    numeric (n, d): numbers, NaN where missing. texts (n, c): categories. orders (n, m): labels, best first.
+    identifiers: names of numeric columns that only number the rows and should not be learned from.
+    """
+
+    name: str
+    numeric: FloatArray
+    orders: IntArray
+    labels: tuple[str, ...]
+    texts: NDArray[Any] = field(repr=False)
+    numeric_names: tuple[str, ...] = field(default=(), repr=False)
+    identifiers: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.orders)
+
+    @property
+    def n_items(self) -> int:
+        """The number of labels that are ranked."""
+        return int(self.orders.shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the content, to tell whether results belong to this data."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.numeric).tobytes())
+        digest.update(np.ascontiguousarray(self.orders).tobytes())
+        digest.update("\x1f".join(map(str, self.texts.reshape(-1))).encode())
+        return digest.hexdigest()[:16]
+
+
+def load_dataset(name: str) -> Dataset:
+    """Load one of the public data sets by name; iris and wine work without a network.
+
+    >>> load_dataset("iris").numeric.shape
+    (150, 4)
+    """
+    check_choice(name, "dataset", DATASETS)
+    if name in _OFFLINE:
+        features, orders = _OFFLINE[name]()
+        labels = tuple(f"L{number + 1}" for number in range(orders.shape[1]))
+        return _numeric_dataset(name, features, orders, labels)
+    path = fetch(name)
+    if name == "political":
+        return _political(path)
+    return _from_frame(_read_frame(path), name, "L", where=str(path))
+
+
+def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
+    """Read label-ranking data from a CSV file with a header.
+
+    ``labels``: the columns that hold the 1-based rank of each label, as a list of names or as the prefix
+    they share. All other columns are features; those that are not numbers are taken as categories.
+    Rows must be complete: missing values, ties and gaps in the ranks, and numbers that are the same in every
+    row are refused.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise ValueError(f"{source}: there is no such file")
+    frame = _read_frame(source)
+    name = "".join(c if c.isalnum() or c in "-_." else "_" for c in source.stem) or "data"
+    data = _from_frame(frame, name, labels, where=str(source))
+    for column, values in zip(data.numeric_names, data.numeric.T, strict=True):
+        if (values == values[0]).all():
+            raise ValueError(
+                f"{source}: column '{column}' is constant ({values[0]:g} in every row); leave it out"
+            )
+    return data
+
+
+def synthetic_dataset(
+    n: int, n_items: int, n_features: int = 4, *, spread: float = 1.0, seed: int = 0
+) -> tuple[Dataset, PlackettLuce]:
+    """Return data drawn from a Plackett-Luce model with log-utilities linear in the features, and that truth.
+
+    >>> data, truth = synthetic_dataset(10, 3)
+    >>> data.orders.shape, len(truth)
+    ((10, 3), 10)
+    """
+    check_integer(n, "n", 1)
+    check_integer(n_items, "n_items", 2)
+    check_integer(n_features, "n_features", 1)
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(n, n_features))
+    slopes = rng.normal(scale=spread / np.sqrt(n_features), size=(n_features, n_items))
+    truth = PlackettLuce(features @ slopes)
+    labels = tuple(f"L{number + 1}" for number in range(n_items))
+    return _numeric_dataset(f"synthetic-{seed}", features, truth.sample(1, rng)[0], labels), truth
+
+
+def _numeric_dataset(name: str, features: FloatArray, orders: IntArray, labels: tuple[str, ...]) -> Dataset:
+    names = tuple(f"A{number + 1}" for number in range(features.shape[1]))
+    return Dataset(name, features, orders, labels, np.empty((len(orders), 0), dtype=str), names)
+
+
+def _read_frame(path: Path) -> "pd.DataFrame":
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path)
+    except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a CSV file with a header ({' '.join(str(error).split())})") from error
+    if frame.empty:
+        raise ValueError(f"{path}: has no rows")
+    return frame
+
+
+def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *, where: str) -> Dataset:
+    columns = [str(column) for column in frame.columns]
+    if isinstance(labels, str):
+        chosen = [column for column in columns if column.startswith(labels)]
+        asked = f"no column starts with '{labels}'"
+    else:
+        chosen = [column for column in labels if column in columns]
+        missing = [column for column in labels if column not in columns]
+        asked = f"no column '{missing[0]}'" if missing else ""
+        chosen = [] if missing else chosen
+    if not chosen:
+        raise ValueError(
+            f"{where}: {asked} (have: {', '.join(columns[:20])}); say which are ranks with --labels"
+        )
+    if len(chosen) < 2:
+        raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
+    features = [column for column in columns if column not in chosen]
+    if not features:
+        raise ValueError(f"{where}: every column is a label; there are no features to learn from")
+    _check_complete(frame, where)
+    numbers = [column for column in features if frame[column].dtype.kind in "iufb"]
+    texts = [column for column in features if column not in numbers]
+    numeric = frame[numbers].to_numpy(np.float64)
+    if not np.isfinite(numeric).all():
+        row, column = np.argwhere(~np.isfinite(numeric))[0]
+        raise ValueError(f"{where}: column '{numbers[column]}' is infinite in line {row + 2}")
+    return Dataset(
+        name,
+        numeric,
+        _orders(frame, chosen, where),
+        tuple(chosen),
+        frame[texts].to_numpy(dtype=object).astype(str).reshape(len(frame), len(texts)),
+        tuple(numbers),
+    )
+
+
+def _check_complete(frame: "pd.DataFrame", where: str) -> None:
+    missing = frame.isna().to_numpy()
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        raise ValueError(
+            f"{where}: column '{frame.columns[column]}' has no value in line {row + 2}; "
+            "fill it in or leave the row out"
+        )
+
+
+def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArray:
+    ranks = frame[list(labels)]
+    text = [column for column in labels if ranks[column].dtype.kind not in "iuf"]
+    if text:
+        raise ValueError(
+            f"{where}: label column '{text[0]}' does not hold numbers; ranks are 1..{len(labels)}"
+        )
+    values = ranks.to_numpy(np.float64)
+    bad = (np.sort(values, axis=1) != np.arange(1, len(labels) + 1)).any(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        shown = ", ".join(f"{value:g}" for value in values[row])
+        raise ValueError(
+            f"{where}: line {row + 2} has ranks {shown}; expected each of 1..{len(labels)} exactly once "
+            "(no ties, no gaps)"
+        )
+    return orders_from_ranks(values, base=1)
+
+
+def _political(path: Path) -> Dataset:
+    """Survey answers: 977 means no answer, caseid numbers the respondents, the last six columns are ranks."""
+    frame = _read_frame(path)
+    labels = [str(column) for column in frame.columns[-_POLITICAL_LABELS:]]
+    data = _from_frame(frame, "political", labels, where=str(path))
+    numeric = np.where(data.numeric == _POLITICAL_MISSING, np.nan, data.numeric)
+    short = tuple(label.removeprefix("Pos. of ").removesuffix(" in Ranking") for label in labels)
+    return Dataset(
+        "political", numeric, data.orders, short, data.texts, data.numeric_names, identifiers=("caseid",)
+    )

@@ -1,0 +1,100 @@
+"""A Hub on 127.0.0.1 with tiny reward models, some of them broken, and the command line run against it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from rmcalib.scores import Scores
+from tests.hooks import PATIENCE
+from tests.hub import tiny, world
+from tests.hub.server import LoopbackHub
+
+ROOT = Path(__file__).parents[2]
+GOOD = ("org/rm-10m", "org/rm-20m", "org/rm-30m", "org/rm-40m", "org/rm-50m", "org/rm-60m")
+GATED, CORRUPT, NAN = "org/gated-15m", "org/corrupt-25m", "org/nan-35m"
+BROKEN = (GATED, CORRUPT, NAN)
+KINDS = ("llama", "qwen2", "gpt_neox", "mistral", "llama", "llama")
+BENCH = "allenai/reward-bench-2"
+
+
+def add_models(hub: LoopbackHub, folder: Path) -> None:
+    """Put six good models and three broken ones on the Hub, and a benchmark that is scored in six parts."""
+    import torch
+
+    for number, (name, kind) in enumerate(zip(GOOD, KINDS, strict=True)):
+        model = tiny.tiny_classifier(kind, seed=number)
+        hub.add("models", name, tiny.save_model(folder / name, model))
+    hub.add("models", GATED, folder / GOOD[0], gated=True)
+    files = {path.name: path.read_bytes() for path in (folder / GOOD[1]).iterdir()}
+    cut = files["model.safetensors"]
+    hub.add("models", CORRUPT, {**files, "model.safetensors": cut[: len(cut) // 2]})
+    model = tiny.tiny_classifier(seed=9)
+    with torch.no_grad():
+        model.score.weight.fill_(float("nan"))
+    hub.add("models", NAN, tiny.save_model(folder / NAN, model))
+    hub.add("datasets", BENCH, tiny.save_benchmark(folder / "bench", tiny.benchmark_rows(160)))
+
+
+def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
+    """Write the models as YAML, in no particular order."""
+    path.write_text(json.dumps([{"model": name} for name in sorted(names)]))  # JSON is YAML
+    return path
+
+
+def environment(url: str, home: Path, **more: str) -> dict[str, str]:
+    """Return the environment of a batch that sees this Hub only, with its cache in `home`."""
+    # By default, Ray lets everything else on the machine go before its workers, ends them where memory is
+    # short, and takes for dead whoever is slow to answer. What else runs here is other tests.
+    ray = {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_worker_niceness": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "RAY_gcs_server_port_wait_time_s": f"{PATIENCE:.0f}",
+        "RAY_worker_register_timeout_seconds": f"{PATIENCE:.0f}",
+        "RAY_agent_register_timeout_ms": f"{1000 * PATIENCE:.0f}",
+        "RAY_health_check_timeout_ms": f"{1000 * PATIENCE:.0f}",
+    }
+    return world.environment(url, home, **ray, **more)
+
+
+def command(*options: object) -> list[str]:
+    running = () if "published" in options else ("--device", "cpu", "--token-budget", "1024")
+    judging = () if "--no-metrics" in options else ("--resamples", "20")
+    return [sys.executable, "-m", "rmcalib", "batch", *map(str, (*judging, *running, *options))]
+
+
+def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:
+    """Run `rmcalib batch` to its end; a traceback on its standard error fails the test."""
+    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """Read the answer of `--json`."""
+    content: dict[str, Any] = json.loads(done.stdout)
+    return content
+
+
+def states(content: dict[str, Any]) -> dict[str, str]:
+    return {entry["model"]: entry["state"] for entry in content["models"]}
+
+
+def all_scores(output: Path) -> dict[str, Scores]:
+    """Read the scores of all finished runs, by the folder's name."""
+    return {path.parts[-3]: Scores.from_parquet(path) for path in output.glob("*/*/scores.parquet")}
+
+
+def assert_same_scores(first: dict[str, Scores], second: dict[str, Scores]) -> None:
+    """The same models with the same rows, to the last bit."""
+    assert first.keys() == second.keys()
+    for name, scores in first.items():
+        assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)
+        assert scores.reward.tobytes() == second[name].reward.tobytes(), name
+        for column in ("item_id", "category", "response", "is_correct", "n_tokens", "truncated"):
+            assert getattr(scores, column).tolist() == getattr(second[name], column).tolist(), (name, column)

@@ -1,0 +1,153 @@
+"""A finished run is known as such by every command and engine, without the model being loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib._util.files import write_json
+from rmcalib.batch import Batch, Job, PlanEntry, open_batch, run_local
+from rmcalib.batch._local import scoring_ticket
+from rmcalib.batch._ray import _Room, _score
+from rmcalib.batch._status import read_events
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.cli._shared.batch_run import _judge
+from rmcalib.judges import Recipe, identify, recipe_for
+from rmcalib.report import evaluate, write_evaluation
+from rmcalib.runs import finished_scores, run_folder, score
+from rmcalib.scores import Scores
+from tests.batch.test_ray_workers import InProcess
+
+N = 40
+OPTIONS: dict[str, Any] = {"device": "cpu", "max_length": 300}
+ENTRY = PlanEntry(recipe_for("demo"), "llama")
+
+
+def job(**other: Any) -> Job:
+    return Job(load_benchmark("demo", limit=N), "demo", limit=N, **{**OPTIONS, **other})
+
+
+def score_demo(output: Path, **other: Any) -> Scores:
+    return score("demo", load_benchmark("demo", limit=N), output=output, **{**OPTIONS, **other})
+
+
+def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Batch, set[str]]:
+    """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
+    judge = _judge(job().benchmark, judging) if judging else None
+    n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
+    with open_batch(output, [entry], judge=judge) as batch:
+        run_local(batch, job(), [entry])
+    assert batch.status.models["demo"].state == "done", batch.status.models["demo"].why
+    return batch, {event["event"] for event in read_events(output)[n_before:]}
+
+
+@pytest.fixture
+def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise ValueError("the weights were asked for")
+
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", load)
+
+
+@pytest.mark.usefixtures("no_weights")
+def test_score_after_a_batch(tmp_path: Path) -> None:
+    _, events = run_batch(tmp_path)  # in a process of its own, which may load the model
+    assert "scoring" in events
+    assert score_demo(tmp_path).n_items == N
+    with pytest.raises(ValueError, match="the weights were asked for"):
+        score_demo(tmp_path, max_length=200)
+
+
+def test_batch_after_score(tmp_path: Path) -> None:
+    score_demo(tmp_path)
+    batch, events = run_batch(tmp_path)
+    assert events == {"start", "done", "end"}
+    assert not batch.status.models["demo"].fresh
+
+
+def test_score_after_a_cluster_and_the_other_way_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray, ours = InProcess({"CPU": 1}), job()
+    monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
+    with open_batch(tmp_path, [ENTRY]) as batch:
+        ticket = scoring_ticket(batch, ours, ENTRY)
+        assert not ticket.scored
+        _score(batch, ours, ticket, 1, _Room(ray), {"CPU": 1.0, "GPU": 0.0}, ours.benchmark)
+        assert scoring_ticket(batch, ours, ENTRY).scored
+        assert not scoring_ticket(batch, job(fresh=True), ENTRY).scored
+        assert not scoring_ticket(batch, job(dtype="bfloat16"), ENTRY).scored
+        other = dataclasses.replace(ENTRY, recipe=Recipe("demo", sign=-1))
+        assert not scoring_ticket(batch, ours, other).scored
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", None)
+    assert score_demo(tmp_path).n_items == N
+
+
+def test_metrics_made_from_anything_else_are_made_again_whoever_wrote_them(tmp_path: Path) -> None:
+    scores, bench = score_demo(tmp_path), load_benchmark("demo", limit=N)
+    folder = run_folder(tmp_path, "demo", "demo")
+
+    def judged_anew(entry: PlanEntry = ENTRY, resamples: int = 20) -> bool:
+        return "evaluating" in run_batch(tmp_path, entry, resamples=resamples, seed=0)[1]
+
+    def write(scores: Scores, texts: Benchmark | None = bench, **settings: Any) -> None:
+        known = {"model": "demo", "recipe": ENTRY.recipe, "resamples": 20}
+        write_evaluation(evaluate(scores, benchmark=texts, **{**known, **settings}), folder)
+
+    assert judged_anew()
+    assert not judged_anew()
+    write(scores, resamples=30)  # as eval does
+    assert not judged_anew(resamples=30)
+    assert judged_anew()
+    for settings in ({"bins": 5}, {"level": 0.5}, {"texts": None}):
+        write(scores, **settings)
+        assert judged_anew(), settings
+    write(dataclasses.replace(scores, reward=-scores.reward))
+    assert judged_anew()
+
+
+def test_what_is_known_of_a_scale_changes_the_metrics(tmp_path: Path) -> None:
+    score_demo(tmp_path)
+    run_batch(tmp_path, resamples=20, seed=0)
+    folder = run_folder(tmp_path, "demo", "demo")
+    assert (folder / "reliability.png").exists()
+    known = dataclasses.replace(ENTRY.recipe, bradley_terry="no", loss="quantile regression")
+    entry = dataclasses.replace(ENTRY, recipe=known)
+    assert "evaluating" in run_batch(tmp_path, entry, resamples=20, seed=0)[1]
+    rows = json.loads((folder / "metrics.json").read_text())["metrics"]
+    assert {row["value"] for row in rows if row["metric"] == "ece"} == {None}
+    assert not (folder / "reliability.png").exists()
+
+
+def test_damaged_or_strange_files_are_not_finished(tmp_path: Path) -> None:
+    score_demo(tmp_path)
+    folder = run_folder(tmp_path, "demo", "demo")
+    manifest = json.loads((folder / "run.json").read_text())
+    asked = manifest["asked"]
+    assert finished_scores(folder, asked) is not None
+    assert finished_scores(folder, "something else") is None
+    write_json(folder / "run.json", manifest | {"status": "scoring"})
+    assert finished_scores(folder, asked) is None
+    write_json(folder / "run.json", manifest | {"hash": "another run's"})
+    assert finished_scores(folder, asked) is None
+    write_json(folder / "run.json", manifest)
+    (folder / "scores.parquet").write_bytes(b"PAR1")
+    assert finished_scores(folder, asked) is None
+
+
+def test_an_adapter_is_finished_as_long_as_its_base_is_the_same(tmp_path: Path) -> None:
+    score_demo(tmp_path / "runs")
+    folder = run_folder(tmp_path / "runs", "demo", "demo")
+    base = tmp_path / "base@home"
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    manifest = json.loads((folder / "run.json").read_text())
+    manifest["inputs"]["model_sources"] = {"base": f"{base}@{identify(str(base))}"}
+    write_json(folder / "run.json", manifest)
+    assert finished_scores(folder, manifest["asked"]) is not None
+    (base / "config.json").write_text('{"changed": 1}')
+    assert finished_scores(folder, manifest["asked"]) is None

@@ -1,0 +1,86 @@
+"""Plans: which models, in which order, and why some are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmcalib.batch import Machine, Selection, estimated_tokens, make_plan, parse_parameters, read_models
+from rmcalib.judges import Recipe
+
+BIG = Machine("cuda", 8, 640e9)
+
+
+def test_leaderboard_from_small_to_large_with_reasons() -> None:
+    plan = make_plan(read_models(), machine=BIG)
+    assert len(plan) == len(read_models())
+    run = [entry for entry in plan if not entry.skipped]
+    sizes = [entry.parameters for entry in run if entry.parameters is not None]
+    assert sizes == sorted(sizes)
+    assert [bool(entry.skipped) for entry in plan] == sorted(bool(entry.skipped) for entry in plan)
+    why = {entry.model: entry.skipped for entry in plan}
+    assert "no public weights" in why["Databricks-Mosaic-Research/PGRM"]
+    assert "--trust-remote-code" in why["nicolinho/QRM-Gemma-2-27B"]
+    trusting = make_plan(read_models(), machine=BIG, trust_remote_code=True)
+    assert [entry.model for entry in trusting if entry.skipped] == ["Databricks-Mosaic-Research/PGRM"]
+
+
+def test_filters_work_together() -> None:
+    recipes = [Recipe("a/Llama-8B"), Recipe("a/Qwen-4B"), Recipe("b/Llama-1B"), Recipe("b/Llama-old-3B")]
+    chosen = Selection(include=("*llama*",), exclude=("*OLD*",), max_parameters=8, families=("Llama",))
+    assert [entry.model for entry in make_plan(recipes, chosen)] == ["b/Llama-1B", "a/Llama-8B"]
+    with pytest.raises(ValueError, match=r"no model is left .*llama, qwen"):
+        make_plan(recipes, Selection(include=("nobody/*",)))
+
+
+def test_unknown_sizes_come_last_and_are_left_out_by_a_largest_size() -> None:
+    recipes = [Recipe("a/rm"), Recipe("b/rm-7b")]
+    assert [entry.model for entry in make_plan(recipes)] == ["b/rm-7b", "a/rm"]
+    skipped = {e.model: e.skipped for e in make_plan(recipes, Selection(max_parameters=10))}
+    assert not skipped["b/rm-7b"]
+    assert "unknown size" in skipped["a/rm"]
+
+
+def test_memory_goes_by_dtype_and_device() -> None:
+    def memory(machine: Machine, dtype: str = "auto") -> float:
+        entry = make_plan([Recipe("a/rm-10b")], machine=machine, dtype=dtype, ignore_memory=True)[0]
+        assert entry.memory is not None
+        assert not entry.skipped
+        return entry.memory / 1e9
+
+    assert memory(Machine("cpu", memory=1e9)) == pytest.approx(48)
+    assert memory(Machine("cuda", memory=1e9)) == pytest.approx(24)
+    assert memory(Machine("cuda", memory=1e9), "float32") == pytest.approx(48)
+    assert (
+        "needs about 48 GB" in make_plan([Recipe("a/rm-10b")], machine=Machine("cpu", memory=40e9))[0].skipped
+    )
+
+
+def test_a_bare_id_takes_the_registrys_recipe(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("- model: infly/INF-ORM-Llama3.1-70B\n- {model: me/rm, parameters: 2}\n")
+    recipes = read_models(file)
+    assert recipes[0].head == "score"
+    assert recipes[1] == Recipe("me/rm", parameters=2.0)
+
+
+def test_time_grows_with_size_and_text() -> None:
+    small, large = make_plan([Recipe("a/rm-1b"), Recipe("a/rm-70b")], machine=BIG)
+    assert small.seconds is not None
+    assert large.seconds == pytest.approx(70 * small.seconds)
+    assert estimated_tokens(None) > 1e6
+
+
+@given(st.floats(0.001, 1e4, allow_nan=False))
+def test_sizes_are_read_as_they_are_written(billions: float) -> None:
+    assert parse_parameters(f"{billions:f}B") == pytest.approx(billions, abs=1e-6)
+    assert parse_parameters(f"{billions * 1000:f} m") == pytest.approx(billions, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"--max-params: .* is no size"):
+        parse_parameters(text)

@@ -1,0 +1,94 @@
+"""Blocks of a model's prompts on a cluster are one job: judged as a whole, and a worker learns once."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib.batch import Job, PlanEntry, open_batch
+from rmcalib.batch._local import scoring_ticket
+from rmcalib.batch._ray import _blocks, _Room, _score
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import recipe_for
+from rmcalib.judges._inference import scoring
+from rmcalib.judges._inference.scoring import ItemScorer, ScoredItem
+from rmcalib.runs import score
+from rmcalib.scores import Scores
+from tests.batch.test_ray_workers import InProcess
+
+N = 150
+ENTRY = PlanEntry(recipe_for("demo"), "llama")
+
+
+def on_a_cluster(
+    output: Path, monkeypatch: pytest.MonkeyPatch, *, shards: int = 1
+) -> tuple[Scores, list[str]]:
+    """Score the demo on a stand-in for a cluster; also return what was warned of."""
+    ray = InProcess({"CPU": shards})
+    job = Job(load_benchmark("demo", limit=N), "demo", limit=N, device="cpu", token_budget=512)
+    assert len(_blocks(job.benchmark.items, shards)) > 2
+    monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
+    with open_batch(output, [ENTRY]) as batch:
+        ticket = scoring_ticket(batch, job, ENTRY)
+        _score(batch, job, ticket, shards, _Room(ray), {"CPU": 1.0, "GPU": 0.0}, job.benchmark)
+    return Scores.from_parquet(ticket.folder / "scores.parquet"), batch.status.models["demo"].warnings
+
+
+def test_a_worker_checks_the_model_once_and_scores_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[object] = []
+    check = ItemScorer._check
+
+    def count(scorer: ItemScorer, texts: Any) -> None:
+        checks.append(scorer)
+        check(scorer, texts)
+
+    monkeypatch.setattr(ItemScorer, "_check", count)
+    bench = load_benchmark("demo", limit=N)
+    local = score("demo", bench, output=tmp_path / "local", device="cpu", token_budget=512)
+    assert len(checks) == 1
+    there, warned = on_a_cluster(tmp_path / "cluster", monkeypatch, shards=2)
+    assert len(checks) == 3  # one by each worker
+    assert warned == []
+    assert there.item_id.tolist() == local.item_id.tolist()
+    assert there.reward.tobytes() == local.reward.tobytes()
+
+
+@pytest.mark.parametrize("n_told_apart", [0, 1])
+def test_one_reward_for_all_responses_is_judged_over_all_prompts(
+    n_told_apart: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = load_benchmark("demo", limit=N)
+    told_apart = {item.id for item in bench.items[:n_told_apart]}
+    chunks = ItemScorer.chunks
+
+    def indifferent(scorer: ItemScorer, items: Any) -> Iterator[list[ScoredItem]]:
+        for chunk in chunks(scorer, items):
+            yield [dataclasses.replace(item, told_apart=item.id in told_apart) for item in chunk]
+
+    monkeypatch.setattr(ItemScorer, "chunks", indifferent)
+    _, warned = on_a_cluster(tmp_path / "cluster", monkeypatch)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        score("demo", bench, device="cpu", token_budget=512)
+    local = [str(warning.message) for warning in caught if warning.category is UserWarning]
+    assert warned == local == ([] if n_told_apart else [f"demo: {scoring.INDIFFERENT}"])
+
+
+def test_responses_with_one_text_say_nothing_of_the_model() -> None:
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges import load_model
+
+    items = [
+        Item("same", "x", "2+2?", ("4", "4"), 1),
+        Item("other", "x", "2+2?", ("4", "a cat"), 1),
+    ]
+    scorer = ItemScorer(load_model("demo", device="cpu"))
+    (chunk,) = scorer.chunks(items)
+    assert [item.told_apart for item in chunk] == [None, True]

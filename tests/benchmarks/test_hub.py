@@ -1,0 +1,339 @@
+"""Models, benchmarks and published scores from a Hub on 127.0.0.1, in good times and bad.
+
+Each case is a process of its own, because the Hugging Face libraries read their settings when they are
+imported. They run unchanged, except that they need not sleep between their attempts.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib._util.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
+from tests.hub import tiny
+from tests.hub.server import TOKEN, LoopbackHub
+from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
+
+_FILES = ("GET /org", "GET /datasets", "GET /a")
+PRELUDE = (
+    WITHOUT_WAITING
+    + """
+from rmcalib.benchmarks._benchmark import load_benchmark
+from rmcalib.judges._classifier import load_model
+from rmcalib.scores._published import published_scores
+from rmcalib.judges._registry import Recipe
+def attempt(call):
+    try:
+        print(call())
+    except ValueError as error:
+        print(f"{type(error).__name__}: {error}")
+def bench(*args, **kwargs):
+    attempt(lambda: (b := load_benchmark(*args, **kwargs)) and f"{len(b)} prompts at {b.revision}")
+def model(*args, **kwargs):
+    attempt(lambda: f"{(m := load_model(*args, device='cpu', **kwargs)).kind} at {m.revision}")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def hub(files: dict[str, Path]) -> Iterator[LoopbackHub]:
+    with serve(files) as hub:
+        yield hub
+
+
+def commit(hub: LoopbackHub, kind: str, name: str, ref: str = "main") -> str:
+    return hub.repos[kind, name].refs[ref]
+
+
+def run(url: str, home: Path, code: str, **env: str) -> list[str]:
+    """Run `code` after the prelude and return the lines it prints; a traceback fails the test."""
+    result = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code],
+        env=environment(url, home, **env),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "Traceback" not in result.stderr, result.stderr
+    return result.stdout.splitlines()
+
+
+def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_path: Path) -> None:
+    at_model, at_bench = commit(hub, "models", MODEL), commit(hub, "datasets", BENCH)
+    code = f"bench('reward-bench-2'); model('{MODEL}')"
+    expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
+    assert run(hub.url, tmp_path, f"{code}; {code}") == expected * 2
+    contents = [request for request in hub.requests if request.startswith(_FILES)]
+    assert len(contents) == len(set(contents)) + 2  # two names were resolved twice, no file was sent twice
+    assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
+    hub.fail(".*", status=500)
+    assert run(hub.url, tmp_path, code) == expected
+
+
+def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, tmp_path: Path) -> None:
+    new, old = commit(hub, "models", MODEL), commit(hub, "models", MODEL, "v1")
+    bench_new, bench_old = commit(hub, "datasets", BENCH), commit(hub, "datasets", BENCH, "v2")
+    lines = run(
+        hub.url,
+        tmp_path,
+        f"""
+model('{MODEL}', revision='v1'); model('{MODEL}', revision='{old}'); model('{MODEL}', revision='{new}')
+model('{MODEL}', revision='v9'); model('{MODEL}', revision='{"0" * 40}')
+bench('{BENCH}', revision='v2'); bench('{BENCH}', revision='v9')
+bench('{BENCH}'); bench('{BENCH}', split='train')
+""",
+    )
+    assert lines[:3] == [f"causal at {old}", f"causal at {old}", f"causal at {new}"]
+    assert lines[3] == f"HubError: {MODEL}@v9: no such revision (give a branch, a tag or a full commit)"
+    assert lines[4].startswith(f"HubError: {MODEL}@{'0' * 40}: no such revision")
+    assert lines[5] == f"11 prompts at {bench_old}"
+    assert lines[6].startswith(f"HubError: {BENCH}@v9: no such revision")
+    assert lines[7] == f"8 prompts at {bench_new}"
+    assert lines[8].startswith(f"HubError: {BENCH}: ")
+    assert "train" in lines[8]
+    # Offline, each revision is itself, and one that was never fetched is not made up from another.
+    code = f"bench('{BENCH}', revision='v2'); bench('{BENCH}'); bench('{BENCH}', revision='{'1' * 40}')"
+    offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
+    assert offline[:2] == [lines[5], lines[7]]
+    assert "the cache has another revision only" in offline[2]
+
+
+def test_gated_missing_and_private(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
+    hub.add("models", "org/gated", files["model"], gated=True)
+    hub.add("datasets", "org/gated-bench", files["bench"], gated=True)
+    code = "model('org/gated'); bench('org/gated-bench'); model('org/none'); bench('org/none')"
+    lines = run(hub.url, tmp_path, code)
+    assert lines[0] == (
+        f"HubError: org/gated: the model is gated: accept its terms at {hub.url}/org/gated, "
+        "then log in (`hf auth login`) or set HF_TOKEN"
+    )
+    assert "the data set is gated: accept its terms at" in lines[1]
+    assert lines[2].startswith(f"HubError: org/none: no such model at {hub.url} (if it is private, log in")
+    assert lines[3].startswith("HubError: org/none: no such data set at")
+    lines = run(hub.url, tmp_path, "model('org/gated'); bench('org/gated-bench')", HF_TOKEN=TOKEN)
+    assert lines[0].startswith("causal at")
+    assert lines[1].startswith("8 prompts at")
+
+
+def test_passing_trouble_passes(hub: LoopbackHub, tmp_path: Path) -> None:
+    hub.fail(r"GET /api/models/org/tiny-rm/revision", status=429, times=1)
+    hub.fail(r"HEAD .*/config\.json", status=429, times=2)
+    hub.fail(r"GET /api/datasets/.*/revision/main", status=503, times=2)
+    hub.fail(r"HEAD .*parquet", status=500, times=1)
+    hub.fail(r"GET /[0-9a-f]{64}", cut=2000, times=2)  # the Parquet and the weights, or one of them twice
+    hub.fail(r"GET .*/tokenizer\.json", delay=0.2, cut=100, times=1)
+    lines = run(hub.url, tmp_path, f"bench('{BENCH}'); model('{MODEL}')")
+    assert lines == [
+        f"8 prompts at {commit(hub, 'datasets', BENCH)}",
+        f"causal at {commit(hub, 'models', MODEL)}",
+    ]
+    assert all(fault.times == 0 for fault in hub.faults)  # all of it happened
+
+
+TROUBLE: list[tuple[str, dict[str, Any], str]] = [
+    (r"/api/.*/org/NAME\b", {"status": 500}, "the Hub failed (500): try again later"),
+    (r"/api/.*/org/NAME\b", {"status": 429}, "the Hub asks to slow down (429)"),
+    (r"org/NAME/resolve/.*safetensors", {"status": 500}, "the Hub failed (500): try again later"),
+    (r"org/NAME/resolve", {"status": 403}, "the Hub refuses access (403)"),
+    (r"org/NAME/resolve/.*parquet", {"status": 503}, "the Hub failed (503): try again later"),
+]
+
+
+def test_lasting_trouble_is_said_in_one_line(
+    hub: LoopbackHub, files: dict[str, Path], tmp_path: Path
+) -> None:
+    code = ""
+    expected = []
+    for i, (pattern, fault, told) in enumerate(TROUBLE):
+        kind = "bench" if "parquet" in pattern else "model"
+        hub.add("models" if kind == "model" else "datasets", f"org/x{i}", files[kind])
+        hub.fail(pattern.replace("NAME", f"x{i}"), **fault)
+        code += f"{kind}('org/x{i}')\n"
+        expected.append(f"HubError: org/x{i}: {told}")
+    lines = run(hub.url, tmp_path, code)
+    assert len(lines) == len(expected)
+    for line, start in zip(lines, expected, strict=True):
+        assert line.startswith(start)
+
+
+def test_nobody_there_and_nothing_cached(tmp_path: Path) -> None:
+    lines = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}'); bench('{BENCH}')")
+    told = "the Hub at http://127.0.0.1:9 cannot be reached, and the model is not in the local cache"
+    assert lines[0] == f"HubError: {MODEL}: {told}: try `rmcalib doctor`, or give the path of a local folder"
+    assert "cannot be reached, and the data set is not in the local cache" in lines[1]
+    offline = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}')", HF_HUB_OFFLINE="1")
+    assert offline == [f"HubError: {MODEL}: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"]
+
+
+def pickled(folder: Path, model: Path) -> Path:
+    import torch
+
+    folder.mkdir()
+    for path in model.iterdir():
+        if path.suffix != ".safetensors":
+            (folder / path.name).write_bytes(path.read_bytes())
+    torch.save(tiny.tiny_classifier().state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def adapter(folder: Path, base: str) -> dict[str, bytes]:
+    content = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    settings = json.loads(content["adapter_config.json"]) | {"base_model_name_or_path": base}
+    return content | {"adapter_config.json": json.dumps(settings).encode()}
+
+
+def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
+    from torch import nn
+
+    from tests.judges.folders import OWN_CODE, CustomHead, adapter_of
+
+    whole = {path.name: path.read_bytes() for path in files["model"].iterdir()}
+    hub.add("models", "org/pickled", pickled(tmp_path / "pickled", files["model"]))
+    extra = {"modeling_x.py": b"raise SystemExit('ran')", "original/consolidated.safetensors": b"x" * 100}
+    hub.add("models", "org/coded", whole | extra)
+    hub.add("models", "org/broken", whole | {"model.safetensors": whole["model.safetensors"][:1000]})
+    tiny.tiny_classifier().save_pretrained(tmp_path / "sharded", max_shard_size="30KB")
+    assert len(list((tmp_path / "sharded").glob("model-*.safetensors"))) > 1
+    hub.add("models", "org/sharded", tmp_path / "sharded")
+    auto = {"AutoModelForSequenceClassification": "modeling_own.OwnRewardModel"}
+    own = CustomHead([nn.Linear(32, 1, bias=False)]).save(
+        tmp_path / "own", "gate", auto_map=auto, num_labels=1
+    )
+    (own / "modeling_own.py").write_text(OWN_CODE)
+    hub.add("models", "org/own-code", own)
+    folder, _ = adapter_of(files["model"], tmp_path / "adapter")
+    hub.add("models", "org/adapter", adapter(folder, MODEL))
+    hub.add("models", "org/orphan", adapter(folder, "org/none"))
+    lines = run(
+        hub.url,
+        tmp_path,
+        f"""
+model('org/pickled'); model('org/pickled', allow_pickle=True); model('org/coded'); model('org/broken')
+model('org/sharded', recipe=Recipe('org/sharded', tokenizer='{MODEL}'))
+print(load_model('org/adapter', device='cpu').sources['base']); model('org/orphan')
+model('org/own-code'); model('org/own-code', trust_remote_code=True)
+""",
+    )
+    assert lines[0] == (
+        "HubError: org/pickled: has pickle weights only, which can run code when loaded: "
+        "pass --allow-pickle if you trust it"
+    )
+    assert lines[1] == f"causal at {commit(hub, 'models', 'org/pickled')}"
+    assert lines[2] == f"causal at {commit(hub, 'models', 'org/coded')}"
+    assert lines[3].startswith("HubError: org/broken: the weights are damaged")
+    assert lines[4] == f"causal at {commit(hub, 'models', 'org/sharded')}"
+    assert lines[5] == f"{MODEL}@{commit(hub, 'models', MODEL)}"
+    assert lines[6].startswith("HubError: org/orphan: its base model cannot be had: org/none: no such model")
+    assert "no score head" in lines[7]
+    assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
+    assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
+    # Code that is not allowed to run, and weights that nobody reads, are not even fetched.
+    assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)
+
+
+# Published scores
+
+
+def results(n: int = 400) -> dict[str, Any]:
+    """A file of `eval-set-scores`: keys sorted, so that the texts come last."""
+    rows = tiny.benchmark_rows(n)
+    return {
+        "chat_template": "tokenizer",
+        "id": [row["id"] for row in rows],
+        "model": "org/scored",
+        "model_type": "Seq. Classifier",
+        "num_correct": [row["num_correct"] for row in rows],
+        "results": [1.0 for _ in rows],
+        "scores": [[[float(i)] for i in range(row["total_completions"])] for row in rows],
+        "subset": [row["subset"] for row in rows],
+        "text": [["x" * 4000 for _ in range(4)] for _ in rows],
+    }
+
+
+def test_published_scores_are_streamed_and_kept_small(hub: LoopbackHub, tmp_path: Path) -> None:
+    judge = results(3) | {"scores": [None] * 5}
+    content = {
+        "eval-set-scores/org/scored.json": json.dumps(results(), indent=4).encode(),
+        "eval-set-scores/org/judge.json": json.dumps(judge).encode(),
+    }
+    assert len(content["eval-set-scores/org/scored.json"]) > 6_000_000
+    hub.add("datasets", RESULTS, content)
+    code = """
+def published(name):
+    attempt(lambda: (s := published_scores(name)) and
+        f"{s.n_items} {len(s)} {s.reward.sum()} {s.manifest['source_revision']}")
+published('org/scored'); published('org/judge'); published('org/scroed'); published('../../x')
+"""
+    lines = run(hub.url, tmp_path, code)
+    expected = f"402 {400 * 4 + 3 + 5} {400 * 6 + 3 + 10.0} {commit(hub, 'datasets', RESULTS)}"
+    assert lines[0] == expected
+    assert "no scores (a generative judge gives none)" in lines[1]
+    assert lines[2] == (f"HubError: org/scroed: no published scores in {RESULTS} (did you mean org/scored?)")
+    assert "is neither a file or folder here nor a Hub id" in lines[3]
+    stored = list((tmp_path / "rmcalib").rglob("*.parquet"))
+    assert len(stored) == 1
+    assert stored[0].stat().st_size < 100_000
+    assert hub.sent < 2_000_000  # of more than six
+    offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
+    assert offline[0] == expected
+    assert offline[1].startswith("HubError")
+
+
+# Names and messages
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../x",
+        "..",
+        "/etc/passwd",
+        "a/b/c",
+        "org/",
+        "/x",
+        "-x/y",
+        "org/x.git",
+        "a b/c",
+        "org/x\n",
+        "",
+        "a--b/c",
+    ],
+)
+def test_what_is_no_repository(name: str) -> None:
+    with pytest.raises(HubError, match="is neither a file or folder"):
+        check_repo_id(name)
+
+
+@pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
+def test_what_is_no_revision(revision: str) -> None:
+    with pytest.raises(HubError, match="is no branch, tag or commit"):
+        resolve_commit("org/x", revision=revision)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/", "a/../..", "~/rm", "C:\\models\\rm", "org/<script>", "été/é"]
+)
+def test_folder_names_stay_inside(name: str, tmp_path: Path) -> None:
+    try:
+        folder = folder_name(name)
+    except HubError:
+        return
+    assert (tmp_path / folder).resolve().parent == tmp_path.resolve()
+    assert not set(folder) & set("/\\<>:~")
+
+
+def test_messages_are_one_line() -> None:
+    error = explain(RuntimeError("first\nsecond\n" + "x" * 5000), "org/rm", revision="v1")
+    assert str(error) == "org/rm@v1: RuntimeError: first"

@@ -1,0 +1,34 @@
+"""One Hub with tiny models for all tests of batches; a reward model and a language model in folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.batch.batch_hub import add_models
+from tests.hub import tiny
+from tests.hub.server import LoopbackHub
+
+
+@pytest.fixture(scope="session")
+def model_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackHub]:
+    with LoopbackHub() as hub:
+        add_models(hub, tmp_path_factory.mktemp("files"))
+        yield hub
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.save_model(tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(tiny.tiny_config())
+    return tiny.save_model(tmp_path_factory.mktemp("lm"), model)

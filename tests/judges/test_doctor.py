@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib.judges import _doctor as doctor
+from rmcalib.judges._inference import devices
+from tests.hooks import PATIENCE
+
+
+@pytest.fixture
+def _two_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "DTYPES", ("float32", "bfloat16"))
+
+
+@pytest.mark.usefixtures("_two_dtypes")
+def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    found = doctor.diagnose(prompts=6, timeout=PATIENCE)
+    assert found.versions["torch"].startswith("2.")
+    assert found.devices[-1].device == "cpu"
+    assert found.devices[-1].memory > found.devices[-1].free > 0
+    assert not found.hub_reachable
+    assert "not reachable" in found.hub
+    assert found.healthy
+    cpu = {check.dtype: check for check in found.checks if check.device == "cpu"}
+    assert cpu["float32"].reward_difference == 0
+    narrow = cpu["bfloat16"]  # some processors crash here: then that is what the report says
+    assert narrow.status in ("right", "failed")
+    if narrow.status == "right":
+        assert narrow.reward_difference is not None
+        assert 0 < narrow.reward_difference < 0.5
+        assert narrow.probability_difference is not None
+
+
+RIGHT = {"rewards": [[1.0, 0.0]], "seconds": 1.0}
+
+
+def answers(**by_dtype: dict[str, Any]) -> Any:
+    return lambda _device, dtypes, *_: {dtype: by_dtype[dtype] for dtype in dtypes}
+
+
+@pytest.mark.usefixtures("_two_dtypes")
+def test_what_differs_and_what_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_hub", lambda: (True, "fine"))
+    wrong = {"rewards": [[1.0, 2.0]], "seconds": 1.0}
+    monkeypatch.setattr(doctor, "_run", answers(float32=RIGHT, bfloat16=wrong))
+    found = doctor.diagnose()
+    differs = found.checks[-1]
+    assert (differs.status, differs.reward_difference) == ("differs", 2.0)
+    assert differs.probability_difference == pytest.approx(2 / (1 + math.exp(-1)) - 1)
+    assert found.healthy  # float32 is right
+    monkeypatch.setattr(doctor, "_run", answers(float32=RIGHT, bfloat16={"error": "out of order"}))
+    failed = doctor.diagnose().checks[-1]
+    assert (failed.status, failed.note) == ("failed", "out of order")
+    monkeypatch.setattr(doctor, "_run", answers(float32={"error": "broken"}, bfloat16=RIGHT))
+    assert not doctor.diagnose().healthy
+
+
+def test_a_crash_costs_one_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[str]] = []
+
+    def run(_device: str, dtypes: list[str], _prompts: int, _timeout: float) -> dict[str, Any]:
+        """A machine where bfloat16 crashes: such a process says nothing of the dtypes that follow."""
+        calls.append(list(dtypes))
+        known = dtypes[: dtypes.index("bfloat16")] if "bfloat16" in dtypes else dtypes
+        crashed = {"bfloat16": {"error": "signal 4"}} if "bfloat16" in dtypes else {}
+        return dict.fromkeys(known, RIGHT) | crashed
+
+    monkeypatch.setattr(doctor, "_run", run)
+    outcomes = doctor._examine("cpu", ["float32", "bfloat16", "float16"], 1, 10.0)
+    assert calls == [["float32", "bfloat16", "float16"], ["float16"]]
+    assert outcomes == {"float32": RIGHT, "bfloat16": {"error": "signal 4"}, "float16": RIGHT}
+
+
+def test_half_precision_works_on_processors_that_announce_too_much(tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    options = ("--dtype", "bfloat16", "--device", "cpu", "--limit", "30", "--resamples", "20", "--quiet")
+    done = subprocess.run(
+        [sys.executable, "-m", "rmcalib", "eval", *options, "--output", str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_device_is_reported_by_its_message() -> None:
+    outcomes = doctor._run("nonsense", ["float32", "float16"], 1, PATIENCE)
+    assert "nonsense" in outcomes["float32"]["error"]
+    assert "nonsense" in outcomes["float16"]["error"]
+
+
+def test_no_answer_in_time_is_said() -> None:
+    outcomes = doctor._run("cpu", ["float32", "float16"], 1, 0.05)
+    assert outcomes == {"float32": {"error": "no answer within 0 s"}}
+
+
+def test_offline_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert doctor._hub() == (
+        False,
+        f"{constants.ENDPOINT}: not asked, HF_HUB_OFFLINE is set; only cached models can be scored",
+    )

@@ -1,0 +1,200 @@
+"""The registry: complete, well-formed, open to users; and its adapters load models of their layout."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from rmcalib.judges import LEADERBOARD, Recipe, load_model, read_recipes, recipe_for, registry
+from rmcalib.judges._inference.devices import DTYPES
+from rmcalib.judges._inference.pooling import POOLINGS
+from rmcalib.judges._inference.templates import TEMPLATES
+from tests.hub import tiny
+from tests.judges.folders import IDS, CustomHead, rewards
+
+torch.set_num_threads(1)
+ROOT = Path(__file__).parents[2]
+ENTRIES = read_recipes(LEADERBOARD)
+
+
+def test_every_classifier_of_the_leaderboard_is_there() -> None:
+    assert len(ENTRIES) == 55
+    count = Counter(recipe.status for recipe in ENTRIES)
+    assert count == {"plain": 27, "recipe": 5, "adapter": 14, "remote": 8, "unsupported": 1}
+    assert (ROOT / "configs" / "leaderboard.yaml").read_text() == LEADERBOARD.read_text()
+
+
+@pytest.mark.parametrize("recipe", ENTRIES, ids=lambda recipe: recipe.model)
+def test_an_entry_says_all_it_should(recipe: Recipe) -> None:
+    assert recipe.loss
+    assert recipe.evidence
+    assert recipe.parameters or recipe.status == "unsupported"
+    assert recipe.template is None or recipe.template in TEMPLATES
+    assert recipe.pooling in POOLINGS
+    assert recipe.dtype is None or recipe.dtype in DTYPES
+    assert (recipe.status == "remote") == (recipe.head == "remote") == recipe.trust_remote_code
+    assert (recipe.status == "adapter") == (recipe.head not in ("auto", "remote"))
+    assert (recipe.loss == "unknown") == (recipe.bradley_terry == "unknown")
+
+
+def test_scales_are_those_the_report_needs() -> None:
+    by_scale: dict[str, set[str]] = {}
+    for recipe in ENTRIES:
+        by_scale.setdefault(recipe.bradley_terry, set()).add(recipe.model.split("/")[1])
+    assert by_scale["no"] == {
+        "QRM-Gemma-2-27B",
+        "QRM-Llama3.1-8B-v2",
+        "URM-LLaMa-3.1-8B",
+        "LDL-Reward-Gemma-2-27B-v0.1",
+        "ArmoRM-Llama3-8B-v0.1",
+    }
+    assert by_scale["unknown"] == {"PGRM", "RAMO-Llama3.1-8B"}
+    assert len(by_scale["modified"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "backbone", "bias", "widths", "config"),
+    [
+        ("infly/INF-ORM-Llama3.1-70B", "model", True, (32, 32, 1), {}),
+        ("Qwen/WorldPM-72B", "model", True, (32, 32, 1), {}),
+        ("Ray2333/GRM-llama3-8B-sftreg", "model", True, (32, 16, 1), {}),
+        ("openbmb/Eurus-RM-7b", "model", False, (32, 1), {}),
+        ("openbmb/UltraRM-13b", "model", False, (32, 1), {}),
+        ("PKU-Alignment/beaver-7b-v1.0-cost", "model", True, (32, 1), {"do_normalize": False}),
+        ("PKU-Alignment/beaver-7b-v2.0-reward", "model", True, (32, 1), {}),
+    ],
+)
+def test_adapters_load_what_they_are_meant_for(
+    name: str, backbone: str, bias: bool, widths: tuple[int, ...], config: dict[str, bool], tmp_path: Path
+) -> None:
+    torch.manual_seed(1)
+    layers = [nn.Linear(a, b, bias=bias) for a, b in pairwise(widths)]
+    custom = CustomHead(layers)
+    recipe = recipe_for(name)
+    folder = str(custom.save(tmp_path, recipe.head, backbone=backbone, **config))
+    model = load_model(folder, device="cpu", recipe=recipe)
+    torch.testing.assert_close(rewards(model), recipe.sign * custom(IDS), atol=1e-5, rtol=1e-5)
+
+
+def test_starling_s_layout(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1, bias=False)])
+    folder = str(custom.save(tmp_path, "v_head", backbone="transformer"))
+    recipe = dataclasses.replace(recipe_for("Nexusflow/Starling-RM-34B"), tokenizer=folder)
+    torch.testing.assert_close(rewards(load_model(folder, device="cpu", recipe=recipe)), custom(IDS))
+
+
+def test_pythia_s_layout(tmp_path: Path) -> None:
+    custom = CustomHead([nn.Linear(32, 1)], tiny.tiny_classifier("gpt_neox").base_model)
+    more = {"model_type": "gpt_neox_reward_model", "pooling": "last"}
+    folder = str(custom.save(tmp_path, "out_proj", backbone="gpt_neox", **more))
+    recipe = recipe_for("OpenAssistant/oasst-rm-2.1-pythia-1.4b-epoch-2.5")
+    torch.testing.assert_close(rewards(load_model(folder, device="cpu", recipe=recipe)), custom(IDS))
+
+
+def test_a_vision_language_model_is_read_as_text(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
+    text = tiny.tiny_config("qwen2").to_dict() | {"rope_parameters": rope}
+    text.pop("model_type")
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
+    torch.manual_seed(0)
+    config = Qwen2_5_VLConfig(text_config=text, vision_config=vision)
+    whole: Any = Qwen2_5_VLForConditionalGeneration(config)
+    whole.eval()
+    folder = tiny.save_model(tmp_path, whole)
+    head = nn.Linear(32, 1)
+    save_file(
+        {f"v_head.summary.{k}": v for k, v in head.state_dict().items()}, folder / "value_head.safetensors"
+    )
+    model = load_model(str(folder), device="cpu", recipe=recipe_for("Skywork/Skywork-VL-Reward-7B"))
+    with torch.no_grad():
+        states = whole.model(input_ids=IDS, attention_mask=torch.ones_like(IDS)).last_hidden_state
+        expected = head(states[:, -1])[:, 0]
+    torch.testing.assert_close(rewards(model), expected, atol=1e-5, rtol=1e-5)
+
+
+# Users' own entries
+
+
+def test_a_user_s_file_wins_over_the_leaderboard(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "models:\n- model: me/rm\n  column: 1\n  bradley_terry: yes\n- model: openbmb/UltraRM-13b\n"
+    )
+    assert recipe_for("me/rm", [path]) == Recipe("me/rm", column=1, bradley_terry="yes")
+    assert recipe_for("openbmb/UltraRM-13b", [path]).head == "auto"
+    assert recipe_for("openbmb/UltraRM-13b").head == "regression_head"
+    assert recipe_for("nobody/knows") == Recipe("nobody/knows")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("models: {", r"mine\.yaml: not YAML"),
+        ("models: 3", "expected a list of entries"),
+        ("- column: 1", r"entry 1: an entry needs `model: org/name`"),
+        ("- {model: a/b, colunm: 1}", r"entry 1 \(a/b\): unknown field 'colunm' \(did you mean 'column'\?\)"),
+        ("- {model: a/b, column: one}", r"column must be int, not 'one'"),
+        ("- {model: a/b, sign: true}", r"sign must be float, not True"),
+        ("- {model: a/b, trust_remote_code: 1}", r"trust_remote_code must be bool"),
+        ("- {model: a/b, status: fine}", r"status: unknown 'fine' \(have: plain"),
+        ("- {model: a/b, bradley_terry: perhaps}", r"bradley_terry: unknown 'perhaps'"),
+        (
+            "- {model: a/b, dtype: bf16}",
+            r"\(a/b\): dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)",
+        ),
+        ("- {model: a/b, pooling: middle}", r"pooling: unknown 'middle' \(have: checkpoint, "),
+        ("- {model: a/b, attention: flash}", r"attention: unknown 'flash' \(have: eager, sdpa, flash_att"),
+        ("- {model: a/b, status: unsupported}", r"'unsupported' needs a `reason`"),
+        ("- {model: a/b, head: remote}", r"needs `trust_remote_code: true`"),
+        ("- {model: a/b}\n- {model: a/b}", r"'a/b' is there twice"),
+    ],
+)
+def test_a_wrong_entry_is_named(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_recipes(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"gone\.yaml: No such file"):
+        read_recipes(tmp_path / "gone.yaml")
+
+
+def plugin() -> list[object]:
+    return [{"model": "plug/in", "sign": -1}, Recipe("plug/in-too")]
+
+
+def broken_plugin() -> list[object]:
+    raise RuntimeError("oops")
+
+
+def test_packages_add_models_through_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(*, group: str) -> list[importlib.metadata.EntryPoint]:
+        return [importlib.metadata.EntryPoint("mine", f"{__name__}:{chosen.__name__}", group)]
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", points)
+    chosen = plugin
+    assert registry()["plug/in"].sign == -1.0
+    assert "plug/in-too" in registry()
+    chosen = broken_plugin
+    with pytest.raises(ValueError, match=r"entry point 'mine' .* failed: RuntimeError: oops"):
+        registry()
+
+
+def test_a_head_in_a_folder_is_refused_because_its_changes_would_not_be_seen(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("- {model: me/rm, head: score, head_file: heads/h.safetensors}\n")
+    with pytest.raises(ValueError, match=r"mine\.yaml.*\(me/rm\): head_file: a file beside config\.json"):
+        read_recipes(file)

@@ -1,0 +1,61 @@
+"""In narrow dtypes rewards move with the batching, by little, and sharing is not mistaken for wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# In a process of its own: the instructions must be chosen before the first matrix product, and what some
+# processors announce and do not have ends the process.
+WORKER = """
+import json, sys, warnings
+import numpy as np, torch
+from rmcalib.judges._inference.scoring import score_items
+from tests.judges.tiny import tiny_items, tiny_model
+
+warnings.simplefilter("error")
+torch.set_num_threads(1)
+dtype = getattr(torch, sys.argv[1])
+items = tiny_items(24)
+worst = {}
+for architecture in ("llama", "qwen3", "gemma2", "gpt_neox"):
+    model, _ = tiny_model(architecture)
+    def rewards(**way):
+        scored = [item for chunk in score_items(model, items, **way) for item in chunk]
+        return np.array([reward for item in scored for reward in item.rewards])
+    exact = rewards()
+    model.backbone.to(dtype)
+    model.dtype = dtype
+    ways = [rewards(), rewards(share=False), rewards(token_budget=64), rewards(share=False, token_budget=1)]
+    scale = max(1.0, np.abs(exact).max())
+    worst[architecture] = [
+        max(np.abs(way - exact).max() for way in ways) / scale,
+        max(np.abs(way - ways[0]).max() for way in ways) / scale,
+    ]
+print(json.dumps(worst))
+"""
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.1), ("float16", 0.01)])
+def test_the_drift_of_narrow_dtypes_is_small(dtype: str, bound: float) -> None:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
+    done = subprocess.run(  # one process for each: a crash of one dtype says nothing of the other
+        [sys.executable, "-c", WORKER, dtype],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if done.returncode < 0:
+        pytest.skip(f"this processor cannot multiply in {dtype} (signal {-done.returncode})")
+    assert done.returncode == 0, done.stderr
+    worst = json.loads(done.stdout.splitlines()[-1])
+    for architecture, (from_exact, among_ways) in worst.items():
+        assert 0 < from_exact < bound, architecture
+        assert among_ways < bound, architecture

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmcalib.benchmarks import Item
+from rmcalib.judges._inference.templates import TEMPLATES, common_prefix, encode, render
+from tests.judges.tiny import tiny_tokenizer
+
+ROBIN = (
+    "A chat between a curious human and an artificial intelligence assistant. The assistant gives helpful, "
+    "detailed, and polite answers to the human's questions."
+)
+
+
+def item(prompt: Any, *responses: str) -> Item:
+    return Item("x", "c", prompt, responses, 1)
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("raw", "PR"),
+        ("oasst_pythia", "<|prompter|>P<|endoftext|><|assistant|>R<|endoftext|>"),
+        ("mistral", "[INST] P [/INST] R</s>"),
+        ("Yi-34b-chat", "<|im_start|>user\nP<|im_end|>\n<|im_start|>assistant\nR<|im_end|>\n"),
+        ("pku-align", "BEGINNING OF CONVERSATION: USER: P ASSISTANT: R "),
+        ("openbmb", "User: P\n\nAssistant: R\n\n"),
+        ("Ziya", "\n\nHuman: P\n\nAssistant: R\n\n"),
+        ("Robin", f"{ROBIN}\n###Human:\nP\n###Assistant:\nR\n"),
+    ],
+)
+def test_named_templates_write_the_published_texts(template: str, text: str) -> None:
+    assert render("P", "R", template=template) == text
+
+
+def test_every_template_is_checked_above() -> None:
+    assert len(TEMPLATES) == 8
+
+
+def test_turns_alternate_and_a_system_text_leads() -> None:
+    turns = (
+        {"role": "system", "content": "S"},
+        {"role": "user", "content": "P1"},
+        {"role": "assistant", "content": "R1"},
+        {"role": "user", "content": "P2"},
+    )
+    assert render(turns, "R2", template="mistral") == "[INST] S\n\nP1 [/INST] R1</s>[INST] P2 [/INST] R2</s>"
+    assert render(turns, "R2", template="Robin").startswith("S\n###Human:\nP1\n")
+    assert render(turns, "R2", template="Yi-34b-chat").startswith("<|im_start|>system\nS<|im_end|>\n")
+    assert render(turns, "R2", tiny_tokenizer()).endswith("<|user|>P2<|end|><|assistant|>R2<|end|>")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "template", "message"),
+    [
+        ("P", "chatml", "unknown 'chatml'"),
+        (({"role": "tool", "content": "T"},), "raw", "role 'tool'"),
+    ],
+)
+def test_what_a_template_cannot_write_is_refused(prompt: Any, template: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        render(prompt, "R", template=template)
+
+
+def test_no_chat_template_names_the_remedy() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = None
+    with pytest.raises(ValueError, match=r"item 'x', response 0: .*has no chat template: name one.*mistral"):
+        encode([item("P", "R")], tokenizer, max_length=10)
+
+
+def test_a_template_that_raises_is_reported_with_the_item() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
+    with pytest.raises(ValueError, match=r"item 'x', response 0: .*refuses these messages: System role"):
+        encode([item("P", "R")], tokenizer, max_length=10)
+
+
+def test_the_clock_of_a_template_stands_still() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.chat_template = (
+        "{%- set date_string = strftime_now('%d %b %Y') %}\n"
+        "Today: {{ date_string }}|{{ messages[0].content }}"
+    )
+    assert render("P", "R", tokenizer) == "Today: 26 Jul 2024|P"
+    tokenizer.chat_template = "{{ strftime_now('%Y-%m-%d') }} {{ messages[0].content }}"
+    assert render("P", "R", tokenizer) == "2024-07-26 P"
+    assert datetime.datetime.now().year > 2024
+
+
+def test_a_doubled_bos_is_dropped_and_a_single_one_kept() -> None:
+    prompt = item("it is", "not")
+    (twice,) = encode([prompt], tiny_tokenizer(bos_twice=True), max_length=99)
+    (once,) = encode([prompt], tiny_tokenizer(bos_twice=False), max_length=99)
+    assert twice == once
+    assert twice[0].input_ids.count(1) == 1
+    tokenizer = tiny_tokenizer(bos_twice=True)
+    (raw,) = encode([prompt], tokenizer, max_length=99, template="raw")
+    assert raw[0].input_ids[0] == 1
+    assert raw[0].input_ids.count(1) == 1
+
+
+def test_truncation_is_flagged_and_keeps_what_the_tokenizer_appends() -> None:
+    tokenizer = tiny_tokenizer(ends=True)
+    whole, short = item("it is", "what you think " * 20, "no"), item("it is", "a", "b")
+    cut, kept = encode([whole, short], tokenizer, max_length=20)
+    assert [e.truncated for e in cut] == [True, False]
+    assert [e.truncated for e in kept] == [False, False]
+    assert len(cut[0]) == 20
+    (full,) = encode([whole], tokenizer, max_length=10_000)
+    assert cut[0].input_ids == (*full[0].input_ids[:19], 2)
+    (reward_token,) = encode([whole], tiny_tokenizer(), max_length=20, append=7)
+    assert len(reward_token[0]) == 20
+    assert all(e.input_ids[-1] == 7 for e in reward_token)
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_length"):
+        encode([item("P", "R")], tiny_tokenizer(), max_length=0)
+
+
+def test_a_text_without_any_token_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="item 'x': neither prompt nor response"):
+        encode([item("", "", "a")], tiny_tokenizer(bos_twice=False), max_length=9, template="raw")
+
+
+def test_odd_texts_are_encoded() -> None:
+    odd = item("NUL \0 and \U0001f642 and \ud800 alone", "", " \n", "\0", "e\u0301" * 10, "x" * 200_000)
+    (encoded,) = encode([odd], tiny_tokenizer(), max_length=100)
+    assert [e.empty for e in encoded] == [True, True, False, False, False]
+    assert [e.truncated for e in encoded] == [False, False, False, False, True]
+    assert "\ufffd alone" in render(odd.prompt, "", tiny_tokenizer())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 2), max_size=6), min_size=1, max_size=5))
+def test_common_prefix_is_the_longest_shared_beginning(sequences: list[list[int]]) -> None:
+    shared = common_prefix(sequences)
+    assert len({tuple(s[:shared]) for s in sequences}) == 1
+    longer = [s[: shared + 1] for s in sequences]
+    assert min(map(len, sequences)) == shared or any(s != longer[0] for s in longer)
+
+
+def test_the_prefix_is_what_all_responses_share() -> None:
+    prompt = item("what is the answer", "yes", "yes it is", "no")
+    (encoded,) = encode([prompt], tiny_tokenizer(), max_length=99)
+    assert len({e.prefix_len for e in encoded}) == 1
+    assert common_prefix([list(e.input_ids) for e in encoded]) == encoded[0].prefix_len > 5

@@ -1,0 +1,84 @@
+"""Scores with known truth: rewards drawn at random, and which response is correct drawn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rmcalib.scores import Scores
+from tests.metrics.slow_metrics import Prompt
+
+
+def scores_of(prompts: Sequence[Prompt], *, ids: Sequence[str] | None = None) -> Scores:
+    rows = [
+        {
+            "item_id": str(number) if ids is None else ids[number],
+            "category": prompt.category,
+            "response": i,
+            "is_correct": prompt.correct[i],
+            "reward": prompt.rewards[i],
+            "n_tokens": int(prompt.lengths[i]),
+            "truncated": False,
+        }
+        for number, prompt in enumerate(prompts)
+        for i in range(len(prompt.rewards))
+    ]
+    return Scores.from_rows(rows, {"model": "org/rm", "benchmark": "made-up"})
+
+
+def prompts_of(scores: Scores) -> list[Prompt]:
+    return [
+        Prompt(
+            str(scores.category[start]),
+            scores.reward[start:end].tolist(),
+            scores.is_correct[start:end].tolist(),
+            scores.n_tokens[start:end].astype(float).tolist(),
+        )
+        for start, end in zip(scores.offsets[:-1], scores.offsets[1:], strict=True)
+    ]
+
+
+def ragged_scores(n: int, *, seed: int = 0, several: bool = True) -> Scores:
+    """Prompts of two to seven responses in any order, some with several correct ones."""
+    rng = np.random.default_rng(seed)
+    prompts = []
+    for number in range(n):
+        size = int(rng.integers(2, 8))
+        n_correct = int(rng.integers(1, size)) if several and number % 3 == 2 else 1
+        correct = rng.permutation(np.arange(size) < n_correct)
+        prompts.append(
+            Prompt(
+                ["Math", "Focus", "Safety"][number % 3],
+                rng.normal(0, 2, size).tolist(),
+                correct.tolist(),
+                rng.integers(1, 50, size).astype(float).tolist(),
+            )
+        )
+    return scores_of(prompts)
+
+
+def calibrated_scores(n: int, *, confidence: float = 1.0, seed: int = 0) -> Scores:
+    """Four responses a prompt; the correct one is drawn from softmax(u), the rewards are confidence · u."""
+    rng = np.random.default_rng(seed)
+    prompts = []
+    for number in range(n):
+        u = rng.normal(0, 1.5, 4)
+        p = np.exp(u) / np.exp(u).sum()
+        correct = np.arange(4) == rng.choice(4, p=p)
+        prompts.append(
+            Prompt(
+                ["Math", "Focus"][number % 2],
+                (confidence * u).tolist(),
+                correct.tolist(),
+                rng.integers(1, 500, 4).astype(float).tolist(),
+            )
+        )
+    return scores_of(prompts)
+
+
+def flat_scores(n: int) -> Scores:
+    """Almost uniform forecasts, all in one bin, that prefer a wrong response."""
+    rng = np.random.default_rng(0)
+    truth = [True, False, False, False]
+    return scores_of([Prompt("x", [0.0, 0.02, *rng.uniform(0, 0.01, 2)], truth, [1.0] * 4) for _ in range(n)])

@@ -1,0 +1,47 @@
+"""A benchmark of ten prompts, what a run of it needs, and scores to compare."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rmcalib.benchmarks import Benchmark, Item
+from rmcalib.scores import COLUMNS, Scores
+
+
+def row(item: str, response: int, correct: bool, reward: Any = 0.0, **more: Any) -> dict[str, Any]:
+    values = {
+        "item_id": item,
+        "category": "Math",
+        "response": response,
+        "is_correct": correct,
+        "reward": reward,
+    }
+    return values | more
+
+
+def same(one: Scores, other: Scores, columns: tuple[str, ...] = COLUMNS) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
+
+
+ITEMS = tuple(Item(str(i), "Math" if i % 2 else "Focus", "?", ("yes", "no", ""), 1) for i in range(10))
+
+
+BENCH = Benchmark("bench", "abc", ITEMS)
+
+
+INPUTS = {"model": "org/rm", "model_revision": "1" * 40, "recipe": {"template": None, "sign": 1.0}}
+
+
+@dataclass(frozen=True)
+class Scored:
+    id: str
+    rewards: tuple[float, ...]
+    n_tokens: tuple[int, ...] = (5, 6, 7)
+    truncated: tuple[bool, ...] = (False, False, True)
+
+
+def scored(*numbers: int) -> list[Scored]:
+    return [Scored(str(i), (i + 0.5, i - 0.25, -float(i))) for i in numbers]

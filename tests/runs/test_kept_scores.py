@@ -1,0 +1,115 @@
+"""Scores from elsewhere, beside runs: neither is ever taken for the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmcalib.runs import Run, RunError, keep_scores
+from rmcalib.runs._lock import locked
+from rmcalib.scores import Scores, load_scores
+from tests.runs.small_runs import BENCH, INPUTS, ITEMS, row, same, scored
+
+
+def foreign(shift: float = 100.0, **manifest: Any) -> Scores:
+    """Scores of the same prompts that no run of ours has made."""
+    rows = [row(item.id, i, i == 0, shift + i, category=item.category) for item in ITEMS for i in range(3)]
+    return Scores.from_rows(rows, manifest)
+
+
+def finished(folder: Path) -> Scores:
+    with Run(folder, BENCH, INPUTS) as run:
+        run.add(scored(*range(10)))
+        return run.finish()
+
+
+def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
+    ours = finished(tmp_path)
+    foreign().to_parquet(tmp_path / "scores.parquet")
+    run = Run(tmp_path, BENCH, INPUTS)
+    with pytest.warns(UserWarning, match=r"scores\.parquet: not of this run"):
+        run.__enter__()
+    assert run.done == set()
+    run.add(scored(0, 1))
+    run.__exit__()
+    (tmp_path / "scores.parquet").unlink()
+    foreign(hash="another").to_parquet(tmp_path / "parts" / "part-00005.parquet")
+    run = Run(tmp_path, BENCH, INPUTS)
+    with pytest.warns(UserWarning, match=r"part-00005\.parquet: not of this run"):
+        run.__enter__()
+    assert run.done == {"0", "1"}
+    run.add(scored(*range(2, 10)))
+    with pytest.warns(UserWarning, match="not of this run"):
+        assert same(run.finish(), ours)
+    run.__exit__()
+
+
+@pytest.mark.parametrize("moment", ["run.json", "scores.parquet", "run.json again"])
+def test_replacing_a_run_can_be_killed_at_any_moment(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = finished(tmp_path)
+    left = ["lock.json", "run.json", "scores.parquet", "run.json again"]
+
+    def replace(self: Path, target: Path, replace: Any = Path.replace) -> Any:
+        step = left.pop(0)
+        assert step.startswith(target.name)
+        if step == moment:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            keep_scores(tmp_path, foreign(), fresh=True)
+    if moment == "run.json":  # still our run, which is made again
+        assert same(finished(tmp_path), ours)
+        return
+    with pytest.raises(RunError, match="holds another run"), Run(tmp_path, BENCH, INPUTS):
+        pass
+    keep_scores(tmp_path, foreign())  # taken up again
+    kept = load_scores(tmp_path / "scores.parquet")
+    assert same(kept, foreign())
+    assert kept.manifest == json.loads((tmp_path / "run.json").read_text())
+    assert kept.manifest["status"] == "finished"
+
+
+def test_scores_that_claim_a_runs_hash_are_told_from_it(tmp_path: Path) -> None:
+    ours = finished(tmp_path)
+    told = (tmp_path / "run.json").read_text()
+    claimed = foreign(**ours.manifest)
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, claimed)
+    keep_scores(tmp_path, load_scores(tmp_path / "scores.parquet"), fresh=True)  # its own: nothing changes
+    assert (tmp_path / "run.json").read_text() == told
+    keep_scores(tmp_path, claimed, fresh=True)
+    with (
+        pytest.raises(RunError, match=r"another run \(scores that were made elsewhere\)"),
+        Run(tmp_path, BENCH, INPUTS),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("column", ["is_correct", "category", "reward"])
+def test_scores_that_differ_in_any_column_are_others(column: str, tmp_path: Path) -> None:
+    rows = [row("a", 0, True, 1.0), row("a", 1, True, 0.5), row("a", 2, False)]
+    keep_scores(tmp_path, Scores.from_rows(rows))
+    keep_scores(tmp_path, Scores.from_rows(rows))
+    change = {"is_correct": False, "category": "Focus", "reward": 0.25}[column]
+    changed = [
+        one | {column: change} if column == "category" or i == 1 else one for i, one in enumerate(rows)
+    ]
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, Scores.from_rows(changed))
+
+
+def test_scores_are_not_kept_where_a_run_is_going_on(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(RunError, match="is in use by process"):
+        keep_scores(tmp_path, foreign(), fresh=True)
+    (tmp_path / "scores.parquet").write_text("somebody's work")
+    with pytest.raises(RunError, match="holds another run"):
+        keep_scores(tmp_path, foreign())
+    assert (tmp_path / "scores.parquet").read_text() == "somebody's work"
