@@ -10,7 +10,7 @@ from rmcalib._util.files import write_json
 from rmcalib._util.hub import resolve_commit
 from rmcalib.batch._local import Batch, Ticket
 from rmcalib.batch._plan import PlanEntry, Selection, select
-from rmcalib.benchmarks import SHORT_NAMES
+from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, registry, remember_model
 from rmcalib.runs import finished_scores, inputs_hash, keep_scores, read_manifest, run_folder
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
@@ -66,7 +66,7 @@ def run_published(
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
     """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
-    folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
+    folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
     wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
     asked = inputs_hash(wish)
     scored = not fresh and finished_scores(folder, asked) is not None

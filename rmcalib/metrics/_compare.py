@@ -51,7 +51,7 @@ from rmcalib.metrics._resampling import SMOOTH_RESAMPLES, smooth_worlds, spearma
 from rmcalib.metrics._rewardbench import category_scores
 from rmcalib.metrics._rewardbench_intervals import lone_categories, rewardbench_draws
 from rmcalib.metrics._table import METRICS, NEED_PROBABILITIES, category_names
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
 
 __all__ = ["BETTER", "compare_scores"]
 
@@ -315,7 +315,7 @@ def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:
         at = np.array([place[name] if name in common else -1 for name in scores.item_id.tolist()])
         rows = np.flatnonzero(at >= 0)
         rows = rows[np.argsort(at[rows], kind="stable")]
-        columns = {name: getattr(scores, name)[rows] for name in COLUMNS}
+        columns = {name: array[rows] for name, array in scores.columns().items()}
         parts.append(Scores.from_columns(columns, scores.manifest))
     one, other = parts
     same = len(one) == len(other) and (one.is_correct == other.is_correct).all()

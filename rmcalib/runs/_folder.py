@@ -25,7 +25,7 @@ from rmcalib.benchmarks import Benchmark
 from rmcalib.judges import identify
 from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import inputs_hash, model_folder, package_versions
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
 
 __all__ = ["Run", "RunError", "finished_manifest", "finished_scores", "run_folder"]
 
@@ -214,7 +214,8 @@ class Run:
         recipe = {"hash": self.hash, "inputs": self.inputs}
         before = [one for one in self._versions_before if one != self.about["versions"]]
         earlier = {"versions_before": before} if before else {}
-        return {**self.inputs, **self.about, **earlier, **more, **recipe}
+        known = {"benchmark_format": self.benchmark.format}
+        return {**self.inputs, **known, **self.about, **earlier, **more, **recipe}
 
     def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
         item = self._items[scored.id]
@@ -223,6 +224,7 @@ class Run:
                 f"item {item.id!r}: {len(scored.rewards)} rewards for {len(item.responses)} responses"
             )
         for i, reward in enumerate(scored.rewards):
+            voted = {} if item.votes is None else {"votes": item.votes[i], "ties": item.ties}
             yield {
                 "item_id": item.id,
                 "category": item.category,
@@ -231,6 +233,7 @@ class Run:
                 "reward": reward,
                 "n_tokens": scored.n_tokens[i],
                 "truncated": scored.truncated[i],
+                **voted,
             }
 
     def _open(self) -> None:
@@ -295,7 +298,7 @@ class Run:
             if part.manifest.get("hash") != self.hash:
                 warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
                 continue
-            columns = {name: getattr(part, name).tolist() for name in COLUMNS}
+            columns = {name: array.tolist() for name, array in part.columns().items()}
             for i, identifier in enumerate(columns["item_id"]):
                 if identifier in self._items and columns["response"][i] == 0:
                     rows[identifier] = []

@@ -14,10 +14,11 @@ from rmcalib import __version__
 from rmcalib._util.hub import folder_name
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
+    from rmcalib.benchmarks import Benchmark, Item
     from rmcalib.judges import Recipe, RewardModel
     from rmcalib.scores import Scores
 
+_CHUNK = 50_000  # values that are hashed at a time
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 # Fields of a recipe that speak about the model and do not change its scores.
 _TOLD = ("model", "status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
@@ -109,10 +110,20 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 
 
 def content_hash(scores: Scores) -> str:
-    """Return a SHA-256 of the scores themselves, whatever their manifest says."""
-    from rmcalib.scores import COLUMNS
+    """Return a SHA-256 of the scores themselves, whatever their manifest says.
 
-    return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
+    It is `inputs_hash` of the columns as lists, computed in chunks: as one text they need much memory.
+    """
+    digest = hashlib.sha256()
+    columns = scores.columns()
+    for i, name in enumerate(sorted(columns)):
+        digest.update(f"{', ' if i else '{'}{json.dumps(name)}: [".encode())
+        for start in range(0, len(scores), _CHUNK):
+            values = json.dumps(columns[name][start : start + _CHUNK].tolist())[1:-1]
+            digest.update(f"{', ' if start else ''}{values}".encode())
+        digest.update(b"]")
+    digest.update(b"}")
+    return digest.hexdigest()
 
 
 def _own_code(model: RewardModel) -> list[str]:
@@ -130,8 +141,14 @@ def _attention(model: RewardModel) -> str | None:
 
 
 def _items_hash(benchmark: Benchmark) -> str:
-    items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
+    items = json.dumps([_item_parts(item) for item in benchmark.items])
     return hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _item_parts(item: Item) -> tuple[Any, ...]:
+    """List what a run keeps of an item, or scores; votes only where there are some."""
+    parts = (item.id, item.category, item.prompt, item.responses, item.n_correct)
+    return parts if item.votes is None else (*parts, item.votes, item.ties)
 
 
 def package_versions() -> dict[str, str]:

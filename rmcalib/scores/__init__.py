@@ -1,11 +1,14 @@
 """Scores: one row per response, in memory and in files."""
 
+from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
+from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
-from rmcalib.scores._scores import COLUMNS, Scores, load_scores, read_scores_hash
+from rmcalib.scores._scores import Scores, load_scores
 
 __all__ = [
     "COLUMNS",
     "RESULTS",
+    "VOTE_COLUMNS",
     "Scores",
     "load_scores",
     "published_figures",

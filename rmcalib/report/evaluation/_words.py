@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rmcalib.benchmarks import SHORT_NAMES
+from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, find_value
 
 __all__ = ["is_sure", "plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
@@ -96,7 +96,9 @@ def score_name(benchmark: str) -> str:
     >>> score_name("allenai/reward-bench-2"), score_name("mine.jsonl")
     ('RewardBench 2 score', 'mean category score')
     """
-    return "RewardBench 2 score" if benchmark == SHORT_NAMES["reward-bench-2"] else "mean category score"
+    return (
+        "RewardBench 2 score" if benchmark == known_entry("reward-bench-2").hub_id else "mean category score"
+    )
 
 
 def time_words(stamp: str) -> str:

@@ -113,12 +113,12 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
 
     The score over all is the mean of the six categories, where all are there.
     """
-    from rmcalib.benchmarks import SHORT_NAMES
+    from rmcalib.benchmarks import known_entry
     from rmcalib.scores import RESULTS, published_figures
 
-    if benchmark != SHORT_NAMES["reward-bench-2"]:
+    if benchmark != known_entry("reward-bench-2").hub_id:
         raise ValueError(
-            f"--leaderboard hub: {RESULTS} is about {SHORT_NAMES['reward-bench-2']}, and the runs are of "
+            f"--leaderboard hub: {RESULTS} is about {known_entry('reward-bench-2').hub_id}, and the runs are of "
             f"{benchmark} (give a CSV of official scores instead)"
         )
     found, commit = published_figures(models)
