@@ -266,6 +266,7 @@ def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
     task = {
         "model": name,
         "source": job.source,
+        "format": job.benchmark.format,
         "benchmark_revision": job.benchmark.revision,
         "limit": job.limit,
         "recipe": dataclasses.asdict(ticket.entry.recipe),

@@ -154,9 +154,11 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show
-            there = Path(task["source"]).is_file() or task["source"] == "demo"
+            there = Path(task["source"]).exists() or task["source"] == "demo"
             revision = None if there else task["benchmark_revision"]
-            benchmark = load_benchmark(task["source"], revision=revision, limit=task["limit"])
+            benchmark = load_benchmark(
+                task["source"], format=task["format"], revision=revision, limit=task["limit"]
+            )
             if benchmark.revision != task["benchmark_revision"]:
                 raise ValueError(f"{task['source']}: has changed since the batch began")
             score(

@@ -39,7 +39,8 @@ def load_benchmark(
         of a Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
     format : how a file or data set is written, by the name of a benchmark (`"rm-bench"`, `"trl"`, ...);
         default our own schema, or that of the data set if it is known.
-    revision : branch, tag or commit of a Hub data set; the result has the commit.
+    revision : branch, tag or commit of a Hub data set; the result has the commit. A benchmark of several data
+        sets has one of each, joined by `+`.
     split : split of a Hub data set; default that of the benchmark, else `"test"`.
     limit : at most this many prompts, spread evenly over the benchmark so that every category has its share.
 
@@ -95,12 +96,15 @@ def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
 def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, split: str | None) -> Benchmark:
     known = entry_for(name)
     sources = _hub_sources(name, known, split)
-    commits: dict[str, str] = {}
-    for source in sources:
-        check_repo_id(source.id)
-        if source.id not in commits:
-            commits[source.id] = resolve_commit(source.id, repo_type="dataset", revision=revision)
-    rows = (row for source in sources for row in _hub_rows(source, commits[source.id], revision))
+    ids = [*dict.fromkeys(source.id for source in sources)]
+    asked = revision.split("+") if revision and len(ids) > 1 else [revision] * len(ids)
+    if len(asked) != len(ids):
+        raise ValueError(f"revision: {name} has {len(ids)} data sets; give {len(ids)} commits, joined by '+'")
+    wanted_of = dict(zip(ids, asked, strict=True))
+    commits = {
+        one: resolve_commit(check_repo_id(one), repo_type="dataset", revision=wanted_of[one]) for one in ids
+    }
+    rows = (row for one in sources for row in _hub_rows(one, commits[one.id], wanted_of[one.id]))
     label = next(iter(commits)) if len(commits) == 1 else name
     return _benchmark(label, "+".join(commits.values()), rows, wanted or known, label)
 

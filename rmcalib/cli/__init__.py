@@ -9,6 +9,7 @@ import typer
 from rmcalib import __version__
 from rmcalib._util.interrupts import INTERRUPTED
 from rmcalib.cli.batch import batch_models
+from rmcalib.cli.benchmarks import list_benchmarks
 from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
@@ -33,6 +34,7 @@ app.command("batch")(batch_models)
 app.command("report")(report_leaderboard)
 app.command()(compare)
 app.command("models")(list_models)
+app.command("benchmarks")(list_benchmarks)
 app.command("doctor")(examine)
 app.command()(synthetic)
 app.command()(prolr)

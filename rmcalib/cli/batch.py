@@ -212,12 +212,15 @@ def _machine(device: str, ray: bool) -> Machine:
 
 def _benchmark(scoring: Scoring, *, load: bool) -> Benchmark | None:
     """Load the benchmark; a plan only needs one that is on this machine anyway."""
-    from rmcalib.benchmarks import load_benchmark
+    from rmcalib.benchmarks import SUFFIXES, load_benchmark
 
     name = scoring.benchmark
-    here = name is not None and (
-        name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
-    )
+    here = name is not None and (name == "demo" or Path(name).exists() or Path(name).suffix in SUFFIXES)
     if not load and not here:
         return None
-    return load_benchmark(name or "reward-bench-2", revision=scoring.benchmark_revision, limit=scoring.limit)
+    return load_benchmark(
+        name or "reward-bench-2",
+        format=scoring.format,
+        revision=scoring.benchmark_revision,
+        limit=scoring.limit,
+    )

@@ -305,6 +305,7 @@ def _of_sums(sums: FloatArray, statistic: Statistic) -> _Metric:
 
 def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:
     """The prompts that both have, in the order of ``a``."""
+    a, b = a.decided(), b.decided()
     ids_a, ids_b = (s.item_id[s.offsets[:-1]].tolist() for s in (a, b))
     common = set(ids_a) & set(ids_b)
     if not common:

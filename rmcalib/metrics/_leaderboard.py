@@ -84,6 +84,7 @@ def measure_model(
     [0.5, 0.5]
     """
     settings = settings or Settings()
+    scores = scores.decided()
     everything = forecast(scores)
     one_answer = top_1_prompts(everything)
     rows = _Rows(model, no_calibration)

@@ -141,6 +141,8 @@ class Scores:
         1
         """
         has_one = np.logical_or.reduceat(self.is_correct, self.offsets[:-1])
+        if not has_one.any():
+            raise ValueError("no prompt with a correct response: on each of them people's votes are level")
         return self if has_one.all() else self.take(has_one)
 
     def at_temperature(self, temperature: float) -> Scores:

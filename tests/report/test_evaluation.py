@@ -331,3 +331,14 @@ def test_what_is_no_scores_is_told_and_a_benchmark_may_be_named() -> None:
     report = evaluate(scores, benchmark="demo", resamples=20)
     assert report.benchmark == "demo"
     assert report.examples
+
+
+def test_prompts_on_which_people_disagree_evenly_are_left_out() -> None:
+    rewards, votes = [[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]], [[3, 1], [2, 2], [1, 0]]
+    scores = Scores.from_arrays(rewards, votes=votes)
+    result = evaluate(scores, model="m", resamples=30)
+    alone = evaluate(Scores.from_arrays([rewards[0], rewards[2]]), model="m", resamples=30)
+    assert result.value("accuracy") == alone.value("accuracy") == 1.0
+    assert "1 prompt is left out: as many people preferred one response as another." in result.notes
+    with pytest.raises(ValueError, match="no prompt with a correct response"):
+        evaluate(Scores.from_arrays([[1.0, 0.0]], votes=[[1, 1]]), model="m")

@@ -38,8 +38,18 @@ BenchmarkName = Annotated[
         "--benchmark",
         "-b",
         metavar="NAME",
-        help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
-        "Hub data set, or a .jsonl, .json or .parquet file.",
+        help="A name that `rmcalib benchmarks` lists ('reward-bench-2' is the default, 'demo' for the demo "
+        "model), a Hub data set, or a .jsonl, .json, .parquet or .csv file or a folder of them.",
+        rich_help_panel=_WHAT,
+    ),
+]
+BenchmarkFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="How the benchmark's file or data set is written: a name that `rmcalib benchmarks` lists, such "
+        "as 'rm-bench' or 'trl'. Default: rmcalib's own schema.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -132,6 +142,7 @@ class Scoring:
     """What the command line says about scoring; every field is an option."""
 
     benchmark: BenchmarkName = None
+    format: BenchmarkFormat = None
     benchmark_revision: BenchmarkRevision = None
     limit: Limit = None
     output: Place = "runs"

@@ -55,13 +55,20 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
     from rmcalib.benchmarks import load_benchmark
 
     name = scoring.benchmark
+    if name is None and scoring.format is not None and scores is None:
+        raise ValueError("--format: give the file with --benchmark")
     if name is None and scores is None:
         name = "demo" if names == ["demo"] else "reward-bench-2"
     if name is not None:
         limit = scoring.limit if scores is None else None  # a file's own limit may go unused
-        return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
-    if scoring.benchmark_revision is not None:
-        raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
+        bench = load_benchmark(name, format=scoring.format, revision=scoring.benchmark_revision, limit=limit)
+        if not scoring.quiet:
+            for note in bench.notes:
+                say(f"warning: {note}")
+        return bench
+    if scoring.benchmark_revision is not None or scoring.format is not None:
+        option = "--format" if scoring.benchmark_revision is None else "--benchmark-revision"
+        raise ValueError(f"{option}: needs a --benchmark when scores are given")
     if scores != PUBLISHED:
         return None
     try:

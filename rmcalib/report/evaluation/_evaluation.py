@@ -146,6 +146,8 @@ def evaluate(
         )
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
+    n_undecided = scores.n_items - scores.decided().n_items
+    scores = scores.decided()
     name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
@@ -164,6 +166,7 @@ def evaluate(
         margins=_margins(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
+            *_undecided_notes(n_undecided),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
@@ -174,6 +177,11 @@ def evaluate(
     )
 
 
+def _undecided_notes(n: int) -> list[str]:
+    told = "1 prompt is" if n == 1 else f"{n:,} prompts are"
+    return [f"{told} left out: as many people preferred one response as another."] if n else []
+
+
 def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
     """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
 
@@ -181,7 +189,7 @@ def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, setti
     """
     return inputs_hash(
         {
-            "scores": [scores.manifest.get("hash"), content_hash(scores)],
+            "scores": [scores.manifest.get("hash"), content_hash(scores.decided())],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": asdict(settings),

@@ -119,9 +119,10 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     from rmcalib.benchmarks import known_entry
     from rmcalib.scores import RESULTS, published_figures
 
-    if benchmark != known_entry("reward-bench-2").hub_id:
+    theirs = known_entry("reward-bench-2").hub_id
+    if benchmark != theirs:
         raise ValueError(
-            f"--leaderboard hub: {RESULTS} is about {known_entry('reward-bench-2').hub_id}, and the runs are of "
+            f"--leaderboard hub: {RESULTS} is about {theirs}, and the runs are of "
             f"{benchmark} (give a CSV of official scores instead)"
         )
     found, commit = published_figures(models)
