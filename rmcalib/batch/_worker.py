@@ -157,7 +157,7 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
             there = Path(task["source"]).exists() or task["source"] == "demo"
             revision = None if there else task["benchmark_revision"]
             benchmark = load_benchmark(
-                task["source"], format=task["format"], revision=revision, limit=task["limit"]
+                task["source"], format=task.get("format"), revision=revision, limit=task["limit"]
             )
             if benchmark.revision != task["benchmark_revision"]:
                 raise ValueError(f"{task['source']}: has changed since the batch began")

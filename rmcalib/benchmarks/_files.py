@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.files import read_csv_table
 from rmcalib._util.texts import decoded, json_lines, parse_json
 from rmcalib.benchmarks._rows import Row
 
@@ -81,21 +81,14 @@ def _parquet_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str
 
 
 def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    lines = io.StringIO(decoded(content, str(path)), newline="")
-    reader = csv.reader(lines, strict=True)
+    decoded(content, str(path))
     limit = csv.field_size_limit(max(len(content), 1))  # a response may be longer than the usual limit
     try:
-        names, *table = reader
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: no prompts in it") from error
+        table = read_csv_table(path)
     finally:
         csv.field_size_limit(limit)
-    for number, cells in enumerate(table):
-        if len(cells) != len(names):
-            raise ValueError(f"{path}, row {number}: {len(cells)} cells, but {len(names)} columns")
-        yield f"row {number}", dict(zip(names, cells, strict=True))
+    for line, cells in zip(table.lines, table.rows, strict=True):
+        yield f"line {line}", dict(zip(table.header, cells, strict=True))
 
 
 _READERS: dict[str, Callable[[Path, bytes], Iterator[tuple[str, Mapping[str, Any]]]]] = {

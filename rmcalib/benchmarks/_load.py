@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.hub import HubError, check_repo_id, resolve_commit, translated
+from rmcalib._util.files import kind_on_disk
+from rmcalib._util.hub import HubError, check_repo_id, resolve_commit, translated, without_hub
 from rmcalib._util.processes import may_draw
 from rmcalib._util.texts import refuse_url
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
@@ -78,15 +80,17 @@ def _is_path(name: str) -> bool:
     entry = benchmarks().get(name)
     if entry is not None and entry.hub:  # also where a folder happens to have this name
         return False
-    try:
-        return name != "" and (Path(name).exists() or Path(name).suffix in SUFFIXES)
-    except OSError:  # a name too long for a path
-        return False
+    return kind_on_disk(name) is not None or Path(name).suffix in SUFFIXES
 
 
 def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
     path = DEMO if name == "demo" else Path(name)
-    label = "demo" if name == "demo" else path.name if path.is_dir() else path.stem
+    if wanted is None and path.is_dir():
+        raise ValueError(
+            f"{name}: a folder; say with --format how its files are written, or give a file (its name ends "
+            f"in {', '.join(SUFFIXES)})"
+        )
+    label = "demo" if name == "demo" else path.resolve().name if path.is_dir() else path.stem
     rows, digest = read_rows(path, folder=wanted.folder if wanted else None)
     if name == "demo":
         wanted = known_entry("demo")
@@ -179,21 +183,31 @@ def _check_ids(ids: list[str], names: list[str], places: list[str], source: str)
 
 
 def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[Row]:
+    more = {} if source.category is None else {"subset": source.category}
+    table = _hub_table(source, commit, revision)
+    yield from (Row(f"{source.id}, row {i}", {**row, **more}) for i, row in enumerate(table))
+
+
+def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:
+    """Load a data set at a commit, from the cache if it is there: a commit does not change."""
     import datasets
 
+    def load() -> Any:
+        table = datasets.load_dataset(source.id, source.config, revision=commit, split=source.split)
+        return _at_commit(table, source.id, commit)
+
+    if not may_draw():
+        datasets.disable_progress_bars()
+    with contextlib.suppress(Exception), without_hub():  # whatever it is that the cache does not have
+        return load()
     try:
         with translated(source.id, repo_type="dataset", revision=revision):
-            if not may_draw():
-                datasets.disable_progress_bars()
-            table = datasets.load_dataset(source.id, source.config, revision=commit, split=source.split)
+            return load()
     except HubError as error:
         cause = error.__cause__
         if isinstance(cause, ValueError) and "split" in str(cause):
             raise HubError(f"{source.id}: {str(cause).splitlines()[0]}") from cause
         raise
-    more = {} if source.category is None else {"subset": source.category}
-    table = _at_commit(table, source.id, commit)
-    yield from (Row(f"{source.id}, row {i}", {**row, **more}) for i, row in enumerate(table))
 
 
 def _at_commit(table: Any, name: str, commit: str) -> Any:

@@ -68,7 +68,7 @@ class Row:
             raise self.error(f"{name!r} must be a text or a number")
         text = str(value)
         if "\0" in text:
-            raise self.error(f"a NUL character in {name!r}")
+            raise self.error(f"a NUL character in the {name}")
         if not text.strip():
             raise self.error(f"{name!r} is empty")
         return self._text(text, repr(name))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
+from rmcalib._util.files import kind_on_disk
 from rmcalib._util.hub import folder_name
 
 if TYPE_CHECKING:
@@ -166,4 +167,4 @@ def package_versions() -> dict[str, str]:
 
 def model_folder(name: str) -> str:
     """Name a model's folder; a local model is named by where it is, however its path was written."""
-    return folder_name(str(Path(name).resolve()) if name and Path(name).is_dir() else name)
+    return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)

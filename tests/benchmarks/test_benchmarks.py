@@ -130,7 +130,7 @@ def test_a_bad_file_is_named(name: str, content: bytes, message: str, tmp_path: 
 def test_what_is_no_benchmark(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="No such file"):
         load_benchmark(str(tmp_path / "gone.jsonl"))
-    with pytest.raises(ValueError, match="a benchmark file ends in"):
+    with pytest.raises(ValueError, match=r"a folder; say with --format how its files are written"):
         load_benchmark(str(tmp_path))
     for name in ("../../x", "", "a/b/c"):
         with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):

@@ -324,10 +324,10 @@ def test_the_format_that_fits_is_proposed(tmp_path: Path) -> None:
 def test_a_csv_cell_too_many_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", SHAPES["arena-55k"])
     path.write_text(path.read_text() + "1,2\n")
-    with pytest.raises(ValueError, match=r"x\.csv, row 2: 2 cells, but 9 columns"):
+    with pytest.raises(ValueError, match=r"x\.csv, line 4: 2 cells, but the header has 9"):
         load_benchmark(str(path), format="arena-55k")
     path.write_text('id,prompt\n1,"cut off')
-    with pytest.raises(ValueError, match=r"x\.csv, line 2: not CSV: unexpected end of data"):
+    with pytest.raises(ValueError, match=r"x\.csv, line 2: not CSV \(unexpected end of data\)"):
         load_benchmark(str(path), format="arena-55k")
     path.write_text("")
     with pytest.raises(ValueError, match=r"x\.csv: no prompts in it"):
