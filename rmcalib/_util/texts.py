@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -38,7 +40,7 @@ def decoded(content: bytes, where: str) -> str:
     if _is_utf_16(content):
         raise ValueError(f"{where}: not UTF-8 text (it looks like UTF-16): save it as UTF-8")
     try:
-        return content.decode("utf-8-sig")
+        return content.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{where}: not UTF-8 text (byte {error.start}): save it as UTF-8") from error
 
@@ -59,7 +61,7 @@ def parse_json(content: bytes, where: str) -> Any:
         several = where.endswith(".json") and "Extra data" in str(error)
         hint = " (one object per line? then its name should end in .jsonl)" if several else ""
         raise ValueError(f"{where}: not JSON: {error}{hint}") from error
-    if _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
+    if "\\u" in text and _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
         raise ValueError(f"{where}: half of a surrogate pair (\\ud800 to \\udfff) in a text: repair the text")
     return value
 
@@ -73,7 +75,7 @@ def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
     if _is_utf_16(content):
         decoded(content, source)
     # Only \n ends a line of JSONL: U+2028 and others may be inside a text.
-    for number, line in enumerate(content.split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(content), start=1):
         if line.strip():
             yield f"line {number}", parse_json(line, f"{source}, line {number}")
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLUMNS", "KINDS", "NEEDED", "VOTE_COLUMNS", "Place", "checked_columns", "row_place"]
+__all__ = [
+    "COLUMNS",
+    "KINDS",
+    "NEEDED",
+    "VOTE_COLUMNS",
+    "Place",
+    "checked_columns",
+    "columns_of_rows",
+    "row_place",
+]
 
 Place = Callable[[int], str]
 """Says where the row of that number is: `row 3`, `line 7`."""
@@ -60,6 +69,38 @@ def row_place(row: int) -> str:
     'row 3'
     """
     return f"row {row}"
+
+
+def columns_of_rows(
+    rows: Iterable[Mapping[str, Any]], *, source: str, place: Place = row_place
+) -> dict[str, list[Any]]:
+    """Turn rows into columns; optional ones count only where every row has them.
+
+    >>> row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": None}
+    >>> columns_of_rows([row], source="s.jsonl")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in KINDS}
+    present = dict.fromkeys(KINDS, 0)
+    kept: dict[str, str] = {}
+    n = 0
+    for row in rows:
+        n += 1
+        for name, values in columns.items():
+            value = row.get(name)
+            # Every prompt's name comes once per response: one copy of it is enough.
+            values.append(kept.setdefault(value, value) if isinstance(value, str) else value)
+            present[name] += name in row
+    names = [name for name in KINDS if name in NEEDED or (n and present[name] == n)]
+    empty = [columns[name].index(None) for name in names if None in columns[name]]
+    if empty:
+        row_number = min(empty)
+        absent = [name for name in names if columns[name][row_number] is None]
+        raise ValueError(
+            f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
+        )
+    return {name: columns[name] for name in names}
 
 
 def checked_columns(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,15 +69,13 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
     write_file(path, write)
 
 
-def read_jsonl(path: str | Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows of a JSONL file, and the place of each."""
-    rows, places = [], []
+def read_jsonl(path: str | Path, places: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSONL file, and note the place of each in `places`."""
     for where, row in json_lines(_read(path), str(path)):
         if not isinstance(row, dict):
             raise ValueError(f"{path}, {where}: expected an object {{...}} with {', '.join(NEEDED)}")
-        rows.append(row)
         places.append(where)
-    return rows, places
+        yield row
 
 
 def write_jsonl(path: str | Path, columns: Columns) -> None:

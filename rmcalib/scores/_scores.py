@@ -14,7 +14,15 @@ import numpy.typing as npt
 from rmcalib._util.arrays import check_choice
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
-from rmcalib.scores._columns import COLUMNS, NEEDED, VOTE_COLUMNS, Place, checked_columns, row_place
+from rmcalib.scores._columns import (
+    COLUMNS,
+    NEEDED,
+    VOTE_COLUMNS,
+    Place,
+    checked_columns,
+    columns_of_rows,
+    row_place,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -237,16 +245,7 @@ class Scores:
         place: Place = row_place,
     ) -> Scores:
         """Build scores from rows (mappings with the columns' names)."""
-        rows = list(rows)
-        optional = (*COLUMNS[len(NEEDED) :], *VOTE_COLUMNS)
-        names = [*NEEDED, *(name for name in optional if all(name in row for row in rows))]
-        for i, row in enumerate(rows):
-            absent = [name for name in names if row.get(name) is None]
-            if absent:
-                raise ValueError(
-                    f"{source}, {place(i)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
-                )
-        columns = {name: [row[name] for row in rows] for name in names}
+        columns = columns_of_rows(rows, source=source, place=place)
         return cls.from_columns(columns, manifest, source=source, place=place)
 
     @classmethod
@@ -287,7 +286,8 @@ class Scores:
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Scores:
         """Read JSONL: one object per response, with our columns (the optional ones may be missing)."""
-        rows, places = _files.read_jsonl(path)
+        places: list[str] = []
+        rows = _files.read_jsonl(path, places)
         return cls.from_rows(rows, source=str(path), place=places.__getitem__)
 
     def to_jsonl(self, path: str | Path) -> None:
