@@ -47,7 +47,7 @@ def compare(
     from rmcalib._util.files import write_csv
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
     from rmcalib.metrics import Settings, compare_scores
-    from rmcalib.report import clean_text, open_scores
+    from rmcalib.report import open_scores
 
     with plain_warnings(quiet=quiet, verbose=verbose), Places() as places:
         (first, name_a), (second, name_b) = (open_scores(places.copy(place)) for place in (a, b))
@@ -79,7 +79,7 @@ def compare(
 def _say_what_is_odd(recipes: Iterable[Recipe]) -> None:
     """Warn of models whose rewards are on another scale, or on none."""
     from rmcalib.judges import scale_note, why_no_calibration
-    from rmcalib.report import clean_text
+    from rmcalib._util.terminal import clean_line as clean_text
 
     for recipe in dict.fromkeys(recipes):
         reason = why_no_calibration(recipe)
@@ -105,7 +105,7 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str) ->
     from rich.text import Text
 
     from rmcalib.metrics import BETTER
-    from rmcalib.report import clean_text
+    from rmcalib._util.terminal import clean_line as clean_text
 
     console = Console()
     console = Console(width=max(_WIDTH, console.width))  # numbers are never cut, in a log or a small window

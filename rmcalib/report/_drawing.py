@@ -1,7 +1,7 @@
-"""What the leaderboard's figures share: colours of the page, names that fit, and files of a figure.
+"""What all figures share: the page's colours, names that fit, and figures as files.
 
 Figures are drawn once, in the colours of the page's light theme. :func:`figure_svg` turns those colours into
-the page's variables, so that the same drawing follows its theme; PNG and PDF are for papers.
+the page's variables, so that the same drawing follows light and dark themes. PNG and PDF are for papers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from rmcalib._util.arrays import FloatArray
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -28,9 +24,10 @@ __all__ = [
     "GREY",
     "INK",
     "LINE",
+    "TIP",
     "figure_bytes",
+    "figure_png",
     "figure_svg",
-    "place_labels",
     "plain_axes",
     "short_names",
     "shown",
@@ -66,6 +63,11 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
+def figure_png(figure: Figure) -> bytes:
+    """Return a figure as the bytes of a PNG, the same ones for the same figure."""
+    return figure_bytes(figure, "png")
+
+
 def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str] | None = None) -> Markup:
     """Return a figure as SVG to stand in a page: themed, with ids of its own and tips on what has an id.
 
@@ -82,7 +84,7 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         text = figure_bytes(figure, "svg").decode("utf-8")
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)  # base.html styles it
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     # The letters are the page's own; versions of matplotlib name their font in one way or the other.
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
@@ -144,61 +146,3 @@ def plain_axes(axes: Axes, *, grid: str = "") -> None:
     if grid:
         axes.grid(axis="both" if grid == "both" else ("x" if grid == "x" else "y"), color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
-
-
-def place_labels(
-    points: FloatArray, widths: FloatArray, height: float, box: tuple[float, float], most: int
-) -> list[tuple[int, float, float, bool]]:
-    """Find places for labels beside points, without covering points or each other; earlier ones go first.
-
-    ``points`` (n, 2), ``widths`` (n,), ``height`` and the ``box`` around all are in inches. Returns the
-    point's number, the left and the middle of its label, and whether it is far enough to need a line; points
-    whose label fits nowhere are not in it.
-
-    >>> place_labels(np.array([[1.0, 1.0]]), np.array([0.5]), 0.1, (3.0, 3.0), 5)[0][0]
-    0
-    """
-    gap = 0.05
-    taken = np.column_stack([points - gap * 0.7, points + gap * 0.7])  # left, bottom, right, top
-    placed: list[tuple[int, float, float, bool]] = []
-    for i, (x, y) in enumerate(points):
-        if len(placed) == most:
-            break
-        width = widths[i]
-        for ring in (0.0, 0.09, 0.2, 0.34):
-            reach = gap + ring
-            middles = [
-                (x + reach, y),
-                (x - reach - width, y),
-                (x - width / 2, y + reach + height / 2),
-                (x - width / 2, y - reach - height / 2),
-                (x + reach * 0.8, y + reach),
-                (x + reach * 0.8, y - reach),
-                (x - reach * 0.8 - width, y + reach),
-                (x - reach * 0.8 - width, y - reach),
-            ]
-            found = next((place for place in middles if _free(place, width, height, taken, box, i)), None)
-            if found is not None:
-                left, middle = found
-                own = [left, middle - height / 2, left + width, middle + height / 2]
-                taken = np.vstack([taken, own])
-                placed.append((i, left, middle, ring > 0))
-                break
-    return placed
-
-
-def _free(
-    place: tuple[float, float],
-    width: float,
-    height: float,
-    taken: FloatArray,
-    box: tuple[float, float],
-    own: int,
-) -> bool:
-    left, bottom = place[0], place[1] - height / 2
-    right, top = left + width, bottom + height
-    if left < 0 or bottom < 0 or right > box[0] or top > box[1]:
-        return False
-    hit = (taken[:, 0] < right) & (taken[:, 2] > left) & (taken[:, 1] < top) & (taken[:, 3] > bottom)
-    hit[own] = False
-    return not hit.any()

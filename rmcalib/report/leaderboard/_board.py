@@ -11,7 +11,7 @@ import numpy as np
 
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics import OVERALL, Method, Settings, measure_model
-from rmcalib.report.evaluation._examples import clean_text
+from rmcalib._util.terminal import clean_line as clean_text
 from rmcalib.report.evaluation._words import score_name
 from rmcalib.report.leaderboard._assembly import SCORE, Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.report._drawing import BAD, BLUE, GREY, INK, TIP, place_labels, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, short_names, shown
+from rmcalib.report._labels import label_points
 from rmcalib.report.leaderboard._words import metric_name
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["category_figure", "protocol_figure", "scatter_tips", "score_figure"]
 
 Point = tuple[float, float, str, bool]  # x, y, model, not on a Bradley-Terry scale
-_FONT = 6.3
 _FEWEST = 3  # points: of two models a plot says nothing that the table does not
 
 
@@ -59,7 +59,7 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
         left = 0.55 + width * (i % columns)
         bottom = 0.5 + height * (rows - 1 - i // columns)
         axes = figure.add_axes(_share(left, bottom, *inner, figure))
-        _scatter(axes, points, inner, most=14)
+        _scatter(axes, points, most=14)
         axes.set_title(f"{shown(category, 30)}   {_told(board, category)}", loc="left", fontsize=9, color=INK)
         axes.set_xlabel(metric_name(board.metric))
     return figure
@@ -93,7 +93,7 @@ def _one(points: Sequence[Point], x: str, y: str, told: str) -> Figure:
     size, inner = (8.8, 5.8), (8.0, 4.9)
     figure = Figure(figsize=size, dpi=130)
     axes = figure.add_axes(_share(0.62, 0.55, *inner, figure))
-    _scatter(axes, points, inner, most=60)
+    _scatter(axes, points, most=60)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
     if told:
@@ -106,8 +106,8 @@ def _share(left: float, bottom: float, width: float, height: float, figure: Figu
     return (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
 
 
-def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *, most: int) -> None:
-    """Points with names; ``inner`` is the size of the axes in inches."""
+def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
+    """Draw points with as many names as fit."""
     plain_axes(axes)
     values = np.array([point[:2] for point in points], dtype=np.float64)
     low, high = values.min(axis=0), values.max(axis=0)
@@ -128,36 +128,10 @@ def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *,
             alpha=0.85,
             gid=f"{TIP}{i}",
         )
-    order = _most_telling(values)[: max(most * 2, 40)]
+    order = _most_telling(values)
     names = short_names(point[2] for point in points)
-    labels = [names[points[i][2]][:34] for i in order]
-    inches = (values[order] - low) / (high - low) * np.array(inner)
-    # All points are obstacles, but only those in `order` are named.
-    rest = np.setdiff1d(np.arange(len(values)), order)
-    others = (values[rest] - low) / (high - low) * np.array(inner)
-    # About the font's: capitals are wider.
-    letters = np.array([0.6 * len(label) + 0.12 * sum(map(str.isupper, label)) for label in labels])
-    widths = letters * _FONT / 72
-    spots = place_labels(
-        np.vstack([inches, others]),
-        np.append(widths, np.zeros(len(rest))),
-        0.11,
-        inner,
-        min(most, len(order)),
-    )
-    scale = (high - low) / np.array(inner)
-    for number, left, middle, far in spots:
-        if number >= len(order):
-            continue
-        # Widths are a guess: a name ends or begins beside its point, whatever its letters take.
-        before = left + widths[number] <= inches[number][0]
-        x, y = low + np.array([left + widths[number] * before, middle]) * scale
-        align = "right" if before else "left"
-        axes.text(x, y, labels[number], fontsize=_FONT, color=INK, va="center", ha=align)
-        if far:
-            near = np.clip(inches[number][0], left, left + widths[number])
-            start, end = low + np.array([near, middle]) * scale, values[order[number]]
-            axes.plot([start[0], end[0]], [start[1], end[1]], color=GREY, linewidth=0.4, zorder=0)
+    labels = [names[points[i][2]][:34] for i in order[: max(most * 2, 40)]]
+    label_points(axes, values[order], labels, most=most)
 
 
 def _most_telling(values: Any) -> Any:

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.report.evaluation._words import is_sure
+from rmcalib.report._headline import leaves_out_zero
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def unseen_notes(metrics: Sequence[Row]) -> list[str]:
     p_values = {row["model"]: row["value"] for row in overall if row["metric"] == "ece_p_value"}
     told: dict[str, list[str]] = {"over-confident": [], "under-confident": []}
     for row in overall:
-        if row["metric"] == "overconfidence" and is_sure(row) and (p_values.get(row["model"]) or 0) >= 0.05:
+        if row["metric"] == "overconfidence" and leaves_out_zero(row) and (p_values.get(row["model"]) or 0) >= 0.05:
             told["over-confident" if row["value"] > 0 else "under-confident"].append(row["model"])
     return [
         "The ECE, which pools all responses, does not show that the first choice of "
