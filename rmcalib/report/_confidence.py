@@ -79,9 +79,7 @@ def says_right_figure(table: Table) -> Figure | None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.label.set(color=INK, fontsize=9)
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, frameon=False, fontsize=8, labelcolor=INK
-    )
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     names = short_names(point["model"] for point in points)
     # Those with the largest gaps first, and all of them are obstacles.
     order = sorted(points, key=lambda point: -abs(point["x"] - point["y"]))
@@ -105,8 +103,12 @@ def says_right_points(table: Table) -> list[dict[str, Any]]:
             points.append(
                 {
                     "model": model,
-                    **{"x": says["value"], "x_low": says["low"], "x_high": says["high"]},
-                    **{"y": right["value"], "y_low": right["low"], "y_high": right["high"]},
+                    "x": says["value"],
+                    "x_low": says["low"],
+                    "x_high": says["high"],
+                    "y": right["value"],
+                    "y_low": right["low"],
+                    "y_high": right["high"],
                     "kind": direction(says["value"] - right["value"]) if sure else _NEITHER,
                 }
             )

@@ -51,7 +51,9 @@ def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str
 
 def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str:
     """Say how sure the model is, how often it is right, and whether chance explains the difference."""
-    says, right, gap = (_row(rows, name, category) for name in ("mean_confidence", "accuracy", "overconfidence"))
+    says, right, gap = (
+        _row(rows, name, category) for name in ("mean_confidence", "accuracy", "overconfidence")
+    )
     if says is None or right is None or gap is None:
         return ""
     start = f"{subject} says {percent(says['value'])} and is right {percent(right['value'])} of the time"
@@ -155,7 +157,9 @@ def _share(row: Row) -> str:
     """A share of the uncertainty, with its interval: a percentage, or how many times the whole."""
     values = [row["value"], row.get("low"), row.get("high")]
     if row["value"] >= 1:
-        texts = [None if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}" for value in values]
+        texts = [
+            None if value is None else f"{value:.3g}" if value < 100 else f"{value:,.0f}" for value in values
+        ]
         first = f"{texts[0]} times"
     else:
         digits = 0 if abs(row["value"]) >= 0.0995 else 1

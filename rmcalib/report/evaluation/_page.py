@@ -130,7 +130,11 @@ def _apart(rows: list[dict[str, Any]]) -> str:
     """Say how many prompts the first tables leave out."""
     every, here = find_value(rows, "rewardbench_score"), find_value(rows, "ece")
     n = every["n"] - here["n"] if every is not None and here is not None else 0
-    return f" The other {count(n, 'prompt')} (several correct responses, or Ties) are further below." if n else ""
+    return (
+        f" The other {count(n, 'prompt')} (several correct responses, or Ties) are further below."
+        if n
+        else ""
+    )
 
 
 def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Scatter plots with the models' names: calibration against scores, and one protocol against the other."""
+"""Scatter plots with the names of models: calibration against scores, one protocol against the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, short_names, shown
 from rmcalib.report._labels import label_points
 from rmcalib.report.leaderboard._words import metric_name
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["category_figure", "protocol_figure", "scatter_tips", "score_figure"]
 
 Point = tuple[float, float, str, bool]  # x, y, model, not on a Bradley-Terry scale
-_FEWEST = 3  # points: of two models a plot says nothing that the table does not
+_FEWEST = 3  # points: a plot of two models adds nothing to the table
 
 
 def score_figure(board: Leaderboard) -> Figure | None:
@@ -32,11 +32,11 @@ def score_figure(board: Leaderboard) -> Figure | None:
     ]
     if len(points) < _FEWEST:
         return None
-    return _one(points, metric_name(board.metric), board.score_name, _told(board, "leaderboard"))
+    return _one(points, metric_name(board.metric), board.score_name, _coefficient(board, "leaderboard"))
 
 
 def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
-    """Draw calibration against each category's score, one panel a category."""
+    """Draw calibration against each category's score, one panel per category."""
     from matplotlib.figure import Figure
 
     panels = []
@@ -60,13 +60,15 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
         bottom = 0.5 + height * (rows - 1 - i // columns)
         axes = figure.add_axes(_share(left, bottom, *inner, figure))
         _scatter(axes, points, most=14)
-        axes.set_title(f"{shown(category, 30)}   {_told(board, category)}", loc="left", fontsize=9, color=INK)
+        axes.set_title(
+            f"{shown(category, 30)}   {_coefficient(board, category)}", loc="left", fontsize=9, color=INK
+        )
         axes.set_xlabel(metric_name(board.metric))
     return figure
 
 
 def protocol_figure(board: Leaderboard) -> Figure | None:
-    """Draw the exact protocol's ECE against what the reference protocol calls ECE."""
+    """Draw the ECE of the exact protocol against what the reference protocol calls ECE."""
     points = [
         (
             row["values"]["ece"]["value"],
@@ -83,11 +85,11 @@ def protocol_figure(board: Leaderboard) -> Figure | None:
 
 
 def scatter_tips(board: Leaderboard) -> dict[int, str]:
-    """Return the tips of the points of every scatter plot: the models' full names."""
+    """Return the tooltips of the points of every scatter plot: the full names of the models."""
     return {i: row["model"] for i, row in enumerate(board.ranked)}
 
 
-def _one(points: Sequence[Point], x: str, y: str, told: str) -> Figure:
+def _one(points: Sequence[Point], x: str, y: str, title: str) -> Figure:
     from matplotlib.figure import Figure
 
     size, inner = (8.8, 5.8), (8.0, 4.9)
@@ -96,8 +98,8 @@ def _one(points: Sequence[Point], x: str, y: str, told: str) -> Figure:
     _scatter(axes, points, most=60)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    if told:
-        axes.set_title(told, loc="left", fontsize=9, color=INK)
+    if title:
+        axes.set_title(title, loc="left", fontsize=9, color=INK)
     return figure
 
 
@@ -113,6 +115,8 @@ def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
     low, high = values.min(axis=0), values.max(axis=0)
     margin = np.where(high > low, 0.07 * (high - low), np.maximum(np.abs(high), 1) * 0.05)
     low, high = low - margin, high + margin
+    if scale_errors(axes, values[:, 0].tolist()):
+        low[0], high[0] = 0.0, high[0] * 1.5
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
     for i, (x, y, _, off_scale) in enumerate(points):
@@ -135,15 +139,15 @@ def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
 
 
 def _most_telling(values: Any) -> Any:
-    """Order points so that those at the edges come first: best and worst in either direction."""
+    """Order points from the edges inwards: the best and worst in either direction come first."""
     ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     from_edge = np.minimum(ranks, len(values) - 1 - ranks).min(axis=1)
     return np.argsort(from_edge, kind="stable")
 
 
-def _told(board: Leaderboard, target: str) -> str:
+def _coefficient(board: Leaderboard, target: str) -> str:
     row = next((r for r in board.correlations if r["target"] == target and r["metric"] == board.metric), None)
     if row is None or row["value"] is None:
         return ""
     sign = {"kendall": "τ", "spearman": "ρ", "pearson": "r"}[row["method"]]
-    return f"{sign} = {row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    return f"{sign} = {row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"

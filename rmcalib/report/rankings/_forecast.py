@@ -140,9 +140,7 @@ def plain_words(summary: Summary) -> str:
     """
     off = [row for row in summary.rows if row.p_value < 0.05]
     if not off:
-        return (
-            "No sign of miscalibration: no error is larger than a calibrated forecast shows with this much data."
-        )
+        return "No sign of miscalibration: no error is larger than a calibrated forecast shows with this much data."
     worst = max(off, key=lambda row: row.value)
     text = (
         f"Not calibrated: the {worst.family}-{worst.k} error is {number(worst.value)} "
