@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from rmcalib._util.terminal import clean_line
 from rmcalib.cli._shared.options import Config, Json, Verbose
 from rmcalib.cli._shared.places import Places
 from rmcalib.cli._shared.progress import plain_warnings, say
@@ -69,10 +70,11 @@ def score_models(
     elif not scoring.quiet:
         for entry in done:
             counts = entry["manifest"]["counts"]
-            typer.echo(
-                f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
-                f"{entry['scores'] if '://' in entry['scores'] else Path(entry['scores']).resolve()}"
+            place = entry["scores"] if "://" in entry["scores"] else Path(entry["scores"]).resolve()
+            line = (
+                f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: {place}"
             )
+            typer.echo(clean_line(line))
     if failed and not json_ and not scoring.quiet:
         names_failed = ", ".join(entry["model"] for entry in failed)
         say(f"{len(failed)} of {len(names)} models failed: {names_failed} (see above)")

@@ -49,11 +49,11 @@ def says_right_figure(table: Table) -> Figure | None:
     axes = figure.add_axes((0.11, 0.08, 0.86, 0.86))
     plain_axes(axes)
     _draw_halves(axes)
-    for axis in ("x", "y"):
-        known = [point for point in points if point[f"{axis}_low"] is not None]
-        x, y = ([point[name] for point in known] for name in ("x", "y"))
-        ends = [[abs(point[axis] - point[f"{axis}_{end}"]) for point in known] for end in ("low", "high")]
-        axes.errorbar(x, y, **{f"{axis}err": ends}, fmt="none", ecolor=GREY, elinewidth=0.8, alpha=0.7)
+    for point in points:
+        for name, draw, other in (("x", axes.hlines, "y"), ("y", axes.vlines, "x")):
+            low, high = point[f"{name}_low"], point[f"{name}_high"]
+            if low is not None:
+                draw(point[other], low, high, color=GREY, linewidth=0.8, alpha=0.7)
     frame = pandas.DataFrame(points)
     for i, (kind, x, y) in enumerate(zip(frame.kind, frame.x, frame.y, strict=True)):
         # One artist per model, so that each has a tip of its own on the page.

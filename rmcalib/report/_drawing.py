@@ -50,12 +50,11 @@ def figure_bytes(figure: Figure, kind: str, *, transparent: bool = False) -> byt
     >>> figure_bytes(Figure(), "pdf")[:4]
     b'%PDF'
     """
-    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
-    buffer = io.BytesIO()
     from matplotlib import rc_context
 
-    fixed: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": "rmcalib"}
-    with warnings.catch_warnings(), rc_context(fixed):
+    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "rmcalib"}):
         # The font may lack some letters of a name; the page's table shows it in full.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         if figure.get_layout_engine() is not None:

@@ -122,15 +122,15 @@ def crowded_bin(reliability: Rows) -> str:
 
     >>> rows = [{"low": 0.2, "high": 0.3, "count": 95}, {"low": 0.3, "high": 0.4, "count": 5}]
     >>> crowded_bin(rows)
-    '95% of all probabilities lie between 0.2 and 0.3, in one bin of the ECE: its value says little. Read the gap.'
+    '95% of all probabilities lie in one bin of the ECE (0.2 to 0.3): it says little here. Read the gap.'
     """
     total = sum(row["count"] for row in reliability)
     fullest = max(reliability, key=lambda row: row["count"], default=None)
     if fullest is None or fullest["count"] < _CROWDED * total:
         return ""
     return (
-        f"{percent(fullest['count'] / total)} of all probabilities lie between {fullest['low']:.3g} and "
-        f"{fullest['high']:.3g}, in one bin of the ECE: its value says little. Read the gap."
+        f"{percent(fullest['count'] / total)} of all probabilities lie in one bin of the ECE "
+        f"({fullest['low']:.3g} to {fullest['high']:.3g}): it says little here. Read the gap."
     )
 
 

@@ -27,10 +27,12 @@ def label_points(
 ) -> None:
     """Write names beside points; the limits, scales and position of the axes must be set before.
 
-    ``points`` (n, 2) are all points that labels must not cover; the first ``len(names)`` of them are labelled,
-    in this order, until ``most`` labels are placed. ``gap`` is the distance from a point in inches.
+    ``points`` (n, 2) are all points that labels must not cover; the first ``len(names)`` of them are
+    labelled, in this order, until ``most`` labels are placed. ``gap`` is the distance from a point in inches.
     """
-    dpi = axes.get_figure(root=True).dpi
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    dpi = figure.dpi
     box = axes.get_window_extent()
     corner = np.array([box.x0, box.y0])
     inches = (axes.transData.transform(points) - corner) / dpi
@@ -45,7 +47,7 @@ def label_points(
         spots = np.array([[left + widths[number] * before, middle], [near, middle]]) * dpi + corner
         at, start = axes.transData.inverted().transform(spots)
         align = "right" if before else "left"
-        axes.text(*at, names[number], fontsize=font, color=INK, va="center", ha=align)
+        axes.text(at[0], at[1], names[number], fontsize=font, color=INK, va="center", ha=align)
         if far:
             line = np.array([start, points[number]])
             axes.plot(*line.T, color=GREY, linewidth=0.4, zorder=0)
@@ -61,9 +63,9 @@ def place_labels(
 ) -> list[tuple[int, float, float, bool]]:
     """Find places for labels beside points, without covering points or each other; earlier ones go first.
 
-    ``points`` (n, 2), ``widths`` (k,) of the first k points' labels, ``height`` and the ``box`` around all are
-    in inches. Returns the point's number, the left and the middle of its label, and whether it is far enough
-    to need a line. Points whose label fits nowhere are left out.
+    ``points`` (n, 2), ``widths`` (k,) of the labels of the first k points, ``height`` and the ``box`` around
+    all are in inches. Returns the number of the point, the left and the middle of its label, and whether it
+    is far enough to need a line. Points whose label fits nowhere are left out.
 
     >>> place_labels(np.array([[1.0, 1.0]]), np.array([0.5]), 0.1, (3.0, 3.0), 5)[0][0]
     0

@@ -13,7 +13,7 @@ _CHANCE = 1e-9  # p-values this close to their floor are at it
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with up to ``digits`` decimals: at most three significant digits beyond 1, never a false 0.
+    """Return a number with up to ``digits`` decimals: three significant digits beyond 1, and never a false 0.
 
     >>> [number(value) for value in (0.12345, 0.0, 0.0002, -0.0002, 3.8123, 77.123, 1234.5, 1.0, None)]
     ['0.123', '0.000', '<0.001', '>-0.001', '3.81', '77.1', '1,234', '1.000', '–']
@@ -62,8 +62,10 @@ def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") 
 
     Without ``sign``, the size of a negative value is shown, and its interval turned round.
 
-    >>> points({"value": 0.678, "low": 0.64, "high": 0.72}), points({"value": 0.02, "low": -0.01, "high": 0.05})
-    ('+68 [+64, +72]', '+2.0 [-1.0, +5.0]')
+    >>> points({"value": 0.678, "low": 0.64, "high": 0.72})
+    '+68 [+64, +72]'
+    >>> points({"value": 0.02, "low": -0.01, "high": 0.05})
+    '+2.0 [-1.0, +5.0]'
     >>> points({"value": -0.138, "low": -0.17, "high": -0.11}, sign=False, unit=" points")
     '14 points [11, 17]'
     """

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rmcalib.calibration import Draw
 from rmcalib.metrics import Table, reliability_table
 from rmcalib.report._drawing import BLUE, GREY, INK, TIP, figure_svg, plain_axes, shown
 
@@ -59,7 +60,7 @@ def plot_reliability(
     >>> figure.axes[0].get_ylabel()
     'observed frequency'
     """
-    draw = "independent" if groups is None else "one_per_group"
+    draw: Draw = "independent" if groups is None else "one_per_group"
     rows = reliability_table(probabilities, outcomes, panel="", groups=groups, draw=draw, bins=bins)
     curve = _isotonic(probabilities, outcomes) if isotonic else []
     if ax is None:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from rmcalib.cli._shared.options import Quiet
+from rmcalib.cli._shared.options import REPORT, Quiet
 from rmcalib.cli._shared.places import Place
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+__all__ = ["RUNNING_A_MODEL", "WHAT", "Export", "Models", "Scoring", "with_scoring"]
 
 RUNNING_A_MODEL = (
     *("limit", "revision", "device", "dtype", "max_length", "token_budget"),
@@ -20,7 +20,7 @@ RUNNING_A_MODEL = (
 )
 """Scoring options that would do nothing where scores are given."""
 
-_WHAT, _HOW = "What to score", "How to score"
+WHAT, HOW = "What to score", "How to score"
 
 Models = Annotated[
     list[str] | None,
@@ -29,7 +29,7 @@ Models = Annotated[
         "-m",
         metavar="ID",
         help="A Hub id, a local folder, or 'demo' (the default); may be given several times.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkName = Annotated[
@@ -40,34 +40,34 @@ BenchmarkName = Annotated[
         metavar="NAME",
         help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
         "Hub data set, or a .jsonl, .json or .parquet file.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkRevision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=_WHAT),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=WHAT),
 ]
 Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
         help="Score at most this many prompts, taken evenly from the whole benchmark.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=_HOW),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=HOW),
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=_HOW),
+    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=HOW),
 ]
 Dtype = Annotated[
     str,
     typer.Option(
         help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 MaxLength = Annotated[
@@ -76,7 +76,7 @@ MaxLength = Annotated[
         min=1,
         metavar="TOKENS",
         help="Cut longer texts; default the model's own limit, at most 4096.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TokenBudget = Annotated[
@@ -85,19 +85,19 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
+    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=HOW),
 ]
 AllowPickle = Annotated[
     bool,
     typer.Option(
         "--allow-pickle",
         help="Load pickle weights, which can run code, where there are no safetensors.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Recipes = Annotated[
@@ -105,7 +105,7 @@ Recipes = Annotated[
     typer.Option(
         metavar="FILE",
         help="YAML file that says how to read your own models; may be given several times.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Fresh = Annotated[
@@ -113,7 +113,7 @@ Fresh = Annotated[
     typer.Option(
         "--fresh",
         help="Score again, and replace what an earlier run left in the folder.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Export = Annotated[
@@ -123,6 +123,7 @@ Export = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="Also write the scores in RewardBench's JSON form.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -134,7 +135,6 @@ class Scoring:
     benchmark: BenchmarkName = None
     benchmark_revision: BenchmarkRevision = None
     limit: Limit = None
-    output: Place = "runs"
     revision: Revision = None
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -144,6 +144,7 @@ class Scoring:
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
     fresh: Fresh = False
+    output: Place = "runs"
     quiet: Quiet = False
 
     def loading(self) -> dict[str, Any]:

@@ -322,6 +322,6 @@ def _notes(
         notes.append("Lengths are tokens of prompt and response.")
     if "dtype" in scores.manifest:
         notes.append(
-            f"Scored in {scores.manifest['dtype']}; other dtypes can change probabilities by a few hundredths."
+            f"Scored in {scores.manifest['dtype']}; other dtypes can move probabilities by some hundredths."
         )
     return notes

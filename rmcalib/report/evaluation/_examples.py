@@ -42,8 +42,8 @@ def worst_examples(
 ) -> list[Example]:
     """Return up to ``size`` prompts where a wrong response is most probable, the worst first.
 
-    The worst prompt is the one whose correct response has the smallest probability. ``forecasts`` are those of
-    all prompts in ``scores``; only prompts with exactly one correct response are considered.
+    The worst prompt is the one whose correct response has the smallest probability. ``forecasts`` are those
+    of all prompts in ``scores``; only prompts with exactly one correct response are considered.
     """
     part = select_prompts(forecasts, top_1_prompts(forecasts)) if top_1_prompts(forecasts).any() else None
     if part is None or size < 1:

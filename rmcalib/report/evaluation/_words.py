@@ -132,7 +132,7 @@ def _ece_words(rows: Rows, ece: Mapping[str, Any], p_floor: float | None) -> str
 
 
 def _worst_words(rows: Rows) -> str:
-    """Name the category with the largest gap that chance does not explain, if there are several categories."""
+    """Name the category with the largest gap that chance does not explain, if there are several."""
     gaps = [
         row
         for row in rows

@@ -83,8 +83,8 @@ def assemble(
 ) -> Leaderboard:
     """Rank and correlate ``models`` by their tidy ``metrics``.
 
-    ``correlated`` are the errors to correlate with scores, ``ranked_by`` the metrics to rank by, ``marks`` the
-    recipe of each model, ``curves`` the rows of reliability and of rejection.
+    ``correlated`` are the errors to correlate with scores, ``ranked_by`` the metrics to rank by, ``marks``
+    the recipe of each model, ``curves`` the rows of reliability and of rejection.
     """
     by_model: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
     for row in metrics:

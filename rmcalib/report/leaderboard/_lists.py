@@ -92,8 +92,8 @@ def _category_ece(row: Any, category: str) -> float:
 def heat_words(board: Leaderboard) -> str:
     """Return the caption of :func:`heat_figure`: what its colours mean, and where its numbers are."""
     words = (
-        f"ECE of each model in each category, from 0 (lightest) to {number(_darkest(board))} (darkest), in the "
-        "order of the first table. Small categories show larger errors by chance."
+        f"ECE of each model in each category, from 0 (lightest) to {number(_darkest(board))} (darkest), in "
+        "the order of the first table. Small categories show larger errors by chance."
     )
     many = len(board.ranked) > _MOST_NUMBERS
     return words + (" All numbers are in metrics.csv." if many else "")
@@ -166,8 +166,8 @@ def rank_words(board: Leaderboard) -> str:
     missing = " Models without all of these numbers are left out."
     words = (
         f"Each line is a model, from its rank by {_by(by[0])} on the left to its rank by {_by(by[-1])} on "
-        f"the right; 1 is best. Thick and solid (green): at least {far} places better on the right. Thick and "
-        f"dashed (red): at least {far} places worse. Thin: all others."
+        f"the right; 1 is best. Thick and solid (green): at least {far} places better on the right. Thick "
+        f"and dashed (red): at least {far} places worse. Thin: all others."
     )
     return words + (missing if len(rows) < len(board.models) else "")
 
@@ -186,7 +186,7 @@ def _far(n: int) -> float:
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
     """Axes with one line per name, which stands to the left; sizes are in inches.
 
-    The layout follows from the lengths of the names: if matplotlib solved for it, it would draw the list twice.
+    The layout follows from the lengths of the names; to solve for it, matplotlib would draw the list twice.
     """
     from matplotlib.figure import Figure
 

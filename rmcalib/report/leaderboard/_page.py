@@ -43,8 +43,8 @@ _TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "chec
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     """Write report.html, summary.md, CSVs and figures/ (PNG and PDF); return the path of the page.
 
-    The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this one
-    does not have are removed.
+    The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
+    one does not have are removed.
     """
     out = Path(folder)
     figures = draw_figures(board)
@@ -224,8 +224,8 @@ def _metric_words(board: Leaderboard) -> str:
     """What the metric that models are sorted by means."""
     if board.metric == "lost_information":
         return (
-            "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the rewards "
-            "have the wrong scale: 0 is best, and it means the same for any number of responses."
+            "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the "
+            "rewards have the wrong scale: 0 is best, and it means the same for any number of responses."
         )
     if board.metric == "overconfidence":
         return "The gap is what a model says less how often it is right; models are sorted by its size."
@@ -234,13 +234,14 @@ def _metric_words(board: Leaderboard) -> str:
 
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
-        return "The calibration error is a column of the table; it was not measured here. Scores are from 0 to 1."
+        return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
     return (
-        "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the difference, "
-        "in points with its interval; positive is over-confident. The p-value is the probability that a calibrated "
-        "model shows an ECE at least as large. The best temperature maximises the likelihood if rewards are divided by "
-        f"it. Score: {board.score_name}; the last columns show it for each category. Errors and scores are from 0 to "
-        "1. Point at a number to see its interval; leaderboard.csv has all numbers."
+        "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
+        "difference in points, with its interval; positive is over-confident. The p-value is the probability "
+        "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
+        f"likelihood if rewards are divided by it. Score: {board.score_name}; the last columns show it for "
+        "each category. Errors and scores are from 0 to 1. Point at a number to see its interval; "
+        "leaderboard.csv has all numbers."
     )
 
 

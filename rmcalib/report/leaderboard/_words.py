@@ -123,8 +123,8 @@ def _gap_words(ranked: Sequence[Row]) -> str:
 def size_notes(sizes: Mapping[str, float], metric: str) -> list[str]:
     """Warn if models were scored with different numbers of responses and the metric depends on that number.
 
-    >>> size_notes({"a": 2.0, "b": 10.0}, "ece")
-    ['Models have different numbers of responses per prompt (2 to 10), and ECE depends on that number: sort by lost_information to compare them.']
+    >>> size_notes({"a": 2.0, "b": 10.0}, "ece")[0][:67]
+    'Models have different numbers of responses per prompt (2 to 10), and'
     >>> size_notes({"a": 2.0, "b": 10.0}, "lost_information"), size_notes({"a": 4.0}, "ece")
     ([], [])
     """
@@ -138,7 +138,7 @@ def size_notes(sizes: Mapping[str, float], metric: str) -> list[str]:
 
 
 def check_notes(models: Sequence[str], official: Official) -> list[str]:
-    """Name the models without official figures, with the nearest name that has some and is not another model.
+    """Name the models without official figures, and similar names that have some.
 
     >>> check_notes(["org/rm"], Official("official.csv", {"org/RM": {"overall": 80.0}}))
     ['official.csv has no figures for org/rm (did you mean org/RM?).']
@@ -158,7 +158,7 @@ def check_notes(models: Sequence[str], official: Official) -> list[str]:
 
 
 def unseen_notes(metrics: Sequence[Row]) -> list[str]:
-    """Name the models that are over- or under-confident although their ECE is no larger than chance explains.
+    """Name the models that are over- or under-confident although chance explains their ECE.
 
     >>> row = {"model": "org/rm", "category": "overall", "low": None, "high": None}
     >>> unseen_notes([row | {"metric": "ece_p_value", "value": 0.9},
@@ -173,8 +173,8 @@ def unseen_notes(metrics: Sequence[Row]) -> list[str]:
         if row["metric"] == "overconfidence" and leaves_out_zero(row) and hidden:
             unseen[direction(row["value"])].append(row["model"])
     return [
-        f"The ECE does not show that {', '.join(names)} {'is' if len(names) == 1 else 'are'} {how}, because it "
-        "pools all responses."
+        f"The ECE does not show that {', '.join(names)} {'is' if len(names) == 1 else 'are'} {how}, because "
+        "it pools all responses."
         for how, names in unseen.items()
         if names
     ]

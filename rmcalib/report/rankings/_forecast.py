@@ -26,7 +26,7 @@ _PANEL = "which item comes first"
 
 @dataclass(frozen=True)
 class ForecastReport:
-    """The content of one forecast's page and files; ``p_floor`` is the smallest p-value its draws can give."""
+    """The content of the page and files of a forecast; ``p_floor`` is the smallest p-value it can show."""
 
     title: str
     subtitle: str
@@ -136,11 +136,11 @@ def plain_words(summary: Summary) -> str:
 
     >>> from rmcalib.calibration import SummaryRow
     >>> plain_words(Summary((SummaryRow("sub", 2, 0.01, 0, 0.02, 0.01, 0.02, 0.6, 0.01),), None, 10, 3))
-    'No sign of miscalibration: no error is larger than a calibrated forecast shows with this much data.'
+    'No sign of miscalibration: a calibrated forecast shows errors like these with as much data.'
     """
     off = [row for row in summary.rows if row.p_value < 0.05]
     if not off:
-        return "No sign of miscalibration: no error is larger than a calibrated forecast shows with this much data."
+        return "No sign of miscalibration: a calibrated forecast shows errors like these with as much data."
     worst = max(off, key=lambda row: row.value)
     text = (
         f"Not calibrated: the {worst.family}-{worst.k} error is {number(worst.value)} "
