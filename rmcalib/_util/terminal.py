@@ -105,4 +105,7 @@ def add_row(rows: Table, name: str, *numbers: str, style: str = "") -> None:
 
 def print_table(terminal: Console, rows: Table, *, least: int = 80) -> None:
     """Print a table at least ``least`` columns wide: in a narrow window its rows wrap, but lose nothing."""
-    terminal.print(rows, width=max(least, terminal.width), crop=False)
+    width = terminal.width
+    terminal.width = max(least, width)
+    terminal.print(rows, crop=False)
+    terminal.width = width

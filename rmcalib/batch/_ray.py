@@ -163,7 +163,8 @@ def _score(
             others = ", ".join(sorted(crew.other_versions))
             batch.status.warn(name, f"not all workers have the same packages (some: {others})")
         if crew.losses:
-            batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
+            lost = "1 worker was lost" if crew.losses == 1 else f"{crew.losses} workers were lost"
+            batch.status.warn(name, f"{lost}; others took over")
         if job.free_disk and ticket.commit is not None:
             batch.status.event("freed", model=name, bytes=crew.free(ticket.commit))
     finally:

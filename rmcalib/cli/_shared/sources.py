@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -131,6 +132,9 @@ def given_scores(source: str, model: str | None, benchmark: Benchmark | None) ->
             f"{source}: none of its prompts is in {benchmark.name}: name the benchmark that they are of, or "
             "leave --benchmark out"
         )
-    told = str(scores.manifest.get("benchmark") or UNNAMED)  # one for all files: so they can be compared
+    # The same name for all files without one, so that they can be compared.
+    label = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     name = model or str(scores.manifest.get("model") or Path(source).stem)
-    return scores, name, benchmark.name if benchmark is not None else told
+    # The folder's name is only similar to these: reports read them from the manifest.
+    named = {**scores.manifest, "model": name, "benchmark": label}
+    return replace(scores, manifest=named), name, label

@@ -89,7 +89,7 @@ def leaderboard_from_runs(
         found = measure_model(
             scores, model=label, no_calibration=why_no_calibration(recipe), settings=settings
         )
-        metrics += found.metrics
+        metrics += [{**row, "category": clean_line(row["category"])} for row in found.metrics]
         curves += found.reliability
         rejection += found.rejection
         marks[label], prompts[label] = recipe, _digest(scores)
@@ -152,7 +152,7 @@ def leaderboard_from_table(
         range(len(table.models)), lambda i: known.get(table.models[i]), bradley_terry_only
     )
     names = [clean_line(name) for name in table.models]
-    columns = {"leaderboard": table.scores, **table.categories}
+    columns = {"leaderboard": table.scores} | {clean_line(k): v for k, v in table.categories.items()}
     metrics = [
         _tidy(names[i], OVERALL if name == "leaderboard" else name, SCORE, values[i])
         for i in kept
@@ -166,7 +166,7 @@ def leaderboard_from_table(
         models=[names[i] for i in kept],
         marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
         metrics=metrics,
-        categories=list(table.categories),
+        categories=list(columns)[1:],
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
         score_name="leaderboard score",
