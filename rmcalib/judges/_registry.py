@@ -14,11 +14,12 @@ from typing import Any
 
 from rmcalib.judges._inference.devices import DTYPES
 from rmcalib.judges._inference.pooling import POOLINGS
+from rmcalib.judges._judge import SCALES
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
 STATUSES = ("plain", "recipe", "adapter", "remote", "unsupported")
-SCALES = ("yes", "modified", "no", "unknown")
+BRADLEY_TERRY = ("yes", "modified", "no", "unknown")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 
@@ -58,6 +59,7 @@ class Recipe:
     bradley_terry: str = "unknown"  # is the reward a log-utility? "yes", "modified", "no" or "unknown"
     parameters: float | None = None  # billions
     note: str = ""
+    scale: str | None = None  # what the rewards are (`Scale`); None: as `bradley_terry` says
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
@@ -123,7 +125,9 @@ def recipe_from(entry: Any, where: str) -> Recipe:
 
 def _checked(recipe: Recipe, where: str) -> Recipe:
     _choice(recipe.status, STATUSES, "status", where)
-    _choice(recipe.bradley_terry, SCALES, "bradley_terry", where)
+    _choice(recipe.bradley_terry, BRADLEY_TERRY, "bradley_terry", where)
+    if recipe.scale is not None:
+        _choice(recipe.scale, SCALES, "scale", where)
     _choice(recipe.pooling, POOLINGS, "pooling", where)
     if recipe.dtype is not None:
         _choice(recipe.dtype, DTYPES, "dtype", where)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Recipe, load_model
+from rmcalib.judges import Classifier, LoadOptions, Recipe, load_model
 from rmcalib.judges._inference.own_code import code_repositories, pin_code
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
@@ -28,12 +28,12 @@ class OwnRewardModel(LlamaForSequenceClassification):
 SCRIPT = """
 import sys
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import load_model
+from rmcalib.judges import Classifier, load_model
 from rmcalib.runs import score_inputs
 
 model = load_model(sys.argv[1], device="cpu", trust_remote_code=True)
 print(model.kind, model.backbone.version, model.sources)
-print(score_inputs(model, load_benchmark("demo", limit=1))["model_sources"])
+print(score_inputs(Classifier(model), load_benchmark("demo", limit=1))["model_sources"])
 """
 
 
@@ -163,9 +163,11 @@ def test_runs_with_and_without_own_code_are_different_runs(head: str, tmp_path: 
     bench, recipe = load_benchmark("demo", limit=2), Recipe(str(folder), head=head)
     inputs, asked = [], []
     for flag in (False, True):
-        model = load_model(str(folder), device="cpu", trust_remote_code=flag, recipe=recipe)
-        inputs.append(score_inputs(model, bench))
-        asked.append(asked_for(str(folder), model.revision, bench, trust_remote_code=flag, recipe=recipe))
+        options = LoadOptions(device="cpu", trust_remote_code=flag, recipe=recipe)
+        judge = Classifier(str(folder), options)
+        asked.append(asked_for(judge, bench))
+        inputs.append(score_inputs(judge, bench))
+        assert asked_for(judge, bench) == asked[-1]  # the same before and after loading
     assert inputs[0]["own_code"] == []
     assert inputs[1]["own_code"] == ["OwnRewardModel" if head == "auto" else "OwnModel"]
     assert inputs_hash(inputs[0]) != inputs_hash(inputs[1])

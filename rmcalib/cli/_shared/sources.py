@@ -25,9 +25,9 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
     names = list(dict.fromkeys(given or []))
     if scores is None:
         if len(names) == 1:  # of several, one that cannot be is one failure among them
-            from rmcalib.judges import check_model_name
+            from rmcalib.judges import check_judge_name
 
-            check_model_name(names[0])
+            check_judge_name(names[0])
         return [*names] or ["demo"]
     if scores == PUBLISHED and not names:
         raise ValueError("--scores published: name the model with --model")
@@ -86,7 +86,6 @@ def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pat
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
     """Score a benchmark with a model, with a progress bar; tells what was scored before."""
     from rmcalib._util.processes import is_main_process
-    from rmcalib.judges import recipe_for
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
@@ -106,10 +105,9 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
             name,
             benchmark,
             output=scoring.output,
-            revision=scoring.revision,
-            recipe=recipe_for(name, tuple(scoring.recipes or ())),
+            fresh=scoring.fresh,
             on_progress=on_progress,
-            **scoring.loading(),
+            **scoring.judge_options(),
         )
     if not begun:
         tell(f"{name}: all responses were scored before (--fresh scores them again)")
