@@ -88,9 +88,7 @@ class Classifier:
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; this loads the model."""
         model = self.model
-        recipe = dataclasses.asdict(model.recipe)
-        for field in _DESCRIPTIVE:
-            recipe.pop(field)
+        recipe = {k: v for k, v in _hashed(model.recipe).items() if k not in _DESCRIPTIVE}
         return {
             "model_revision": model.revision,
             "model_sources": dict(model.sources),
@@ -112,9 +110,7 @@ class Classifier:
         if not self._by_name:
             return None
         options = self.options
-        recipe = dataclasses.asdict(options.recipe_for(self.name))  # as it is before loading
-        if recipe["scale"] is None:  # so that runs from before this field existed are still found
-            del recipe["scale"]
+        recipe = _hashed(options.recipe_for(self.name))  # as it is before loading
         tokenizer = recipe["tokenizer"]
         automatic = [options.dtype, options.device.partition(":")[0]]  # the device settles `auto`
         return {
@@ -140,6 +136,16 @@ class Classifier:
             self._scorer = ItemScorer(self.model, token_budget=self.options.token_budget)
         self._scorer.progress = progress
         yield from self._scorer.chunks(items)
+
+
+def _hashed(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as the hashes of runs have it: in the words of version 0.1, so that its runs resume."""
+    values = dataclasses.asdict(recipe)
+    values["status"] = {"rebuilt": "adapter", "own-code": "remote"}.get(recipe.status, recipe.status)
+    values["head"] = "remote" if recipe.head == "own-code" else recipe.head
+    if recipe.scale is None:
+        del values["scale"]
+    return values
 
 
 def _own_code(model: RewardModel) -> list[str]:

@@ -122,8 +122,8 @@ def check_judge_name(name: str) -> str:
 def registered_judges() -> dict[str, EntryPoint]:
     """Return the judges of installed packages by name: entry points of the group `rmcalib.judges`.
 
-    An entry point is a function that takes the options and returns a judge, or a function
-    `f(prompt, responses)`. A class of judges will do.
+    An entry point is a class of judges, or a function that takes the options and returns a judge or a
+    function `f(prompt, responses)`. A judge must have the name of its entry point.
     """
     from importlib.metadata import entry_points
 
@@ -158,7 +158,11 @@ def _from_entry_point(point: EntryPoint, options: Mapping[str, Any]) -> Judge:
         raise ValueError(f"{where} failed: {type(error).__name__}: {error}") from error
     if isinstance(judge, str) or not (is_judge(judge) or callable(judge)):
         raise ValueError(f"{where} returned {type(judge).__name__}, not a judge or a function")
-    return cast("Judge", judge) if is_judge(judge) else FunctionJudge(judge, name=point.name)
+    if not is_judge(judge):
+        return FunctionJudge(judge, name=point.name)
+    if judge.name != point.name:  # run folders are found by the name that users give
+        raise ValueError(f"{where} returned a judge called {judge.name!r}: its name must be {point.name!r}")
+    return cast("Judge", judge)
 
 
 def _load_classifier(name: str, **options: Any) -> Judge:

@@ -135,7 +135,7 @@ def test_bad_options_are_named(plain: Path) -> None:
 def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
     with pytest.raises(HubError, match="not supported: no public weights"):
         load_model("org/x", recipe=Recipe("org/x", status="unsupported", reason="no public weights"))
-    recipe = Recipe("org/x", status="remote", head="remote", trust_remote_code=True)
+    recipe = Recipe("org/x", status="own-code", head="own-code", trust_remote_code=True)
     with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
         load_model("org/x", recipe=recipe)
 

@@ -115,7 +115,7 @@ def test_code_that_cannot_be_had_is_told(tmp_path: Path) -> None:
         pin_code("x/y", [tmp_path], {})
 
 
-@pytest.mark.parametrize("head", ["score", "remote", "ldl"])
+@pytest.mark.parametrize("head", ["score", "own-code", "ldl"])
 def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
 
@@ -127,7 +127,7 @@ def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) ->
     settings.write_text(json.dumps(content))
     name = str(tmp_path / "adapter")
     assert load_model(name, device="cpu").kind == "causal"
-    recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "remote")
+    recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "own-code")
     with pytest.raises(
         HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
     ):
@@ -142,7 +142,7 @@ def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
     with pytest.raises(HubError, match=r"no score head.* try --trust-remote-code if you trust it"):
         load_model(str(folder), device="cpu")
     by_flag = load_model(str(folder), device="cpu", trust_remote_code=True)
-    recipe = Recipe(str(folder), status="remote", head="remote", trust_remote_code=True, sign=-1.0)
+    recipe = Recipe(str(folder), status="own-code", head="own-code", trust_remote_code=True, sign=-1.0)
     by_recipe = load_model(str(folder), device="cpu", trust_remote_code=True, recipe=recipe)
     assert by_flag.kind == by_recipe.kind == "opaque"
     torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)

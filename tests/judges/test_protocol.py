@@ -353,11 +353,11 @@ def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     info = tmp_path / "ours-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[rmcalib.judges]\nours = {__name__}:Lengths\n")
+    (info / "entry_points.txt").write_text(f"[rmcalib.judges]\nlab/lengths = {__name__}:Lengths\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert "ours" in registered_judges()
-    assert isinstance(load_judge("ours"), Lengths)
-    assert rmcalib.score("ours", BENCH, version=3).manifest["version"] == 3
+    assert "lab/lengths" in registered_judges()
+    assert isinstance(load_judge("lab/lengths"), Lengths)
+    assert rmcalib.score("lab/lengths", BENCH, version=3).manifest["version"] == 3
 
 
 def test_what_an_entry_point_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +368,9 @@ def test_what_an_entry_point_may_return(monkeypatch: pytest.MonkeyPatch) -> None
     assert judge.name == "ours"
     target = "broken"
     with pytest.raises(ValueError, match=r"entry point 'ours' \(.*\) failed: RuntimeError: no licence"):
+        load_judge("ours")
+    target = "Lengths"
+    with pytest.raises(ValueError, match=r"returned a judge called 'lab/lengths': its name must be 'ours'"):
         load_judge("ours")
     target = "nothing"
     with pytest.raises(ValueError, match=r"entry point 'ours' \(.*\) returned int, not a judge"):

@@ -159,7 +159,7 @@ class Scoring:
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
 
-    def load_options(self) -> LoadOptions:
+    def load_options(self) -> "LoadOptions":
         """Return how to load Hugging Face models."""
         from rmcalib.judges import LoadOptions
 

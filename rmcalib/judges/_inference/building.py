@@ -51,8 +51,8 @@ class Asked:
 def build(asked: Asked, folder: Path, adapter: Path | None, config: Any, options: dict[str, Any]) -> Built:
     """Build what the recipe's `head` asks for; `options` are those of transformers' `from_pretrained`."""
     head = asked.recipe.head
-    if head == "remote":
-        return _remote(asked, folder, config, options)
+    if head == "own-code":
+        return _with_own_code(asked, folder, config, options)
     if head == "auto":
         return _classifier(asked, folder, adapter, config, options)
     return _with_head(asked, folder, config, options)
@@ -152,7 +152,7 @@ def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
     )
 
 
-def _remote(asked: Asked, folder: Path, config: Any, options: dict[str, Any]) -> Built:
+def _with_own_code(asked: Asked, folder: Path, config: Any, options: dict[str, Any]) -> Built:
     """A model whose own code turns token ids into rewards."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
