@@ -128,8 +128,11 @@ def _score(
     ray, name = import_ray(), ticket.entry.model
     # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
     remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
-    judge = job.judge(ticket.entry, ticket.commit)
-    crew = Crew(ray, lambda: remote.remote(judge, items), room.patience(need))
+    crew = Crew(
+        ray,
+        lambda: remote.remote(job.judge(ticket.entry, ticket.commit), items),
+        room.patience(need),
+    )
     batch.status.change(name, "downloading")
     try:
         inputs, about = crew.open(shards)
