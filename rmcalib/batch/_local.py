@@ -254,18 +254,16 @@ def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:
 
 
 def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
-    name = ticket.entry.model
+    name, options = ticket.entry.model, dataclasses.asdict(job.options)
+    for other in ("recipe", "recipes"):  # the entry's own recipe counts
+        del options[other]
     task = {
         "model": name,
         "source": job.source,
         "benchmark_revision": job.benchmark.revision,
         "limit": job.limit,
-        "output": str(batch.output),
-        "fresh": job.fresh,
         "recipe": dataclasses.asdict(ticket.entry.recipe),
-        "options": dataclasses.asdict(
-            dataclasses.replace(job.options, recipe=None, revision=ticket.commit, recipes=())
-        ),
+        "options": {**options, "revision": ticket.commit, "output": str(batch.output), "fresh": job.fresh},
     }
     for event in worker.run(task):
         if event["event"] == "progress":

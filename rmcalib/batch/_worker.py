@@ -162,10 +162,9 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
             score(
                 task["model"],
                 benchmark,
-                output=task["output"],
-                fresh=task["fresh"],
+                recipe=Recipe(**task["recipe"]),
                 on_progress=on_progress,
-                **{**task["options"], "recipe": Recipe(**task["recipe"])},
+                **task["options"],
             )
     except Exception as error:
         sys.stderr.write(f"{task['model']}:\n{traceback.format_exc()}\n")
