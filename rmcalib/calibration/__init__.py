@@ -9,6 +9,7 @@ from rmcalib.calibration._binning import (
     bin_index,
     binned_error,
 )
+from rmcalib.calibration._decomposition import ScaleLoss, scale_loss
 from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import Reliability, ece, reliability
 from rmcalib.calibration._full_rank import full_rank
@@ -89,6 +90,7 @@ __all__ = [
     "PlattMap",
     "Protocol",
     "Reliability",
+    "ScaleLoss",
     "Stagewise",
     "Statistic",
     "Summary",
@@ -133,6 +135,7 @@ __all__ = [
     "reliability",
     "resampling_weights",
     "residual_grid",
+    "scale_loss",
     "scale_temperature",
     "share_limits",
     "smooth_ece",
