@@ -8,11 +8,24 @@ from rmcalib.calibration._binning import (
     bin_edges,
     bin_index,
     binned_error,
+    grouped_sums,
+    unpack_bins,
 )
 from rmcalib.calibration._decomposition import ScaleLoss, scale_loss
 from rmcalib.calibration._differences import Difference, recentred_difference
-from rmcalib.calibration._ece import Reliability, ece, reliability
+from rmcalib.calibration._ece import (
+    Reliability,
+    brier_score,
+    cosine_coefficients,
+    ece,
+    fixed_points,
+    log_score,
+    reliability,
+    residual_grid,
+    smooth_ece,
+)
 from rmcalib.calibration._full_rank import full_rank
+from rmcalib.calibration._inference import Inference, binned_inference, ece_interval
 from rmcalib.calibration._intervals import (
     Interval,
     Statistic,
@@ -20,11 +33,12 @@ from rmcalib.calibration._intervals import (
     binned_worlds,
     bootstrap_sums,
     check_level,
-    ece_interval,
     mean_interval,
+    proportion_interval,
     recentred_interval,
     resampling_weights,
     share_limits,
+    skew_interval,
 )
 from rmcalib.calibration._maps import (
     BetaMap,
@@ -59,8 +73,6 @@ from rmcalib.calibration._nulls import (
 )
 from rmcalib.calibration._population import population_error
 from rmcalib.calibration._reference import reference_top_1
-from rmcalib.calibration._scores import brier_score, log_score
-from rmcalib.calibration._smooth import cosine_coefficients, fixed_points, residual_grid, smooth_ece
 from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 from rmcalib.calibration._temperature import (
     TemperatureFit,
@@ -81,6 +93,7 @@ __all__ = [
     "Draw",
     "EceOptions",
     "ErrorOptions",
+    "Inference",
     "Interval",
     "IsotonicMap",
     "MonteCarloWarning",
@@ -100,6 +113,7 @@ __all__ = [
     "bin_edges",
     "bin_index",
     "binned_error",
+    "binned_inference",
     "binned_worlds",
     "bootstrap_sums",
     "brier_score",
@@ -121,12 +135,14 @@ __all__ = [
     "fit_top_1_temperature",
     "fixed_points",
     "full_rank",
+    "grouped_sums",
     "log_score",
     "mean_interval",
     "notion_interval",
     "notion_null",
     "null_test",
     "population_error",
+    "proportion_interval",
     "rankwise",
     "recalibrate_pairs",
     "recentred_difference",
@@ -138,10 +154,12 @@ __all__ = [
     "scale_loss",
     "scale_temperature",
     "share_limits",
+    "skew_interval",
     "smooth_ece",
     "stagewise",
     "sub_k",
     "summarise",
     "top_1_probabilities",
     "top_k",
+    "unpack_bins",
 ]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, as_groups, as_outcomes
+from rmcalib.calibration._ece import check_one_per_group
 from rmcalib.calibration._intervals import check_level
-from rmcalib.calibration._scores import check_one_per_group
 from rmcalib.calibration._temperature import fit_top_1_temperature
 
 __all__ = ["ScaleLoss", "scale_loss"]

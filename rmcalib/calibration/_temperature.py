@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, as_outcomes, check_integer
+from rmcalib.calibration._ece import check_one_per_group
 from rmcalib.calibration._notions import check_orders_for
-from rmcalib.calibration._scores import check_one_per_group
 from rmcalib.ranking import Mallows, PlackettLuce, RankingDistribution, SparseRankings, index_of_orders
 
 __all__ = [
