@@ -25,7 +25,15 @@ from rmcalib.calibration._ece import (
     smooth_ece,
 )
 from rmcalib.calibration._full_rank import full_rank
-from rmcalib.calibration._inference import Inference, binned_inference, ece_interval
+from rmcalib.calibration._inference import (
+    Estimate,
+    Inference,
+    binned_inference,
+    difference,
+    ece_interval,
+    pairwise_inference,
+    smooth_inference,
+)
 from rmcalib.calibration._intervals import (
     Interval,
     Statistic,
@@ -93,6 +101,7 @@ __all__ = [
     "Draw",
     "EceOptions",
     "ErrorOptions",
+    "Estimate",
     "Inference",
     "Interval",
     "IsotonicMap",
@@ -123,6 +132,7 @@ __all__ = [
     "cosine_coefficients",
     "cross_fit",
     "cross_fitted_temperature",
+    "difference",
     "draw_one_per_group",
     "ece",
     "ece_interval",
@@ -141,6 +151,7 @@ __all__ = [
     "notion_interval",
     "notion_null",
     "null_test",
+    "pairwise_inference",
     "population_error",
     "proportion_interval",
     "rankwise",
@@ -156,6 +167,7 @@ __all__ = [
     "share_limits",
     "skew_interval",
     "smooth_ece",
+    "smooth_inference",
     "stagewise",
     "sub_k",
     "summarise",

@@ -96,8 +96,8 @@ def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float
     """Return the confidence interval of the mean of independent ``values`` (n,), corrected for skewness.
 
     Hall's (1992) cubic transformation g(t) = t + γ t²/(3√n) + γ² t³/(27n) + γ/(6√n) makes Student's t of
-    values with skewness γ nearly normal; the interval inverts it. Rare large values, such as the losses of the
-    few wrong answers of an accurate model, make the plain t interval too short on their side.
+    values with skewness γ nearly normal; the interval inverts it. The plain t interval is too short on the
+    side of rare large values, such as the losses of the few wrong answers of an accurate model.
 
     Parameters
     ----------

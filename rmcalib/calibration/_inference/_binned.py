@@ -1,22 +1,13 @@
-"""Intervals and tests of calibration errors, by simulating alternatives and inverting.
-
-Sampling noise pushes a calibration error up, so quantiles of resampled errors lie too high. Instead, outcomes
-are drawn under alternatives whose miscalibration has the observed shape and a growing size: none, the
-observed one, and more. The interval holds the true errors of all alternatives under which the observed error
-is not extreme. The alternative without miscalibration is the null of `ece_null`, so that interval and test
-agree. The interval is united with the one for smooth statistics, which is right for large errors.
-"""
+"""Intervals and null tests of binned calibration errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice
 from rmcalib.calibration._binning import (
     BinSums,
     Discrepancy,
@@ -30,7 +21,11 @@ from rmcalib.calibration._binning import (
     grouped_sums,
     unpack_bins,
 )
-from rmcalib.calibration._ece import as_forecast
+from rmcalib.calibration._ece import (
+    as_forecast,
+)
+from rmcalib.calibration._inference._estimates import Inference
+from rmcalib.calibration._inference._simulation import STEPS, simulate
 from rmcalib.calibration._intervals import (
     Interval,
     binned_worlds,
@@ -38,85 +33,20 @@ from rmcalib.calibration._intervals import (
     check_level,
     recentred_interval,
     resampled_sums,
-    skew_interval,
-    student_quantile,
 )
 from rmcalib.calibration._nulls import (
     Draw,
-    NullTest,
     OutcomeGroups,
-    choose_rows,
-    compare_with_null,
     is_one_per_group,
     sorted_rows,
 )
 
-__all__ = ["Inference", "binned_inference", "ece_interval", "simulate"]
+__all__ = ["binned_inference", "binned_influence", "ece_interval"]
 
 IntervalMethod = Literal["inverted", "recentred", "percentile"]
-Steps = tuple[tuple[float, int], ...]
 
-STEPS: Steps = ((1.0, 8), (3.0, 4), (8.0, 2))
-"""Sizes of the alternatives, as multiples of the observed miscalibration: 8 steps up to 1, 4 up to 3, ..."""
-FEWER_STEPS: Steps = ((1.0, 4), (3.0, 2), (8.0, 1))
-"""The same for errors that take longer to compute."""
-DRAWS = 400
-"""The largest number of data sets drawn under an alternative."""
-_INFINITE = 1e6  # factor on expected sums that makes them those of unlimited data
-
-
-@dataclass(frozen=True)
-class Inference:
-    """A calibration error with what its interval, its null test and differences need.
-
-    Attributes
-    ----------
-    value: the observed error.
-    null: (R,) errors under outcomes drawn from the forecast itself.
-    draws: (S, D) errors drawn under S alternatives of growing size; the first one is the null.
-    truths: (S,) the true errors of the alternatives.
-    influence: (G,) how much each group contributes to the deviation of the value; sums to 0.
-    largest: the largest possible error.
-    square: an unbiased estimate of the squared error and its standard error, for debiased errors.
-    """
-
-    value: float
-    null: FloatArray
-    draws: FloatArray
-    truths: FloatArray
-    influence: FloatArray
-    largest: float = 1.0
-    square: tuple[float, float] | None = None
-
-    def test(self) -> NullTest:
-        """Return the test of calibration: how often a calibrated forecast shows so large an error."""
-        return compare_with_null(self.value, self.null)
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Return the interval; it excludes 0 exactly if the test's p-value is at most 1 − level."""
-        check_level(level)
-        alpha = round(1 - level, 12)
-        below, above = self._smooth_limits(level)
-        smallest, largest = np.quantile(self.draws, [alpha / 2, 1 - alpha / 2], axis=1)
-        # Quantiles grow with the size of the alternative; running maxima remove the noise of the simulation.
-        high = float(np.interp(self.value, np.maximum.accumulate(smallest), self.truths))
-        high = max(min(max(high, above), self.largest), self.value)
-        if self.test().p_value > alpha:
-            return Interval(self.value, 0.0, high, level, len(self.null))
-        # No error is smaller than 0, so calibration itself is tested on one side.
-        rank = int(alpha * (len(self.null) + 1) + 1e-9)
-        largest[0] = np.partition(self.null, -rank)[-rank]
-        low = float(np.interp(self.value, np.maximum.accumulate(largest), self.truths))
-        low = min(low, below) if below > 0 else low
-        return Interval(self.value, min(max(low, 1e-3 * self.value), self.value), high, level, len(self.null))
-
-    def _smooth_limits(self, level: float) -> tuple[float, float]:
-        """Limits of the error as if it were a smooth function of means."""
-        if self.square is None:
-            below, above = skew_interval(self.influence * len(self.influence), level)
-            return self.value + below, self.value + above
-        middle, margin = self.square[0], student_quantile(level, len(self.influence)) * self.square[1]
-        return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
+INFINITE = 1e6
+"""Factor on expected sums that makes them those of unlimited data."""
 
 
 def ece_interval(
@@ -245,7 +175,7 @@ def binned_inference(
         outcomes,
         lambda size: outcomes.probabilities(p + size * gap),
         errors,
-        lambda expected: errors(_INFINITE * expected, _INFINITE),
+        lambda expected: errors(INFINITE * expected, INFINITE),
         steps=STEPS,
         resamples=resamples,
         rng=rng,
@@ -260,67 +190,6 @@ def binned_inference(
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
         square=_squared_error(sums) if squared else None,
     )
-
-
-class Outcomes(Protocol):
-    """What `simulate` needs to know about mutually exclusive outcomes, as `OutcomeGroups` has it."""
-
-    @property
-    def sizes(self) -> IntArray:
-        """Number of outcomes of each group (G,)."""
-
-    def counts(self, rows: IntArray, step: IntArray, n_steps: int) -> FloatArray:
-        """Sums (R, n_steps, q) over outcomes (R, G) that happened, by ``step`` (R, G)."""
-
-    def expected(self, q: FloatArray) -> FloatArray:
-        """Expected sums (q,) for outcomes with probabilities q (A,)."""
-
-
-def simulate(
-    outcomes: Outcomes,
-    probabilities: Callable[[float], FloatArray],
-    errors: Callable[[FloatArray], FloatArray],
-    true_error: Callable[[FloatArray], FloatArray],
-    *,
-    steps: Steps,
-    resamples: int,
-    rng: np.random.Generator | int,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Draw errors under the null (R,) and under alternatives (S, D), and return the true errors (S,).
-
-    ``probabilities`` maps the size of an alternative to the probabilities of the outcomes (A,). They are
-    computed at the ends of ``steps``; the alternatives between two ends are mixtures: of each group, an
-    outcome of the one end or of the other. One pass over the draws then serves all alternatives: each group
-    has a random step at which it changes from one end to the other.
-    """
-    resamples = check_integer(resamples, "resamples", 1)
-    generator = np.random.default_rng(rng)
-    (mixer,) = generator.spawn(1)
-    ends = [probabilities(size) for size in (0.0, *(size for size, _ in steps))]
-    n_groups, once = len(outcomes.sizes), np.zeros((1, 1), dtype=np.int32)
-    null, parts = np.empty(resamples), []
-    for part in chunks(resamples, n_groups):
-        uniform = generator.random((part.stop - part.start, n_groups), dtype=np.float32)
-        rows = choose_rows(uniform, ends[0], outcomes.sizes)
-        null[part] = errors(outcomes.counts(rows, once, 1)[:, 0])
-        kept = min(part.stop, DRAWS) - part.start
-        if kept <= 0:
-            continue
-        mixing = mixer.random((kept, n_groups), dtype=np.float32)
-        rows, drawn = rows[:kept], [null[part][:kept, None]]
-        for (_, n_steps), q in zip(steps, ends[1:], strict=True):
-            step = (mixing * n_steps).astype(np.int32)
-            before = outcomes.counts(rows, step, n_steps)
-            rows = choose_rows(uniform[:kept], q, outcomes.sizes)
-            changes = outcomes.counts(rows, step, n_steps) - before
-            drawn.append(errors(before.sum(axis=1, keepdims=True) + np.cumsum(changes, axis=1)))
-        parts.append(np.concatenate(drawn, axis=1))
-    expected = [outcomes.expected(q) for q in ends]
-    mixed = [expected[0][None]]
-    for (_, n_steps), before, after in zip(steps, expected[:-1], expected[1:], strict=True):
-        mixed.append(before + np.arange(1, n_steps + 1)[:, None] / n_steps * (after - before))
-    truths = np.maximum.accumulate(true_error(np.concatenate(mixed)))
-    return null, np.concatenate(parts).T, truths - truths[0]
 
 
 def binned_influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
