@@ -11,7 +11,7 @@ from rmcalib.calibration._binning import (
     grouped_sums,
     unpack_bins,
 )
-from rmcalib.calibration._decomposition import ScaleLoss, scale_loss
+from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
 from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import (
     Reliability,
@@ -26,11 +26,11 @@ from rmcalib.calibration._ece import (
 )
 from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._inference import (
-    Estimate,
     Inference,
     binned_inference,
     difference,
     ece_interval,
+    mean_difference,
     pairwise_inference,
     smooth_inference,
 )
@@ -87,21 +87,20 @@ from rmcalib.calibration._temperature import (
     cross_fit,
     fit_temperature,
     fit_temperature_per_group,
-    fit_top_1_temperature,
     scale_temperature,
-    top_1_probabilities,
 )
+from rmcalib.calibration._top_1 import fit_top_1_temperature, temperature_interval, top_1_probabilities
 
 __all__ = [
     "Band",
     "BetaMap",
     "BinSums",
+    "Decomposition",
     "Difference",
     "Discrepancy",
     "Draw",
     "EceOptions",
     "ErrorOptions",
-    "Estimate",
     "Inference",
     "Interval",
     "IsotonicMap",
@@ -129,6 +128,7 @@ __all__ = [
     "check_level",
     "compare_with_null",
     "consistency_band",
+    "corp",
     "cosine_coefficients",
     "cross_fit",
     "cross_fitted_temperature",
@@ -147,6 +147,7 @@ __all__ = [
     "full_rank",
     "grouped_sums",
     "log_score",
+    "mean_difference",
     "mean_interval",
     "notion_interval",
     "notion_null",
@@ -171,6 +172,7 @@ __all__ = [
     "stagewise",
     "sub_k",
     "summarise",
+    "temperature_interval",
     "top_1_probabilities",
     "top_k",
     "unpack_bins",

@@ -30,6 +30,7 @@ from rmcalib.calibration._intervals import check_level
 
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null", "null_test"]
 
+SmallInts = NDArray[np.int32]
 Draw = Literal["auto", "independent", "one_per_group"]
 
 _LEAST = 1e-9  # smallest probability of an outcome of a group
@@ -248,21 +249,22 @@ class OutcomeGroups:
         q = np.clip(p, 0.0, 1.0)
         return np.column_stack([q, 1 - q]).reshape(-1)
 
-    def counts(self, rows: IntArray, step: IntArray, n_steps: int) -> FloatArray:
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Count what happened, rows (R, G), by ``step`` (R, G) and cell: (R, n_steps, n_cells)."""
         width = self.n_cells + 1
-        cells = self.cell.astype(np.int32)[rows]
+        size = len(rows) * n_steps * width
+        cells = self.cell.astype(np.int32 if size < 2**31 else np.int64)[rows]
         cells += width * step
-        cells += np.int32(width * n_steps) * np.arange(len(rows), dtype=np.int32)[:, None]
-        counts = np.bincount(cells.reshape(-1), minlength=len(rows) * n_steps * width)
+        cells += width * n_steps * np.arange(len(rows), dtype=cells.dtype)[:, None]
+        counts = np.bincount(cells.reshape(-1), minlength=size)
         return counts.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)
 
     def expected(self, q: FloatArray) -> FloatArray:
         """Return the expected counts (n_cells,) of outcomes with probabilities q (A,)."""
-        return np.bincount(self.cell, q, self.n_cells + 1)[:-1]
+        return np.bincount(self.cell, q, self.n_cells + 1)[:-1].astype(np.float64)
 
 
-def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> IntArray:
+def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
     """Choose one outcome of each group with probabilities ``q`` (A,), given uniform numbers (R, G): (R, G).
 
     >>> uniform = np.array([[0.1, 0.9]], dtype=np.float32)

@@ -8,17 +8,17 @@ agree. The interval is united with the one for smooth statistics, which is right
 """
 
 from rmcalib.calibration._inference._binned import binned_inference, ece_interval
-from rmcalib.calibration._inference._estimates import Difference, Estimate, Inference, difference
+from rmcalib.calibration._inference._estimates import Difference, Inference, difference, mean_difference
 from rmcalib.calibration._inference._pairwise import pairwise_inference
 from rmcalib.calibration._inference._smooth import smooth_inference
 
 __all__ = [
     "Difference",
-    "Estimate",
     "Inference",
     "binned_inference",
     "difference",
     "ece_interval",
+    "mean_difference",
     "pairwise_inference",
     "smooth_inference",
 ]

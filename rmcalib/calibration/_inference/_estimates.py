@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -11,9 +10,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._nulls import NullTest, compare_with_null
 
-__all__ = ["Difference", "Estimate", "Inference", "difference"]
-
-_HALVINGS = 12  # on the way to the p-value of a difference
+__all__ = ["Difference", "Inference", "difference", "mean_difference"]
 
 
 @dataclass(frozen=True)
@@ -70,21 +67,6 @@ class Inference:
         return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
 
 
-class Estimate(Protocol):
-    """A value with its interval and the influence of each group on it: what `difference` needs."""
-
-    @property
-    def value(self) -> float:
-        """The estimate."""
-
-    @property
-    def influence(self) -> FloatArray:
-        """How much each group (G,) contributes to the deviation of the value; sums to 0."""
-
-    def interval(self, level: float = 0.95) -> Interval:
-        """Return the confidence interval."""
-
-
 @dataclass(frozen=True)
 class Difference:
     """A difference with its confidence interval, and the p-value of there being none."""
@@ -95,7 +77,7 @@ class Difference:
     p_value: float
 
 
-def difference(a: Estimate, b: Estimate, *, level: float = 0.95) -> Difference:
+def difference(a: Interval, b: Interval, influence_a: FloatArray, influence_b: FloatArray) -> Difference:
     """Return b − a for two estimates from the same groups, with an interval that combines theirs.
 
     The distance of the lower limit from the value is √(x² + y² − 2ρxy), where x is the distance of b to its
@@ -105,47 +87,66 @@ def difference(a: Estimate, b: Estimate, *, level: float = 0.95) -> Difference:
 
     Parameters
     ----------
-    a, b: estimates with a value, an interval, and the influence of each group.
+    a, b: the estimates with their intervals, of the same level.
+    influence_a, influence_b: (G,) how much each group contributes to the deviation of either value.
+
+    Returns
+    -------
+    Difference: the value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
+
+    Examples
+    --------
+    >>> timid, bold = Interval(0.01, 0.0, 0.02, 0.95, 0), Interval(0.04, 0.0, 0.05, 0.95, 0)  # only noise
+    >>> found = difference(timid, bold, np.array([0.1, -0.1]), np.array([0.1, -0.1]))
+    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3), found.p_value > 0.05
+    (0.03, -0.0, 0.03, True)
+    """
+    if a.level != b.level:
+        raise ValueError(f"b: its level {b.level} is not that of a, {a.level}")
+    value = b.value - a.value
+    spread = float(np.sqrt((influence_a**2).sum() * (influence_b**2).sum()))
+    correlation = float((influence_a * influence_b).sum()) / spread if spread > 0 else 0.0
+    below = _combined(b.value - b.low, a.high - a.value, correlation)
+    above = _combined(b.high - b.value, a.value - a.low, correlation)
+    return Difference(value, value - below, value + above, _p_value(value, below, above, a.level))
+
+
+def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95) -> Difference:
+    """Return mean(b) − mean(a) for numbers (n,) of the same prompts, with the interval of `skew_interval`.
+
+    Parameters
+    ----------
+    a, b: (n,) one number of either model for each prompt.
     level: confidence level.
 
     Returns
     -------
-    Difference: the value, its limits, and a p-value: the largest 1 − level at which the interval holds 0.
+    Difference: the value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
 
     Examples
     --------
-    >>> noise = np.abs(np.random.default_rng(0).normal(size=(2, 400)))
-    >>> sizes = np.linspace(0, 8, 17)
-    >>> influence = np.array([-1e-3, 1e-3])
-    >>> timid, bold = (
-    ...     Inference(scale, scale * draws, sizes[:, None] + scale * draws, sizes, influence, largest=9.0)
-    ...     for scale, draws in zip((0.1, 1.0), noise)
-    ... )
-    >>> found = difference(timid, bold)  # both errors are noise
-    >>> found.low < 0 < found.high, found.p_value > 0.05
-    (True, True)
+    >>> found = mean_difference(np.zeros(8), np.array([1.0, 2.0] * 4))
+    >>> found.value, found.low > 1, found.p_value < 0.01
+    (1.5, True, True)
     """
     check_level(level)
-    value = b.value - a.value
-    if value == 0 and np.array_equal(a.influence, b.influence):
-        return Difference(0.0, 0.0, 0.0, 1.0)  # the same forecast twice
-    spread = float(np.sqrt((a.influence**2).sum() * (b.influence**2).sum()))
-    correlation = float((a.influence * b.influence).sum()) / spread if spread > 0 else 0.0
-
-    def limits(level: float) -> tuple[float, float]:
-        one, other = a.interval(level), b.interval(level)
-        below = _combined(b.value - other.low, one.high - a.value, correlation)
-        above = _combined(other.high - b.value, a.value - one.low, correlation)
-        return value - below, value + above
-
-    low, high = limits(level)
-    without, holding = 0.0, 1.0  # levels of intervals without 0, and with it
-    for _ in range(_HALVINGS):
-        middle = (without + holding) / 2
-        below, above = limits(middle)
-        without, holding = (without, middle) if below <= 0 <= above else (middle, holding)
-    return Difference(value, low, high, 1 - without)
+    moved = b - a
+    value, (low, high) = float(moved.mean()), skew_interval(moved, level)
+    return Difference(value, low, high, _p_value(value, value - low, high - value, level))
 
 
 def _combined(x: float, y: float, correlation: float) -> float:
+    if not np.isfinite(x + y):
+        return np.inf
     return float(np.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0)))
+
+
+def _p_value(value: float, below: float, above: float, level: float) -> float:
+    """Two-sided p-value of a normal estimate whose limit towards 0 is this far away."""
+    from scipy.special import ndtr, ndtri
+
+    distance = below if value > 0 else above
+    if value == 0 or distance == np.inf:
+        return 1.0
+    z = float(ndtri((1 + level) / 2)) * abs(value) / distance if distance > 0 else np.inf
+    return float(2 * ndtr(-z))

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_integer, chunks
-from rmcalib.calibration._nulls import choose_rows
+from rmcalib.calibration._nulls import SmallInts, choose_rows
 
 __all__ = ["DRAWS", "FEWER_DRAWS", "FEWER_STEPS", "STEPS", "Outcomes", "simulate"]
 
@@ -31,7 +31,7 @@ class Outcomes(Protocol):
     def sizes(self) -> IntArray:
         """Number of outcomes of each group (G,)."""
 
-    def counts(self, rows: IntArray, step: IntArray, n_steps: int) -> FloatArray:
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Sums (R, n_steps, q) over outcomes (R, G) that happened, by ``step`` (R, G)."""
 
     def expected(self, q: FloatArray) -> FloatArray:
