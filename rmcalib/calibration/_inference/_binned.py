@@ -168,8 +168,9 @@ def binned_inference(
     outcomes = OutcomeGroups.of_rows(groups, index, n_bins, one_per_group=one_per_group)
 
     def errors(happened: FloatArray, scale: float = 1.0) -> FloatArray:
-        fixed = (np.broadcast_to(scale * x, happened.shape) for x in (total.count, total.probability))
-        return binned_error(BinSums(*fixed, happened), options)
+        count = np.broadcast_to(scale * total.count, happened.shape)
+        probability = np.broadcast_to(scale * total.probability, happened.shape)
+        return binned_error(BinSums(count, probability, happened), options)
 
     null, draws, truths = simulate(
         outcomes,

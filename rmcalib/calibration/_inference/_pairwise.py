@@ -18,6 +18,7 @@ from rmcalib.calibration._inference._binned import INFINITE, binned_influence
 from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
 from rmcalib.calibration._nulls import (
+    SmallInts,
     sorted_rows,
 )
 
@@ -105,7 +106,7 @@ class _PairOutcomes:
     sizes: IntArray
     sums: FloatArray
 
-    def counts(self, rows: IntArray, step: IntArray, n_steps: int) -> FloatArray:
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         n, result = len(self.sums), np.empty((len(rows), n_steps, self.sums.shape[1]))
         cells = rows + n * np.arange(len(rows))[:, None]
         for number in range(n_steps):

@@ -20,6 +20,7 @@ from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
 from rmcalib.calibration._nulls import (
     OutcomeGroups,
+    SmallInts,
     sorted_rows,
 )
 
@@ -108,21 +109,19 @@ class _GridOutcomes:
         repeats = len(self.groups.cell) // len(self.share)
         return np.repeat(self.share, repeats)
 
-    def counts(self, rows: IntArray, step: IntArray, n_steps: int) -> FloatArray:
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         width = self.groups.n_cells + 2
         cells = self.groups.cell[rows] + width * step
         cells += width * n_steps * np.arange(len(rows))[:, None]
         right, size = self._right[rows].reshape(-1), len(rows) * n_steps * width
         flat = cells.reshape(-1)
         counts = np.bincount(flat, 1 - right, size) + np.bincount(flat + 1, right, size)
-        result: FloatArray = counts.reshape(len(rows), n_steps, width)[..., :-2]
-        return result
+        return counts.reshape(len(rows), n_steps, width)[..., :-2].astype(np.float64)
 
     def expected(self, q: FloatArray) -> FloatArray:
         cell, right, size = self.groups.cell, self._right, self.groups.n_cells + 2
         counts = np.bincount(cell, q * (1 - right), size) + np.bincount(cell + 1, q * right, size)
-        result: FloatArray = counts[:-2]
-        return result
+        return counts[:-2].astype(np.float64)
 
 
 def _smooth_influence(p: FloatArray, y: FloatArray, residual: FloatArray, value: float) -> FloatArray:
