@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration import Draw
+from rmcalib.calibration import Draw, corp
 from rmcalib.metrics import Table, reliability_table
 from rmcalib.report._drawing import BLUE, GREY, INK, TIP, figure_svg, plain_axes, shown
 
@@ -127,15 +126,12 @@ def _of(panel: str, table: Table, curve: Table) -> tuple[Table, Table]:
 
 
 def _isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> Table:
-    """The isotonic curve as rows: its frequency at each end of every flat stretch."""
-    from scipy.optimize import isotonic_regression
-
-    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(outcomes, dtype=np.float64)
-    at, place, weights = np.unique(p, return_inverse=True, return_counts=True)
-    means = np.bincount(place, y) / weights
-    fitted = isotonic_regression(means, weights=weights)
-    ends = np.union1d(fitted.blocks[:-1], fitted.blocks[1:] - 1)
-    return [{"panel": "", "probability": float(at[i]), "frequency": float(fitted.x[i])} for i in ends]
+    """The isotonic (CORP) reliability curve as rows."""
+    curve = corp(probabilities, outcomes)
+    return [
+        {"panel": "", "probability": float(at), "frequency": float(frequency)}
+        for at, frequency in zip(curve.forecast, curve.frequency, strict=True)
+    ]
 
 
 def _draw_panel(
