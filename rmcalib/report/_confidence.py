@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["groups_figure", "says_right_figure", "says_right_points"]
 
 _NEITHER = "no more than chance explains"
-# Shape and colour both tell the direction.
+# Shape and colour both show the direction.
 _STYLES = {"over-confident": ("v", BAD), "under-confident": ("^", BLUE), _NEITHER: ("o", GREY)}
 _MOST_LABELS = 40
 

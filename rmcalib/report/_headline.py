@@ -154,7 +154,7 @@ def _row(rows: Rows, metric: str, category: str) -> Row | None:
 
 
 def _share(row: Row) -> str:
-    """A share of the uncertainty, with its interval: a percentage, or how many times the whole."""
+    """A fraction of the uncertainty, with its interval: a percentage, or how many times the whole."""
     values = [row["value"], row.get("low"), row.get("high")]
     if row["value"] >= 1:
         texts = [

@@ -41,7 +41,7 @@ def signed(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage: whole numbers, with a decimal below 1% and above 99%.
+    """Return a fraction as a percentage: whole numbers, with a decimal below 1% and above 99%.
 
     >>> [percent(share) for share in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
     ['90%', '22%', '99.6%', '>99.9%', '100%', '0.4%', '0%']

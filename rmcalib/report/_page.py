@@ -8,7 +8,7 @@ __all__ = ["render"]
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill in one of the package's templates; text is escaped, whatever it holds.
+    """Fill in one of the package's templates; all text is escaped.
 
     >>> "&lt;script&gt;" in render("base.html", title="<script>", subtitle="")
     True

@@ -336,7 +336,7 @@ def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
         ("name,score,ece\na,1,2\n", "no column model"),
         ("model,ece\na,1\n", "no column leaderboard_score or score"),
         ("model,score,ece\na,1,x\n", "line 2: ece is 'x', not a number"),
-        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' is there twice"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' appears twice"),
         ("model,score,ece\na,1\n", "line 2: 2 cells, but the header has 3"),
         ("model,score,ece\n,1,1\n", "line 2: the model has no name"),
     ],

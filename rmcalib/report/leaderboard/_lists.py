@@ -184,7 +184,7 @@ def _far(n: int) -> float:
 
 
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
-    """Axes with one line per name, which stands to the left; sizes are in inches.
+    """Axes with one line per name, names on the left; sizes are in inches.
 
     The layout follows from the lengths of the names; to solve for it, matplotlib would draw the list twice.
     """

@@ -123,8 +123,8 @@ def _gap_words(ranked: Sequence[Row]) -> str:
 def size_notes(sizes: Mapping[str, float], metric: str) -> list[str]:
     """Warn if models were scored with different numbers of responses and the metric depends on that number.
 
-    >>> size_notes({"a": 2.0, "b": 10.0}, "ece")[0][:67]
-    'Models have different numbers of responses per prompt (2 to 10), and'
+    >>> size_notes({"a": 2.0, "b": 10.0}, "ece")[0][:64]
+    'Models have different numbers of responses per prompt (2 to 10),'
     >>> size_notes({"a": 2.0, "b": 10.0}, "lost_information"), size_notes({"a": 4.0}, "ece")
     ([], [])
     """
