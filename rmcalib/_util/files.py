@@ -1,4 +1,8 @@
-"""Writing files so that a reader never sees half of one (temporary name, flush, rename), and reading JSON."""
+"""Write files so that a reader never sees half of one, and read JSON.
+
+On this machine a file is written under a temporary name, flushed and renamed. In object storage it is one
+object, written in one request.
+"""
 
 import csv
 import io
@@ -10,20 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
+
 __all__ = ["read_object", "write_bytes", "write_csv", "write_file", "write_json", "write_text"]
 
 
-def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> Path:
-    """Let ``write(file)`` fill ``path`` atomically, making the folder if need be, and return the path.
+def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
+    """Let ``write(file)`` fill ``path`` atomically, creating the folder if necessary, and return the path.
 
-    The temporary file is hidden and ends in ``.tmp``: what a killed process leaves can be told.
+    The temporary file is hidden and ends in ``.tmp``, so that leftovers of a killed process are recognised.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_file(Path(folder) / "a" / "b.txt", lambda file: file.write(b"hello")).read_bytes()
     b'hello'
     """
-    target = Path(path)
+    target = as_path(path)
+    if is_remote(target):
+        buffer = io.BytesIO()
+        write(buffer)
+        write_object(target, buffer.getvalue())
+        return target
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -45,7 +56,7 @@ def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object
     return target
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
+def write_bytes(path: str | Path, content: bytes) -> Path:
     """Write ``content`` to ``path`` atomically.
 
     >>> from tempfile import TemporaryDirectory
@@ -56,8 +67,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
     return write_file(path, lambda file: file.write(content))
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8 atomically; halves of surrogate pairs, which UTF-8 does not have, become �.
+def write_text(path: str | Path, text: str) -> Path:
+    """Write ``text`` as UTF-8 atomically; lone surrogates, which UTF-8 does not have, become �.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -67,7 +78,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return write_bytes(path, re.sub("[\ud800-\udfff]", "\ufffd", text).encode())
 
 
-def write_json(path: str | os.PathLike[str], content: Any) -> Path:
+def write_json(path: str | Path, content: Any) -> Path:
     """Write ``content`` as indented JSON atomically; NaN and infinity are refused.
 
     >>> from tempfile import TemporaryDirectory
@@ -80,20 +91,22 @@ def write_json(path: str | os.PathLike[str], content: Any) -> Path:
     return write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
-def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a JSON object; empty if there is none, or none that can be read.
+def read_object(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object; empty if there is no such file, or if its content is not a JSON object.
 
     >>> read_object("nowhere.json")
     {}
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(read_file(as_path(path)))
+    except StorageError:
+        raise
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> Path:
+def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """Write ``rows`` of equal keys as CSV atomically; None becomes an empty cell.
 
     >>> from tempfile import TemporaryDirectory

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Verbose
-from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
+from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings, say
-from rmcalib.cli._shared.scoring_options import Export, Models, Scoring, with_scoring
-from rmcalib.cli._shared.sources import benchmark_for, check_export, model_names, own_runs, run_model
+from rmcalib.cli._shared.scoring_options import Export, Models, Scoring
+from rmcalib.cli._shared.sources import benchmark_for, check_export, model_names, run_model
 
 __all__ = ["score_models"]
 
 
-@with_scoring()
+@with_options()
 def score_models(
     *,
     model: Models = None,
@@ -34,6 +32,7 @@ def score_models(
     again. Under torchrun or accelerate launch, processes share the prompts.
     """
     from rmcalib._util.processes import is_main_process, joined
+    from rmcalib._util.storage import shown
     from rmcalib.runs import run_folder
 
     names = [name for name in model_names(model) if name is not None]
@@ -42,11 +41,10 @@ def score_models(
     failed: list[dict[str, str]] = []
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
-    with quiet, joined() as team, Places() as places:
+    with quiet, joined() as team:
         with team.step():
+            output_folder(scoring.output)
             bench = benchmark_for([*names], scoring)
-            own = own_runs(names, bench)
-            scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
         assert bench is not None
         for name in names:
             try:
@@ -61,7 +59,7 @@ def score_models(
                     say(f"error: {failed[-1]['error']}")
                 continue
             file = run_folder(scoring.output, name, bench.name) / "scores.parquet"
-            done.append({"model": name, "scores": places.shown(file), "manifest": scores.manifest})
+            done.append({"model": name, "scores": str(file), "manifest": scores.manifest})
     if not main:
         return
     if json_:
@@ -71,7 +69,7 @@ def score_models(
             counts = entry["manifest"]["counts"]
             typer.echo(
                 f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
-                f"{entry['scores'] if '://' in entry['scores'] else Path(entry['scores']).resolve()}"
+                f"{shown(entry['scores'])}"
             )
     if failed and not json_ and not scoring.quiet:
         names_failed = ", ".join(entry["model"] for entry in failed)

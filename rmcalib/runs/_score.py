@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.files import write_json
 from rmcalib._util.processes import Team, joined, process_rank
-from rmcalib._util.remote import is_remote, mirrored, runs_in
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Recipe, check_model_name, identify
-from rmcalib.runs._folder import Run, finished_manifest, finished_scores, run_folder
-from rmcalib.runs._lock import RunError, locked, read_manifest
+from rmcalib.runs._folder import RunFolder
+from rmcalib.runs._lock import read_manifest
 from rmcalib.runs._manifest import asked_for, content_hash, describe, inputs_hash, score_inputs
+from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -76,7 +74,7 @@ def score(
     """
     from rmcalib.judges import load_model, score_items, shard
 
-    if process_rank()[1] > 1 and (output is None or is_remote(output)):
+    if process_rank()[1] > 1 and output is None:
         raise ValueError("output: several processes need a folder that all of them can reach")
     loading: dict[str, Any] = {
         "device": device,
@@ -90,10 +88,8 @@ def score(
         with team.step():
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
             name = check_model_name(model) if isinstance(model, str) else model.name
-            inner = run_folder("", name, bench.name)
-            needed = runs_in([inner.as_posix()])
-            keep: Any = TemporaryDirectory() if output is None else mirrored(output, needed=needed)
-            folder = places.enter_context(keep) / inner
+            place = places.enter_context(TemporaryDirectory()) if output is None else output
+            folder = run_folder(place, name, bench.name)
             there = None
             if isinstance(model, str) and not fresh and team.rank == 0:
                 there = _finished(folder, model, revision, bench, loading)
@@ -141,33 +137,23 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     ['run.json', 'scores.parquet']
     """
     digest = content_hash(scores)
+    before = read_manifest(folder / "run.json") or {}
+    if _is_own(before, folder / "scores.parquet", scores):
+        return
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
-    manifest = {**about, "status": "finished", "hash": digest} | ({"asked": asked} if asked else {})
-    told, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
-    with locked(folder):
-        before = read_manifest(told)
-        if _is_own(before or {}, file, scores):
-            return
-        same = before is not None and before.get("hash") == digest
-        if before is not None and same and "asked" in before:
-            manifest = {"asked": before["asked"], **manifest}
-        if not same and not fresh and (before is not None or file.exists() or parts.exists()):
-            raise RunError(
-                f"{folder} holds another run, with other scores than these: choose another --output, or "
-                "--fresh to replace them"
-            )
-        if not same:  # killed at any moment, the folder holds no scores beside another's manifest
-            file.unlink(missing_ok=True)
-            shutil.rmtree(parts, ignore_errors=True)
-            write_json(told, {**manifest, "status": "scoring"})
-        dataclasses.replace(scores, manifest=manifest).to_parquet(file)
-        write_json(told, manifest)
+    if before.get("hash") == digest and "asked" in before:
+        about["asked"] = before["asked"]
+    if asked:
+        about["asked"] = asked
+    with RunFolder(folder, {}, SCORING, about=about, fresh=fresh, digest=digest) as run:
+        kept = dataclasses.replace(scores, manifest=run.manifest("finished"))
+        kept.to_parquet(run.folder / "scores.parquet")
+        run.finish()
 
 
 def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
     """Tell whether a folder's finished run is the very one that `scores` were read from."""
-    finished = manifest.get("status") == "finished" and file.is_file()
-    if not finished or manifest.get("hash") in (None, content_hash(scores)):
+    if manifest.get("status") != "finished" or manifest.get("hash") in (None, content_hash(scores)):
         return False
     if manifest["hash"] != scores.manifest.get("hash"):
         return False

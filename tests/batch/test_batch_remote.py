@@ -11,9 +11,9 @@ from typing import Any
 
 import fsspec
 import pytest
-
 from rmcalib._util.remote import mirrored
 from rmcalib._util.remote.lock import NAME
+
 from rmcalib.batch._status import read_events
 from tests.batch.batch_hub import (
     BENCH,

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import sys, time
 from pathlib import Path
-from rmcalib.runs._folder import Run
+from rmcalib.runs._run import Run
 from tests.runs.small_runs import BENCH, INPUTS, scored
 """
 
@@ -67,9 +67,7 @@ def test_a_run_that_goes_on_with_other_packages_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, version in enumerate(("1", "2", "2", "3")):
-        monkeypatch.setattr(
-            "rmcalib.runs._folder.package_versions", lambda version=version: {"torch": version}
-        )
+        monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda version=version: {"torch": version})
         with Run(tmp_path, BENCH, INPUTS) as run:
             if version == "1":
                 continue  # killed before it had scored anything
@@ -77,7 +75,7 @@ def test_a_run_that_goes_on_with_other_packages_says_so(
             manifest = json.loads((tmp_path / "run.json").read_text())
             assert manifest["versions"] == {"torch": version}
     assert manifest["versions_before"] == [{"torch": "2"}]
-    monkeypatch.setattr("rmcalib.runs._folder.package_versions", lambda: {"torch": "2"})
+    monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda: {"torch": "2"})
     with Run(tmp_path, BENCH, INPUTS) as run:
         run.add(scored(*range(10)))
         ended = run.finish().manifest

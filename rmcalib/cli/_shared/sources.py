@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib.cli._shared.progress import progress_bar, say
 
 if TYPE_CHECKING:
-    import re
-
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.scoring_options import Scoring
     from rmcalib.scores import Scores
 
-__all__ = ["benchmark_for", "check_export", "given_scores", "model_names", "own_runs", "run_model"]
+__all__ = ["benchmark_for", "check_export", "given_scores", "model_names", "run_model"]
 
 PUBLISHED = "published"
 
@@ -38,11 +35,13 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
 
 def check_export(file: Path | None, names: list[str | None], output: str) -> None:
     """Refuse an export that could not be written, before hours of scoring."""
+    from rmcalib._util.storage import is_remote
+
     if file is None:
         return
     if len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
-    if file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
+    if not is_remote(output) and file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
         raise ValueError(f"--export-rewardbench {file}: will be a folder, that of --output: name a file")
 
 
@@ -70,17 +69,6 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
         if not scoring.quiet:
             say(f"warning: the report has no texts to read ({error})")
         return None
-
-
-def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pattern[str] | None:
-    """Match the files of these models' runs of a benchmark; None if it is not known yet where those are."""
-    from rmcalib._util.remote import runs_in
-    from rmcalib.runs import run_folder
-
-    known = [name for name in names if name is not None]
-    if benchmark is None or not known:
-        return None
-    return runs_in(run_folder("", name, benchmark.name).as_posix() for name in known)
 
 
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
