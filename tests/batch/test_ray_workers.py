@@ -166,7 +166,6 @@ def test_what_workers_warn_of_is_reported_once(
         warnings.warn_explicit(f"demo: rewards differ by up to {next(blocks)}e-05", UserWarning, ours, 1)
 
     scorer = SimpleNamespace(chunks=chunks)
-    monkeypatch.setattr("rmcalib.judges._inference.scoring.ItemScorer", lambda *_, **__: scorer)
     monkeypatch.setattr("rmcalib.judges.ItemScorer", lambda *_, **__: scorer)
     job = Job(load_benchmark("demo", limit=200), device="cpu")
     entry = PlanEntry(Recipe("demo"), "llama")
