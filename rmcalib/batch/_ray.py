@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.interrupts import deferred
@@ -248,7 +249,7 @@ def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any, items: 
     loading = {**job.loading(), "revision": ticket.commit}
     entry = ticket.entry
     return [
-        actor.remote(entry.model, entry.recipe, loading, job.token_budget, items)
+        actor.remote(entry.model, entry.recipe, loading, job.token_budget, partial(ray.get, items))
         for _ in range(group.bundle_count)
     ]
 

@@ -96,12 +96,15 @@ class Scorer:
         recipe: Recipe,
         loading: dict[str, Any],
         token_budget: int | None,
-        benchmark: Benchmark,
+        benchmark: Callable[[], Benchmark],
     ) -> None:
-        """Remember what to score. Loading may fail; then a call raises, and the worker does not die."""
+        """Remember what to score. Loading may fail; then a call raises, and the worker does not die.
+
+        `benchmark` is a function, because Ray warns of large arguments of actors that it may restart.
+        """
         self.name, self.recipe, self.loading = name, recipe, loading
-        self.token_budget, self.benchmark = token_budget, benchmark
-        self._items = {item.id: item for item in benchmark.items}
+        self.token_budget, self.benchmark = token_budget, benchmark()
+        self._items = {item.id: item for item in self.benchmark.items}
         self._model: Any = None
         self._scorer: Any = None
         self._origin: Origin | None = None

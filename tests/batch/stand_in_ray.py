@@ -102,7 +102,8 @@ def method(make: Callable[..., Any], *, ready: bool = True) -> Any:
 def in_process(job: Job, ticket: Ticket) -> Any:
     """A real worker, in this process."""
     loading = {**job.loading(), "revision": ticket.commit}
-    made = Scorer(ticket.entry.model, ticket.entry.recipe, loading, job.token_budget, job.benchmark)
+    entry = ticket.entry
+    made = Scorer(entry.model, entry.recipe, loading, job.token_budget, lambda: job.benchmark)
     return SimpleNamespace(origin=method(made.origin), score=method(made.score))
 
 
