@@ -35,7 +35,7 @@ from rmcalib.batch._worker import cause
 from rmcalib.runs import Run
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Item
+    from rmcalib.benchmarks import Benchmark, Item
 
 __all__ = ["Cluster", "gpus_for", "run_ray"]
 
@@ -99,12 +99,12 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
         with evaluating:  # drawing is not safe in several threads
             batch.conclude(ticket)
 
-    def one(ticket: Ticket, need: Need, group: Any, items: Any) -> None:
+    def one(ticket: Ticket, need: Need, group: Any, benchmark: Callable[[], Benchmark]) -> None:
         with contextlib.suppress(Stopped), batch.attempt(ticket.entry.model):
             try:
                 look = patience(ray, need, stopping)
-                workers = _workers(ray, job, ticket, need, group, items)
-                score_on_cluster(batch, job, ticket, workers, look)
+                workers = _workers(ray, job, ticket, need, group)
+                score_on_cluster(batch, job, ticket, workers, benchmark, look)
             finally:
                 if ray.is_initialized():
                     ray.util.remove_placement_group(group)  # ends its workers
@@ -113,7 +113,8 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
     try:
         if not joined:
             _connect(ray, cluster.address)
-        items = ray.put(job.benchmark)
+        # A function, not an argument of the actors: Ray warns of large arguments if it may restart an actor.
+        benchmark = partial(ray.get, ray.put(job.benchmark))
         for entry in plan:
             if entry.skipped:
                 continue
@@ -126,7 +127,7 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                 gpus = 0.0 if job.device == "cpu" else gpus_for(entry, cluster, available)
                 need = {kind: n for kind, n in (("CPU", cluster.cpus), ("GPU", gpus)) if n}
                 group = reserve(ray, need, cluster.shards, patience(ray, need, stopping))
-                running.append(pool.submit(one, ticket, need, group, items))
+                running.append(pool.submit(one, ticket, need, group, benchmark))
         wait(running)
     finally:
         # Interrupted: every thread ends within a second or so and releases its folder, and only then is the
@@ -192,14 +193,19 @@ def patience(ray: Any, need: Need, stopping: threading.Event) -> Callable[[], No
 
 
 def score_on_cluster(
-    batch: Batch, job: Job, ticket: Ticket, workers: list[Any], look: Callable[[], None]
+    batch: Batch,
+    job: Job,
+    ticket: Ticket,
+    workers: list[Any],
+    benchmark: Callable[[], Benchmark],
+    look: Callable[[], None],
 ) -> None:
     """Score one model by its workers, and write what they return."""
     from rmcalib.judges import INDIFFERENT, is_indifferent
 
     ray, name = import_ray(), ticket.entry.model
     batch.status.change(name, "downloading")
-    first = wait_for_first(ray, workers, look)
+    first = wait_for_first(ray, workers, benchmark, look)
     about = {**first.about, "asked": ticket.asked}
     with Run(ticket.folder, job.benchmark, first.inputs, about=about, fresh=job.fresh) as run:
         batch.status.change(name, "scoring")
@@ -210,9 +216,7 @@ def score_on_cluster(
         origins = {first.process: first}
         told_apart: set[bool | None] = set()
         batch.status.progress(name, 0, total, 0)
-        for scored, texts, origin in results(
-            ray, workers, [[item.id for item in block] for block in blocks], look
-        ):
+        for scored, texts, origin in results(ray, workers, blocks, benchmark, look):
             _check_same(first, origin)
             origins[origin.process] = origin
             run.add(scored)
@@ -234,7 +238,7 @@ def score_on_cluster(
         batch.status.event("freed", model=name, bytes=freed)
 
 
-def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any, items: Any) -> list[Any]:
+def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any) -> list[Any]:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
     # Tasks are retried without end, because Ray notices the loss of a node only after many tries. What ends
@@ -249,8 +253,7 @@ def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any, items: 
     loading = {**job.loading(), "revision": ticket.commit}
     entry = ticket.entry
     return [
-        actor.remote(entry.model, entry.recipe, loading, job.token_budget, partial(ray.get, items))
-        for _ in range(group.bundle_count)
+        actor.remote(entry.model, entry.recipe, loading, job.token_budget) for _ in range(group.bundle_count)
     ]
 
 

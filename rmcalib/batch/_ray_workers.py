@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from rmcalib.batch._worker import cause, is_for_users
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
+    from rmcalib.benchmarks import Benchmark, Item
     from rmcalib.judges import Recipe, ScoredItem
+
+    Block = tuple[list[ScoredItem], list[str], "Origin"]
 
 __all__ = ["RESTARTS", "Origin", "Scorer", "gist", "import_ray", "results", "wait_for_first"]
 
@@ -47,9 +49,11 @@ class Origin:
     restarted: bool = False
 
 
-def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Origin:
+def wait_for_first(
+    ray: Any, workers: list[Any], benchmark: Callable[[], Benchmark], look: Callable[[], None]
+) -> Origin:
     """Wait until a worker has loaded the model, and return what it says about itself."""
-    waiting = [worker.origin.remote() for worker in workers]
+    waiting = [worker.origin.remote(benchmark) for worker in workers]
     ready: list[Any] = []
     while not ready:
         look()
@@ -60,20 +64,25 @@ def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Or
 
 
 def results(
-    ray: Any, workers: list[Any], blocks: list[list[str]], look: Callable[[], None]
-) -> Iterator[tuple[list[ScoredItem], list[str], Origin]]:
+    ray: Any,
+    workers: list[Any],
+    blocks: list[list[Item]],
+    benchmark: Callable[[], Benchmark],
+    look: Callable[[], None],
+) -> Iterator[Block]:
     """Let the workers score blocks of prompts; yield each block's scores (`Scorer.score`) as they come.
 
     Parameters
     ----------
     ray : the module.
     workers : handles of `Scorer` actors.
-    blocks : ids of prompts.
+    blocks : prompts.
+    benchmark : returns the benchmark that they are from, on any node.
     look : called every second. It raises an error if there is nothing to wait for any more.
     """
     pool = ray.util.ActorPool(workers)
     for block in blocks:
-        pool.submit(lambda worker, ids: worker.score.remote(ids), block)
+        pool.submit(lambda worker, items: worker.score.remote(items, benchmark), block)
     while pool.has_next():
         look()
         try:
@@ -96,21 +105,15 @@ class Scorer:
         recipe: Recipe,
         loading: dict[str, Any],
         token_budget: int | None,
-        benchmark: Callable[[], Benchmark],
     ) -> None:
-        """Remember what to score. Loading may fail; then a call raises, and the worker does not die.
-
-        `benchmark` is a function, because Ray warns of large arguments of actors that it may restart.
-        """
-        self.name, self.recipe, self.loading = name, recipe, loading
-        self.token_budget, self.benchmark = token_budget, benchmark()
-        self._items = {item.id: item for item in self.benchmark.items}
+        """Remember what to score. Loading may fail; then a call raises, and the worker does not die."""
+        self.name, self.recipe, self.loading, self.token_budget = name, recipe, loading, token_budget
         self._model: Any = None
         self._scorer: Any = None
         self._origin: Origin | None = None
         self._warnings: list[str] = []
 
-    def origin(self) -> Origin:
+    def origin(self, benchmark: Callable[[], Benchmark]) -> Origin:
         """Load the model, and return what changes a score, and where this worker runs."""
         from rmcalib.runs import describe, package_versions, score_inputs
 
@@ -118,19 +121,18 @@ class Scorer:
             with self._listening():
                 model = self._loaded()
             about = {**describe(model), "versions": package_versions()}
-            self._origin = Origin(score_inputs(model, self.benchmark), about, *_place())
+            self._origin = Origin(score_inputs(model, benchmark()), about, *_place())
         return self._origin
 
-    def score(self, ids: list[str]) -> tuple[list[ScoredItem], list[str], Origin]:
-        """Score the prompts with these ids; also returns the warnings of this worker so far."""
+    def score(self, items: list[Item], benchmark: Callable[[], Benchmark]) -> Block:
+        """Score prompts; also returns the warnings of this worker so far."""
         from rmcalib.judges import ItemScorer
 
-        items = [self._items[identifier] for identifier in ids]
         with self._listening():
             if self._scorer is None:  # kept: what it has learned of the model holds for the next block
                 self._scorer = ItemScorer(self._loaded(), token_budget=self.token_budget)
             scored = [item for chunk in self._scorer.chunks(items) for item in chunk]
-        return scored, list(self._warnings), self.origin()
+        return scored, list(self._warnings), self.origin(benchmark)
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:

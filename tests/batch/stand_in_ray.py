@@ -103,7 +103,7 @@ def in_process(job: Job, ticket: Ticket) -> Any:
     """A real worker, in this process."""
     loading = {**job.loading(), "revision": ticket.commit}
     entry = ticket.entry
-    made = Scorer(entry.model, entry.recipe, loading, job.token_budget, lambda: job.benchmark)
+    made = Scorer(entry.model, entry.recipe, loading, job.token_budget)
     return SimpleNamespace(origin=method(made.origin), score=method(made.score))
 
 
@@ -113,4 +113,4 @@ def score_in_process(
     """Score a model as on a cluster, with workers in this process."""
     patch.setattr("rmcalib.batch._ray.import_ray", StandInRay)
     workers = [in_process(job, ticket) for _ in range(shards)]
-    score_on_cluster(batch, job, ticket, workers, lambda: None)
+    score_on_cluster(batch, job, ticket, workers, lambda: job.benchmark, lambda: None)

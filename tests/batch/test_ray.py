@@ -51,12 +51,12 @@ ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
 _ray._silence(ray)
 add, begin, killed = Run.add, _ray.wait_for_first, []
 
-def wait_for_all(ray, workers, look):
+def wait_for_all(ray, workers, benchmark, look):
     # The first model's workers are all there before its work begins: else one could do it all alone while the
     # other still loads, and nothing would be lost with a node.
     if not killed:
-        ray.get([worker.origin.remote() for worker in workers])
-    return begin(ray, workers, look)
+        ray.get([worker.origin.remote(benchmark) for worker in workers])
+    return begin(ray, workers, benchmark, look)
 
 def add_and_kill(run, scored):
     # When some prompts of the first model are kept, and not all.

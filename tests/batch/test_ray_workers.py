@@ -17,7 +17,7 @@ from rmcalib.batch import _ray_workers as cluster_workers
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._ray import Stopped, _check_same, _remarks, patience, reserve
 from rmcalib.batch._ray_workers import Origin, results, wait_for_first
-from rmcalib.benchmarks import load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Recipe
 from tests.batch.stand_in_ray import (
     ActorDiedError,
@@ -31,9 +31,13 @@ from tests.batch.stand_in_ray import (
 ORIGIN = Origin({"dtype": "float32"}, {})
 
 
+def load() -> Benchmark:
+    return load_benchmark("demo", limit=8)
+
+
 def worker(
-    score: Callable[[list[str]], Any] = lambda ids: (ids, [], ORIGIN),
-    origin: Callable[[], Origin] = lambda: ORIGIN,
+    score: Callable[..., Any] = lambda items, _: (items, [], ORIGIN),
+    origin: Callable[..., Origin] = lambda _: ORIGIN,
     *,
     ready: bool = True,
 ) -> Any:
@@ -49,11 +53,11 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None:
     ray, workers = StandInRay(), [worker(), worker(ready=False)]
-    assert wait_for_first(ray, workers, lambda: None) == ORIGIN
-    blocks = [[str(i)] for i in range(5)]
+    assert wait_for_first(ray, workers, load, lambda: None) == ORIGIN
+    blocks = [[item] for item in load().items[:5]]
     looks: list[int] = []
-    scored = [ids for ids, _, _ in results(ray, workers, blocks, lambda: looks.append(1))]
-    assert sorted(map(list, scored)) == blocks  # type: ignore[arg-type]
+    scored = [items for items, _, _ in results(ray, workers, blocks, load, lambda: looks.append(1))]
+    assert sorted(items[0].id for items in scored) == sorted(items[0].id for items in blocks)
     assert len(looks) > len(blocks)  # also while nothing comes
     assert sorted(map(id, ray.killed)) == sorted(map(id, workers))
 
@@ -61,18 +65,20 @@ def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None
 def test_what_a_worker_raises_is_the_models_failure() -> None:
     ray = StandInRay()
     with pytest.raises(ValueError, match=r"^the model is gated$"):
-        wait_for_first(ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], print)
+        wait_for_first(
+            ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], load, print
+        )
     missing = ActorDiedError("No module named 'rmcalib'", init_failed=True)
     with pytest.raises(
         ValueError, match=r"cannot start a worker \(is rmcalib installed there\?\): .*rmcalib"
     ):
-        wait_for_first(ray, [worker(origin=raises(missing))], print)
+        wait_for_first(ray, [worker(origin=raises(missing))], load, print)
 
 
 def test_a_model_that_takes_every_worker_down_has_failed() -> None:
     lost = worker(raises(RayError("out of memory")))
     with pytest.raises(ValueError, match=r"a worker was lost 6 times, .*: RayError: out of memory"):
-        list(results(StandInRay(), [lost], [["a"]], lambda: None))
+        list(results(StandInRay(), [lost], [list(load().items[:1])], load, lambda: None))
 
 
 def test_nodes_that_would_score_differently_are_refused() -> None:
@@ -99,7 +105,7 @@ def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:
     look()
     stopping.set()
     with pytest.raises(Stopped):
-        wait_for_first(StandInRay(), [worker(ready=False)], look)
+        wait_for_first(StandInRay(), [worker(ready=False)], load, look)
     assert not isinstance(Stopped(), Exception)
 
 
