@@ -71,7 +71,7 @@ def test_failures_of_the_store_are_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         write_json(folder / "a.json", {})
     for read in (read_file, read_manifest, load_scores):
         with pytest.raises(StorageError, match=r"scores\.parquet: cannot be read: the store is closed"):
-            read(folder / "scores.parquet")  # type: ignore[operator]
+            read(folder / "scores.parquet")
     with pytest.raises(StorageError, match="memory://closed: cannot be read: the store is closed"):
         find_files(folder, "*")
 

@@ -6,8 +6,9 @@ The engines are `rmcalib.batch._local`, `rmcalib.batch._ray` and `rmcalib.batch.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rmcalib.batch._plan import PlanEntry
 from rmcalib.batch._status import ModelStatus, Status
 from rmcalib.batch._worker import cause
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import Recipe, identify, is_local
+from rmcalib.judges import Classifier, LoadOptions, Recipe, is_local
 from rmcalib.runs import asked_for, finished_scores, locked, remove_leftover_parts, run_folder
 from rmcalib.scores import Scores
 
@@ -47,25 +48,20 @@ class Job:
     Parameters
     ----------
     benchmark : what is scored.
-    device, dtype, max_length, token_budget, trust_remote_code, allow_pickle : as for `rmcalib.score`.
+    options : how to load and run the models.
     fresh : score everything again.
     free_disk : remove a model from the Hub's cache when it is done.
     """
 
     benchmark: Benchmark
-    device: str = "auto"
-    dtype: str = "auto"
-    max_length: int | None = None
-    token_budget: int | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+    options: LoadOptions = field(default_factory=LoadOptions)
     fresh: bool = False
     free_disk: bool = False
 
-    def loading(self) -> dict[str, Any]:
-        """Return the options of `load_model` that do not depend on the model."""
-        names = ("device", "dtype", "max_length", "trust_remote_code", "allow_pickle")
-        return {name: getattr(self, name) for name in names}
+    def judge(self, entry: PlanEntry, revision: str | None = None) -> Classifier:
+        """Return the judge of a plan's entry; its model is not loaded yet."""
+        options = dataclasses.replace(self.options, recipe=entry.recipe, revision=revision)
+        return Classifier(entry.model, options)
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,7 @@ class Ticket:
 
     entry: PlanEntry
     commit: str | None  # None: a local folder
-    asked: str
+    asked: str | None
     folder: Path
     scored: bool = False
     fresh: bool = False
@@ -144,10 +140,10 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
     With ``job.fresh`` nothing counts as done.
     """
-    revision = identify(entry.model)
-    asked = asked_for(entry.model, revision, job.benchmark, recipe=entry.recipe, **job.loading())
+    judge = job.judge(entry)
+    asked = asked_for(judge, job.benchmark)
     folder = run_folder(batch.output, entry.model, job.benchmark.name)
-    commit = None if is_local(entry.model) else revision
+    commit = None if is_local(entry.model) else judge.commit
     scored = not job.fresh and finished_scores(folder, asked) is not None
     return Ticket(entry, commit, asked, folder, scored, job.fresh)
 

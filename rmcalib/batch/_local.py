@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -81,17 +82,14 @@ def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
 def _fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
     """Download a model into the Hub's cache: its files, and those of the model an adapter was trained on."""
-    options: dict[str, Any] = {
-        "trust_remote_code": job.trust_remote_code,
-        "allow_pickle": job.allow_pickle,
-        "recipe": recipe,
-    }
     if commit is None:
         return
-    folder, _ = locate(recipe.model, commit, **options)
+    options = dataclasses.replace(job.options, recipe=recipe, revision=commit)
+    folder, _ = locate(recipe.model, options)
     adapter = read_object(folder / "adapter_config.json")
     if adapter.get("base_model_name_or_path"):
-        locate(adapter["base_model_name_or_path"], adapter.get("revision"), **options)
+        base = dataclasses.replace(options, revision=adapter.get("revision"))
+        locate(adapter["base_model_name_or_path"], base)
 
 
 def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:
@@ -104,15 +102,8 @@ def _conclude(batch: Batch, job: Job, ticket: Ticket) -> None:
 
 def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
     name = ticket.entry.model
-    options = {
-        **job.loading(),
-        "recipe": ticket.entry.recipe,
-        "revision": ticket.commit,
-        "output": str(batch.output),
-        "token_budget": job.token_budget,
-        "fresh": job.fresh,
-    }
-    for kind, values in worker.run(Task(name, job.benchmark, options)):
+    task = Task(job.judge(ticket.entry, ticket.commit), job.benchmark, str(batch.output), job.fresh)
+    for kind, values in worker.run(task):
         if kind == "progress":
             batch.status.progress(name, *values)
         else:

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.interrupts import deferred
@@ -32,10 +31,10 @@ from rmcalib.batch._ray_workers import (
     wait_for_first,
 )
 from rmcalib.batch._worker import cause
-from rmcalib.runs import Run
+from rmcalib.runs import Run, score_inputs
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark, Item
+    from rmcalib.benchmarks import Item
 
 __all__ = ["Cluster", "gpus_for", "run_ray"]
 
@@ -99,12 +98,12 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
         with evaluating:  # drawing is not safe in several threads
             batch.conclude(ticket)
 
-    def one(ticket: Ticket, need: Need, group: Any, benchmark: Callable[[], Benchmark]) -> None:
+    def one(ticket: Ticket, need: Need, group: Any) -> None:
         with contextlib.suppress(Stopped), batch.attempt(ticket.entry.model):
             try:
                 look = patience(ray, need, stopping)
                 workers = _workers(ray, job, ticket, need, group)
-                score_on_cluster(batch, job, ticket, workers, benchmark, look)
+                score_on_cluster(batch, job, ticket, workers, look)
             finally:
                 if ray.is_initialized():
                     ray.util.remove_placement_group(group)  # ends its workers
@@ -113,8 +112,6 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
     try:
         if not joined:
             _connect(ray, cluster.address)
-        # A function, not an argument of the actors: Ray warns of large arguments if it may restart an actor.
-        benchmark = partial(ray.get, ray.put(job.benchmark))
         for entry in plan:
             if entry.skipped:
                 continue
@@ -124,10 +121,10 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                     finish(ticket)
                     continue
                 available = float(ray.cluster_resources().get("GPU", 0.0))
-                gpus = 0.0 if job.device == "cpu" else gpus_for(entry, cluster, available)
+                gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, available)
                 need = {kind: n for kind, n in (("CPU", cluster.cpus), ("GPU", gpus)) if n}
                 group = reserve(ray, need, cluster.shards, patience(ray, need, stopping))
-                running.append(pool.submit(one, ticket, need, group, benchmark))
+                running.append(pool.submit(one, ticket, need, group))
         wait(running)
     finally:
         # Interrupted: every thread ends within a second or so and releases its folder, and only then is the
@@ -197,7 +194,6 @@ def score_on_cluster(
     job: Job,
     ticket: Ticket,
     workers: list[Any],
-    benchmark: Callable[[], Benchmark],
     look: Callable[[], None],
 ) -> None:
     """Score one model by its workers, and write what they return."""
@@ -205,9 +201,10 @@ def score_on_cluster(
 
     ray, name = import_ray(), ticket.entry.model
     batch.status.change(name, "downloading")
-    first = wait_for_first(ray, workers, benchmark, look)
-    about = {**first.about, "asked": ticket.asked}
-    with Run(ticket.folder, job.benchmark, first.inputs, about=about, fresh=job.fresh) as run:
+    first = wait_for_first(ray, workers, look)
+    about = first.about | ({} if ticket.asked is None else {"asked": ticket.asked})
+    inputs = score_inputs(job.judge(ticket.entry), job.benchmark, first.identity)
+    with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
         batch.status.change(name, "scoring")
         blocks = _blocks(run.remaining, len(workers))
         total = sum(len(item.responses) for block in blocks for item in block)
@@ -216,7 +213,7 @@ def score_on_cluster(
         origins = {first.process: first}
         told_apart: set[bool | None] = set()
         batch.status.progress(name, 0, total, 0)
-        for scored, texts, origin in results(ray, workers, blocks, benchmark, look):
+        for scored, texts, origin in results(ray, workers, blocks, look):
             _check_same(first, origin)
             origins[origin.process] = origin
             run.add(scored)
@@ -250,21 +247,20 @@ def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any) -> list
         max_task_retries=-1,
         scheduling_strategy=PlacementGroupSchedulingStrategy(group),
     )(Scorer)
-    loading = {**job.loading(), "revision": ticket.commit}
-    entry = ticket.entry
-    return [
-        actor.remote(entry.model, entry.recipe, loading, job.token_budget) for _ in range(group.bundle_count)
-    ]
+    judge = job.judge(ticket.entry, ticket.commit)
+    return [actor.remote(judge) for _ in range(group.bundle_count)]
 
 
 def _check_same(first: Origin, other: Origin) -> None:
     """Refuse a worker whose scores would be others, say because of another dtype."""
     differing = [
-        key for key in {**first.inputs, **other.inputs} if first.inputs.get(key) != other.inputs.get(key)
+        key
+        for key in {**first.identity, **other.identity}
+        if first.identity.get(key) != other.identity.get(key)
     ]
     if differing:
         shown = "; ".join(
-            f"{key}: {first.inputs.get(key)} and {other.inputs.get(key)}" for key in sorted(differing)
+            f"{key}: {first.identity.get(key)} and {other.identity.get(key)}" for key in sorted(differing)
         )
         raise ValueError(f"the nodes of the cluster would score differently ({shown}): set it, say --dtype")
 

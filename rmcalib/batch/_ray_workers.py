@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from rmcalib.batch._worker import cause, is_for_users
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark, Item
-    from rmcalib.judges import Recipe, ScoredItem
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges import Judge, ScoredItem
 
     Block = tuple[list[ScoredItem], list[str], "Origin"]
 
@@ -35,25 +35,23 @@ class Origin:
 
     Parameters
     ----------
-    inputs : everything that changes a score.
+    identity : everything about the judge that changes a score.
     about : what the manifest says besides.
     node : id of the node.
     process : id of the worker's process.
     restarted : whether the worker took the place of one that was lost.
     """
 
-    inputs: dict[str, Any]
+    identity: dict[str, Any]
     about: dict[str, Any]
     node: str = ""
     process: str = ""
     restarted: bool = False
 
 
-def wait_for_first(
-    ray: Any, workers: list[Any], benchmark: Callable[[], Benchmark], look: Callable[[], None]
-) -> Origin:
+def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Origin:
     """Wait until a worker has loaded the model, and return what it says about itself."""
-    waiting = [worker.origin.remote(benchmark) for worker in workers]
+    waiting = [worker.origin.remote() for worker in workers]
     ready: list[Any] = []
     while not ready:
         look()
@@ -64,11 +62,7 @@ def wait_for_first(
 
 
 def results(
-    ray: Any,
-    workers: list[Any],
-    blocks: list[list[Item]],
-    benchmark: Callable[[], Benchmark],
-    look: Callable[[], None],
+    ray: Any, workers: list[Any], blocks: list[list[Item]], look: Callable[[], None]
 ) -> Iterator[Block]:
     """Let the workers score blocks of prompts; yield each block's scores (`Scorer.score`) as they come.
 
@@ -77,12 +71,11 @@ def results(
     ray : the module.
     workers : handles of `Scorer` actors.
     blocks : prompts.
-    benchmark : returns the benchmark that they are from, on any node.
     look : called every second. It raises an error if there is nothing to wait for any more.
     """
     pool = ray.util.ActorPool(workers)
     for block in blocks:
-        pool.submit(lambda worker, items: worker.score.remote(items, benchmark), block)
+        pool.submit(lambda worker, items: worker.score.remote(items), block)
     while pool.has_next():
         look()
         try:
@@ -97,42 +90,33 @@ def results(
 
 
 class Scorer:
-    """A worker of a cluster, with one model, which is loaded when it is first needed."""
+    """A worker of a cluster, with one judge, whose model is loaded when it is first needed."""
 
-    def __init__(
-        self,
-        name: str,
-        recipe: Recipe,
-        loading: dict[str, Any],
-        token_budget: int | None,
-    ) -> None:
-        """Remember what to score. Loading may fail; then a call raises, and the worker does not die."""
-        self.name, self.recipe, self.loading, self.token_budget = name, recipe, loading, token_budget
-        self._model: Any = None
-        self._scorer: Any = None
+    def __init__(self, judge: Judge) -> None:
+        """Remember the judge. Loading may fail; then a call raises, and the worker does not die."""
+        self.judge = judge
         self._origin: Origin | None = None
         self._warnings: list[str] = []
 
-    def origin(self, benchmark: Callable[[], Benchmark]) -> Origin:
+    def origin(self) -> Origin:
         """Load the model, and return what changes a score, and where this worker runs."""
-        from rmcalib.runs import describe, package_versions, score_inputs
+        from rmcalib.judges import about_judge
+        from rmcalib.runs import package_versions
 
         if self._origin is None:
             with self._listening():
-                model = self._loaded()
-            about = {**describe(model), "versions": package_versions()}
-            self._origin = Origin(score_inputs(model, benchmark()), about, *_place())
+                identity = self.judge.identity()
+            about = {**about_judge(self.judge), "versions": package_versions()}
+            self._origin = Origin(identity, about, *_place())
         return self._origin
 
-    def score(self, items: list[Item], benchmark: Callable[[], Benchmark]) -> Block:
+    def score(self, items: list[Item]) -> Block:
         """Score prompts; also returns the warnings of this worker so far."""
-        from rmcalib.judges import ItemScorer
+        from rmcalib.judges import scored_chunks
 
         with self._listening():
-            if self._scorer is None:  # kept: what it has learned of the model holds for the next block
-                self._scorer = ItemScorer(self._loaded(), token_budget=self.token_budget)
-            scored = [item for chunk in self._scorer.chunks(items) for item in chunk]
-        return scored, list(self._warnings), self.origin(benchmark)
+            scored = [item for chunk in scored_chunks(self.judge, items) for item in chunk]
+        return scored, list(self._warnings), self.origin()
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -143,16 +127,9 @@ class Scorer:
         for warning in caught:
             line = " ".join(str(warning.message).split())
             if not is_for_users(warning.category, warning.filename):
-                sys.stderr.write(f"{self.name}: {warning.category.__name__}: {line}\n")
+                sys.stderr.write(f"{self.judge.name}: {warning.category.__name__}: {line}\n")
             elif gist(line) not in {gist(text) for text in self._warnings}:
                 self._warnings.append(line)
-
-    def _loaded(self) -> Any:
-        from rmcalib.judges import load_model
-
-        if self._model is None:
-            self._model = load_model(self.name, recipe=self.recipe, **self.loading)
-        return self._model
 
 
 def gist(warning: str) -> str:

@@ -28,7 +28,7 @@ from rmcalib.batch._published import published_plan, run_published
 from rmcalib.batch._ray import Cluster, run_ray
 from rmcalib.batch._status import Status
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import Recipe
+from rmcalib.judges import LoadOptions, Recipe
 
 _Loaded = TypeVar("_Loaded", bound=Benchmark | None)
 
@@ -43,7 +43,7 @@ class Scoring:
     ----------
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
     benchmark_revision, limit : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
-    device, dtype, max_length, token_budget, trust_remote_code, allow_pickle : as for :func:`rmcalib.score`.
+    options : how to load and run the models.
     cluster : a Ray cluster to run on; default this machine.
     free_disk : remove a model from the Hub's cache when it is done.
     ignore_memory : also try models that seem too large.
@@ -52,12 +52,7 @@ class Scoring:
     benchmark: str | Benchmark = "reward-bench-2"
     benchmark_revision: str | None = None
     limit: int | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    max_length: int | None = None
-    token_budget: int | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+    options: LoadOptions = field(default_factory=LoadOptions)
     cluster: Cluster | None = None
     free_disk: bool = False
     ignore_memory: bool = False
@@ -104,7 +99,7 @@ def plan_batch(request: BatchRequest) -> Plan:
     Examples
     --------
     >>> recipes = [Recipe("org/rm-8B"), Recipe("org/rm-1B")]
-    >>> how = Scoring(benchmark="demo", device="cpu", ignore_memory=True)
+    >>> how = Scoring("demo", options=LoadOptions(device="cpu"), ignore_memory=True)
     >>> [entry.model for entry in plan_batch(BatchRequest(recipes, how=how)).entries]
     ['org/rm-1B', 'org/rm-8B']
     """
@@ -143,7 +138,7 @@ def run_batch(
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     how = Scoring(benchmark="demo", limit=4, device="cpu")
+    ...     how = Scoring("demo", limit=4, options=LoadOptions(device="cpu"))
     ...     run_batch(BatchRequest([Recipe("./nowhere")], how=how, output=folder)).counts()
     {'failed': 1}
     """
@@ -160,7 +155,8 @@ def run_batch(
         work = lambda batch: run_published(batch, plan, commit, jobs=jobs, fresh=request.fresh)  # noqa: E731
     else:
         plan, loaded = _scoring_plan(request, how, lambda: _benchmark(how))
-        job, cluster, bench = _job(how, loaded, request.fresh), how.cluster, loaded
+        job = Job(loaded, how.options, request.fresh, how.free_disk)
+        cluster, bench = how.cluster, loaded
         about = {"engine": "local" if cluster is None else "ray"}
         work = lambda batch: (  # noqa: E731
             run_local(batch, job, plan) if cluster is None else run_ray(batch, job, plan, cluster)
@@ -175,8 +171,8 @@ def _scoring_plan(
     request: BatchRequest, how: Scoring, load: Callable[[], _Loaded]
 ) -> tuple[list[PlanEntry], _Loaded]:
     # The nodes of a cluster are not this machine: their memory is not known here.
-    on_cluster = Machine("cpu" if how.device == "cpu" else "cuda")
-    machine = choose_machine(how.device) if how.cluster is None else on_cluster
+    on_cluster = Machine("cpu" if how.options.device == "cpu" else "cuda")
+    machine = choose_machine(how.options.device) if how.cluster is None else on_cluster
     recipes = _recipes(request) or []
     select(recipes, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
     benchmark = load()
@@ -184,9 +180,9 @@ def _scoring_plan(
         recipes,
         request.selection,
         machine,
-        dtype=how.dtype,
+        dtype=how.options.dtype,
         tokens=estimated_tokens(benchmark),
-        trust_remote_code=how.trust_remote_code,
+        trust_remote_code=how.options.trust_remote_code,
         ignore_memory=how.ignore_memory,
     )
     return plan, benchmark
@@ -204,20 +200,6 @@ def _benchmark(how: Scoring) -> Benchmark:
     if isinstance(how.benchmark, Benchmark):
         return how.benchmark
     return load_benchmark(how.benchmark, revision=how.benchmark_revision, limit=how.limit)
-
-
-def _job(how: Scoring, benchmark: Benchmark, fresh: bool) -> Job:
-    return Job(
-        benchmark,
-        device=how.device,
-        dtype=how.dtype,
-        max_length=how.max_length,
-        token_budget=how.token_budget,
-        trust_remote_code=how.trust_remote_code,
-        allow_pickle=how.allow_pickle,
-        fresh=fresh,
-        free_disk=how.free_disk,
-    )
 
 
 def _texts() -> Benchmark | None:

@@ -28,6 +28,7 @@ from rmcalib._util.interrupts import end_with_parent, spared
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
+    from rmcalib.judges import Judge
 
 __all__ = ["Event", "Task", "Worker", "WorkerError", "cause", "is_for_users"]
 
@@ -44,11 +45,12 @@ class WorkerError(ValueError):
 
 @dataclass(frozen=True)
 class Task:
-    """One model to score; `options` are those of `rmcalib.score`."""
+    """What to score, and where to keep the scores."""
 
-    model: str
+    judge: Judge
     benchmark: Benchmark
-    options: dict[str, Any]
+    output: str
+    fresh: bool = False
 
 
 def cause(error: BaseException) -> str:
@@ -157,15 +159,15 @@ def _score(task: Task) -> None:
         if is_for_users(category, filename):
             _send(("warning", (line,)))
         else:
-            sys.stderr.write(f"{task.model}: {category.__name__}: {line}\n")
+            sys.stderr.write(f"{task.judge.name}: {category.__name__}: {line}\n")
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show
-            score(task.model, task.benchmark, on_progress=on_progress, **task.options)
+            score(task.judge, task.benchmark, output=task.output, fresh=task.fresh, on_progress=on_progress)
     except Exception as error:
-        sys.stderr.write(f"{task.model}:\n{traceback.format_exc()}\n")
+        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
         sys.stderr.flush()
         # Not the error itself, which may be of a kind that cannot be sent to another process.
         raise WorkerError(cause(error)) from None

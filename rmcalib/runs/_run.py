@@ -11,12 +11,12 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import identify
+from rmcalib.judges import ScoredItem, identify
 from rmcalib.runs._folder import Layout, RunFolder
 from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import model_folder, package_versions
@@ -28,26 +28,6 @@ SCORING = Layout(("scores.parquet", "metrics.json"), "part-*.parquet", "scoring"
 """What a scoring run writes."""
 
 Rows = dict[str, list[dict[str, Any]]]  # by prompt
-
-
-class ScoredItem(Protocol):
-    """The scores of one prompt."""
-
-    @property
-    def id(self) -> str:
-        """The prompt's id."""
-
-    @property
-    def rewards(self) -> tuple[float, ...]:
-        """One reward per response."""
-
-    @property
-    def n_tokens(self) -> tuple[int, ...]:
-        """The length of each text."""
-
-    @property
-    def truncated(self) -> tuple[bool, ...]:
-        """Whether each text was cut."""
 
 
 def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
@@ -69,7 +49,7 @@ def finished_manifest(folder: Path) -> dict[str, Any]:
     return manifest if manifest.get("status") == "finished" else {}
 
 
-def finished_scores(folder: Path, asked: str) -> Scores | None:
+def finished_scores(folder: Path, asked: str | None) -> Scores | None:
     """Return the scores in `folder` if they are finished and answer the request `asked` (`asked_for`).
 
     All commands use this to know that a run is done. It needs neither the weights nor the texts.
@@ -78,7 +58,7 @@ def finished_scores(folder: Path, asked: str) -> Scores | None:
     True
     """
     manifest = finished_manifest(folder)
-    if manifest.get("asked") != asked:
+    if asked is None or manifest.get("asked") != asked:
         return None
     with locked(folder):
         try:
@@ -210,7 +190,7 @@ class Run:
             "responses": len(ordered),
             "truncated": sum(bool(row["truncated"]) for row in ordered),
             "empty": self.benchmark.n_empty,
-            "tokens": sum(int(row["n_tokens"]) for row in ordered),
+            "tokens": sum(max(0, int(row["n_tokens"])) for row in ordered),  # negative: unknown
         }
         timings = {"started": utc(self._started), "finished": utc(time.time())}
         self.files.about |= {**about, "counts": counts, "timings": timings}

@@ -34,7 +34,9 @@ class ActorPool:
     """Ray's, with calls that are made when their results are asked for."""
 
     def __init__(self, actors: Sequence[Any]) -> None:
-        self._idle, self._busy, self._waiting = list(actors), [], list[Any]()
+        self._idle = list(actors)
+        self._busy: list[tuple[Any, Any]] = []
+        self._waiting: list[tuple[Any, Any]] = []
 
     def submit(self, call: Callable[[Any, Any], Any], value: Any) -> None:
         if self._idle:
@@ -101,9 +103,7 @@ def method(make: Callable[..., Any], *, ready: bool = True) -> Any:
 
 def in_process(job: Job, ticket: Ticket) -> Any:
     """A real worker, in this process."""
-    loading = {**job.loading(), "revision": ticket.commit}
-    entry = ticket.entry
-    made = Scorer(entry.model, entry.recipe, loading, job.token_budget)
+    made = Scorer(job.judge(ticket.entry, ticket.commit))
     return SimpleNamespace(origin=method(made.origin), score=method(made.score))
 
 
@@ -113,4 +113,4 @@ def score_in_process(
     """Score a model as on a cluster, with workers in this process."""
     patch.setattr("rmcalib.batch._ray.import_ray", StandInRay)
     workers = [in_process(job, ticket) for _ in range(shards)]
-    score_on_cluster(batch, job, ticket, workers, lambda: job.benchmark, lambda: None)
+    score_on_cluster(batch, job, ticket, workers, lambda: None)

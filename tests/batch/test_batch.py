@@ -17,7 +17,7 @@ from rmcalib.batch._batch import free_checkpoint
 from rmcalib.batch._status import read_events
 from rmcalib.batch._worker import Task, Worker, WorkerError
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import Recipe
+from rmcalib.judges import load_judge
 from tests.batch.batch_hub import (
     BENCH,
     BROKEN,
@@ -197,8 +197,8 @@ def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pyt
     model = tiny.save_model(tmp_path / "model")
     bench = tmp_path / "bench.jsonl"
     bench.write_text("".join(json.dumps(row) + "\n" for row in tiny.benchmark_rows(64)))
-    options = {"recipe": Recipe(str(model)), "device": "cpu", "output": str(tmp_path / "runs")}
-    task = Task(str(model), load_benchmark(str(bench)), options)
+    judge = load_judge(str(model), device="cpu")
+    task = Task(judge, load_benchmark(str(bench)), str(tmp_path / "runs"))
     with Worker(tmp_path / "batch.log") as worker:
         with monkeypatch.context() as patched:
             for name, value in held(os.environ, "True").items():

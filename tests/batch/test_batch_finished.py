@@ -16,7 +16,7 @@ from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._status import read_events
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.cli._shared.batch_run import evaluator_for
-from rmcalib.judges import Recipe, identify, recipe_for
+from rmcalib.judges import LoadOptions, Recipe, identify, recipe_for
 from rmcalib.metrics import Settings
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.runs import finished_scores, run_folder, score
@@ -28,8 +28,8 @@ OPTIONS: dict[str, Any] = {"device": "cpu", "max_length": 300}
 ENTRY = PlanEntry(recipe_for("demo"), "llama")
 
 
-def job(**other: Any) -> Job:
-    return Job(load_benchmark("demo", limit=N), **{**OPTIONS, **other})
+def job(*, fresh: bool = False, **other: Any) -> Job:
+    return Job(load_benchmark("demo", limit=N), LoadOptions(**{**OPTIONS, **other}), fresh=fresh)
 
 
 def score_demo(output: Path, **other: Any) -> Scores:
@@ -39,7 +39,9 @@ def score_demo(output: Path, **other: Any) -> Scores:
 def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Status, set[str]]:
     """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
     n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
-    request = BatchRequest([entry.recipe], how=Scoring("demo", limit=N, **OPTIONS), output=output)
+    request = BatchRequest(
+        [entry.recipe], how=Scoring("demo", limit=N, options=LoadOptions(**OPTIONS)), output=output
+    )
     status = run_request(request, evaluator=evaluator_for(Settings(**judging)) if judging else None)
     assert status.models["demo"].state == "done", status.models["demo"].why
     return status, {event["event"] for event in read_events(output)[n_before:]}
@@ -50,7 +52,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object, **__: object) -> None:
         raise ValueError("the weights were asked for")
 
-    monkeypatch.setattr("rmcalib.judges.load_model", load)
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", load)
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -82,7 +84,7 @@ def test_score_after_a_cluster_and_the_other_way_round(
         assert not scoring_ticket(batch, job(dtype="bfloat16"), ENTRY).scored
         other = dataclasses.replace(ENTRY, recipe=Recipe("demo", sign=-1))
         assert not scoring_ticket(batch, ours, other).scored
-    monkeypatch.setattr("rmcalib.judges.load_model", None)
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", None)
     assert score_demo(tmp_path).n_items == N
 
 

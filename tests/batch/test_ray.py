@@ -41,6 +41,7 @@ import ray
 from ray.cluster_utils import Cluster as Nodes
 from rmcalib.batch import BatchRequest, Cluster, Scoring, run_batch
 from rmcalib.batch import _ray
+from rmcalib.judges import LoadOptions
 from rmcalib.runs import Run
 
 output, models = Path(sys.argv[1]), Path(sys.argv[2])
@@ -51,12 +52,12 @@ ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
 _ray._silence(ray)
 add, begin, killed = Run.add, _ray.wait_for_first, []
 
-def wait_for_all(ray, workers, benchmark, look):
+def wait_for_all(ray, workers, look):
     # The first model's workers are all there before its work begins: else one could do it all alone while the
     # other still loads, and nothing would be lost with a node.
     if not killed:
-        ray.get([worker.origin.remote(benchmark) for worker in workers])
-    return begin(ray, workers, benchmark, look)
+        ray.get([worker.origin.remote() for worker in workers])
+    return begin(ray, workers, look)
 
 def add_and_kill(run, scored):
     # When some prompts of the first model are kept, and not all.
@@ -68,7 +69,7 @@ def add_and_kill(run, scored):
             time.sleep(0.1)
 
 _ray.wait_for_first, Run.add = wait_for_all, add_and_kill
-how = Scoring(device="cpu", token_budget=1024, cluster=Cluster(shards=2))
+how = Scoring(options=LoadOptions(device="cpu", token_budget=1024), cluster=Cluster(shards=2))
 status = run_batch(BatchRequest(models, how=how, output=output))
 print(json.dumps({"parts": killed[0], "models": status.content()["models"]}))
 ray.shutdown()

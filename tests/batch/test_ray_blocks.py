@@ -14,9 +14,9 @@ from rmcalib.batch import PlanEntry
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._ray import _blocks
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import recipe_for
+from rmcalib.judges import LoadOptions, ScoredItem, recipe_for
 from rmcalib.judges._inference import scoring
-from rmcalib.judges._inference.scoring import ItemScorer, ScoredItem
+from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.runs import score
 from rmcalib.scores import Scores
 from tests.batch.stand_in_ray import score_in_process
@@ -29,7 +29,7 @@ def on_a_cluster(
     output: Path, monkeypatch: pytest.MonkeyPatch, *, shards: int = 1
 ) -> tuple[Scores, list[str]]:
     """Score the demo on a stand-in for a cluster; also return what was warned of."""
-    job = Job(load_benchmark("demo", limit=N), device="cpu", token_budget=512)
+    job = Job(load_benchmark("demo", limit=N), LoadOptions(device="cpu", token_budget=512))
     assert len(_blocks(job.benchmark.items, shards)) > 2
     with open_batch(output, [ENTRY]) as batch:
         ticket = scoring_ticket(batch, job, ENTRY)

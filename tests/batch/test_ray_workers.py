@@ -18,7 +18,7 @@ from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._ray import Stopped, _check_same, _remarks, patience, reserve
 from rmcalib.batch._ray_workers import Origin, results, wait_for_first
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import Recipe
+from rmcalib.judges import LoadOptions, Recipe, ScoredItem
 from tests.batch.stand_in_ray import (
     ActorDiedError,
     RayError,
@@ -36,8 +36,8 @@ def load() -> Benchmark:
 
 
 def worker(
-    score: Callable[..., Any] = lambda items, _: (items, [], ORIGIN),
-    origin: Callable[..., Origin] = lambda _: ORIGIN,
+    score: Callable[..., Any] = lambda items: (items, [], ORIGIN),
+    origin: Callable[..., Origin] = lambda: ORIGIN,
     *,
     ready: bool = True,
 ) -> Any:
@@ -53,10 +53,10 @@ def raises(error: Exception) -> Callable[..., Any]:
 
 def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None:
     ray, workers = StandInRay(), [worker(), worker(ready=False)]
-    assert wait_for_first(ray, workers, load, lambda: None) == ORIGIN
+    assert wait_for_first(ray, workers, lambda: None) == ORIGIN
     blocks = [[item] for item in load().items[:5]]
     looks: list[int] = []
-    scored = [items for items, _, _ in results(ray, workers, blocks, load, lambda: looks.append(1))]
+    scored = [items for items, _, _ in results(ray, workers, blocks, lambda: looks.append(1))]
     assert sorted(items[0].id for items in scored) == sorted(items[0].id for items in blocks)
     assert len(looks) > len(blocks)  # also while nothing comes
     assert sorted(map(id, ray.killed)) == sorted(map(id, workers))
@@ -65,20 +65,18 @@ def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None
 def test_what_a_worker_raises_is_the_models_failure() -> None:
     ray = StandInRay()
     with pytest.raises(ValueError, match=r"^the model is gated$"):
-        wait_for_first(
-            ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], load, print
-        )
+        wait_for_first(ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], print)
     missing = ActorDiedError("No module named 'rmcalib'", init_failed=True)
     with pytest.raises(
         ValueError, match=r"cannot start a worker \(is rmcalib installed there\?\): .*rmcalib"
     ):
-        wait_for_first(ray, [worker(origin=raises(missing))], load, print)
+        wait_for_first(ray, [worker(origin=raises(missing))], print)
 
 
 def test_a_model_that_takes_every_worker_down_has_failed() -> None:
     lost = worker(raises(RayError("out of memory")))
     with pytest.raises(ValueError, match=r"a worker was lost 6 times, .*: RayError: out of memory"):
-        list(results(StandInRay(), [lost], [list(load().items[:1])], load, lambda: None))
+        list(results(StandInRay(), [lost], [list(load().items[:1])], lambda: None))
 
 
 def test_nodes_that_would_score_differently_are_refused() -> None:
@@ -105,7 +103,7 @@ def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:
     look()
     stopping.set()
     with pytest.raises(Stopped):
-        wait_for_first(StandInRay(), [worker(ready=False)], load, look)
+        wait_for_first(StandInRay(), [worker(ready=False)], look)
     assert not isinstance(Stopped(), Exception)
 
 
@@ -159,7 +157,7 @@ def test_what_workers_warn_of_is_reported_once(
     def chunks(items: list[Any]) -> Any:
         warnings.warn_explicit("from a library", UserWarning, "elsewhere.py", 1)
         yield [
-            SimpleNamespace(
+            ScoredItem(
                 id=item.id,
                 rewards=(1.0,) * len(item.responses),
                 n_tokens=(1,) * len(item.responses),
@@ -172,8 +170,8 @@ def test_what_workers_warn_of_is_reported_once(
         warnings.warn_explicit(f"demo: rewards differ by up to {next(blocks)}e-05", UserWarning, ours, 1)
 
     scorer = SimpleNamespace(chunks=chunks)
-    monkeypatch.setattr("rmcalib.judges.ItemScorer", lambda *_, **__: scorer)
-    job = Job(load_benchmark("demo", limit=200), device="cpu")
+    monkeypatch.setattr("rmcalib.judges._classifier.ItemScorer", lambda *_, **__: scorer)
+    job = Job(load_benchmark("demo", limit=200), LoadOptions(device="cpu"))
     entry = PlanEntry(Recipe("demo"), "llama")
     with open_batch(tmp_path, [entry]) as batch:
         score_in_process(batch, job, scoring_ticket(batch, job, entry), monkeypatch, shards=2)

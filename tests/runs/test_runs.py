@@ -13,7 +13,7 @@ import pytest
 
 from rmcalib.runs import Run, RunError, run_folder
 from rmcalib.scores import load_scores
-from tests.runs.small_runs import BENCH, INPUTS, Scored, same, scored
+from tests.runs.small_runs import BENCH, INPUTS, same, scored, scored_item
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
@@ -181,9 +181,9 @@ def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
 def test_rewards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         with pytest.raises(ValueError, match="item '0': 2 rewards for 3 responses"):
-            run.add([Scored("0", (1.0, 2.0))])
+            run.add([scored_item("0", (1.0, 2.0))])
         with pytest.raises(ValueError, match=r"item '1', response 2\): reward is nan"):
-            run.add([Scored("1", (1.0, 2.0, float("nan")))])
+            run.add([scored_item("1", (1.0, 2.0, float("nan")))])
         assert run.done == set()
 
 
