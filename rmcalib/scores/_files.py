@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.files import write_file, write_text
-from rmcalib._util.texts import json_lines, parse_json, refuse_url
+from rmcalib._util.storage import as_path, read_file
+from rmcalib._util.texts import json_lines, parse_json
 from rmcalib.scores._columns import KINDS, NEEDED
 
 __all__ = [
@@ -19,7 +21,6 @@ __all__ = [
     "read_jsonl",
     "read_parquet",
     "read_scores_hash",
-    "refuse_url",
     "write_json",
     "write_jsonl",
     "write_parquet",
@@ -35,11 +36,8 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     import pyarrow
     import pyarrow.parquet
 
-    refuse_url(path)
-    if Path(path).is_dir():  # pyarrow would look for files in it
-        raise ValueError(f"{path}: Is a directory")
     try:
-        with pyarrow.parquet.ParquetFile(Path(path), memory_map=False) as file:
+        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
             names = file.schema_arrow.names
             table = file.read([name for name in names if name in KINDS])
             stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
@@ -106,7 +104,8 @@ def read_scores_hash(path: str | Path) -> str | None:
     import pyarrow.parquet as pq
 
     try:
-        stored = (pq.read_schema(path).metadata or {}).get(_METADATA, b"{}")
+        with as_path(path).open("rb") as file:
+            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
         found = json.loads(stored).get("hash")
     except (OSError, ValueError, AttributeError):  # whoever reads the scores reports what is wrong with them
         return None
@@ -131,9 +130,8 @@ def _array(column: Any) -> npt.NDArray[Any]:
 
 
 def _read(path: str | Path) -> bytes:
-    refuse_url(path)
     try:
-        return Path(path).read_bytes()
+        return read_file(as_path(path))
     except OSError as error:
         raise ValueError(f"{path}: {_why(error)}") from error
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import check_choice
+from rmcalib._util.storage import as_path
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._columns import (
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["Scores", "load_scores"]
+__all__ = ["UNKNOWN_LENGTH", "Scores", "load_scores"]
 
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
@@ -317,8 +318,7 @@ def load_scores(path: str | Path) -> Scores:
         ".jsonl": Scores.from_jsonl,
         ".json": Scores.from_rewardbench_json,
     }
-    _files.refuse_url(path)
-    reader = readers.get(Path(path).suffix)
+    reader = readers.get(as_path(path).suffix)
     if reader is None:
         raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
     return reader(path)

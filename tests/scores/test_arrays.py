@@ -179,8 +179,3 @@ def test_names_without_a_character_are_refused(field: str, value: str) -> None:
     changed = [value if i == 2 else name for i, name in enumerate(columns[field].tolist())]
     with pytest.raises(ValueError, match=rf"row 2.*: {field} is .*, not a text"):
         Scores.from_columns({**columns, field: changed})
-
-
-def test_a_url_is_not_read() -> None:
-    with pytest.raises(ValueError, match=r"^http://x\.org/a/s\.parquet: a URL; download the file"):
-        load_scores("http://x.org/a/s.parquet")
