@@ -4,9 +4,11 @@ from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, 
 from rmcalib.benchmarks._files import SUFFIXES
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids, voted_item
 from rmcalib.benchmarks._load import load_benchmark
-from rmcalib.benchmarks._official import official_score
+from rmcalib.benchmarks._official import official_score, scored_items
 from rmcalib.benchmarks._registry import benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._rows import Row, each
+from rmcalib.benchmarks._winning import shared_first_place
+from rmcalib.benchmarks.readers.reward_bench import ties_scores, ties_sums
 
 __all__ = [
     "SUFFIXES",
@@ -24,5 +26,9 @@ __all__ = [
     "known_entry",
     "load_benchmark",
     "official_score",
+    "scored_items",
+    "shared_first_place",
+    "ties_scores",
+    "ties_sums",
     "voted_item",
 ]

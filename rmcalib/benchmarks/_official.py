@@ -13,7 +13,7 @@ from rmcalib.benchmarks._entry import BenchmarkEntry, OfficialScore, ScoredItems
 from rmcalib.benchmarks._items import Benchmark
 from rmcalib.benchmarks._registry import entry_for
 
-__all__ = ["official_score"]
+__all__ = ["official_score", "scored_items"]
 
 
 class HasRewards(Protocol):
@@ -74,20 +74,23 @@ def official_score(
     entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
+    return entry.official(scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None))
+
+
+def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> ScoredItems:
+    """Return scores as the plain arrays that official scores are computed from.
+
+    With the benchmark, they have its further columns too.
+
+    >>> from rmcalib.scores import Scores
+    >>> scored_items(Scores.from_arrays([[2.0, 1.0]])).sizes.tolist()
+    [2]
+    """
     starts = scores.offsets[:-1]
     ids = scores.item_id[starts]
     columns: tuple[Mapping[str, str], ...] = ()
-    if isinstance(benchmark, Benchmark):
+    if benchmark is not None:
         known = {item.id: item.columns for item in benchmark.items}
         columns = tuple(known.get(identifier, {}) for identifier in ids.tolist())
-    return entry.official(
-        ScoredItems(
-            ids,
-            scores.category[starts],
-            scores.offsets,
-            scores.reward,
-            scores.is_correct,
-            scores.votes,
-            columns,
-        )
-    )
+    category, truth = scores.category[starts], scores.is_correct
+    return ScoredItems(ids, category, scores.offsets, scores.reward, truth, scores.votes, columns)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib.benchmarks import scored_items, shared_first_place, ties_scores
+from rmcalib.benchmarks import ties_sums as sums_of_ties
 from rmcalib.scores import Scores
 
 FloatArray = npt.NDArray[np.float64]
@@ -21,13 +23,7 @@ def item_accuracy(scores: Scores) -> FloatArray:
     >>> item_accuracy(Scores.from_rows([dict(zip(keys, row), category="Math") for row in rows])).tolist()
     [1.0, 0.5]
     """
-    starts, sizes = scores.offsets[:-1], np.diff(scores.offsets)
-    largest = np.maximum.reduceat(scores.reward, starts)
-    sharing = np.add.reduceat(scores.reward == np.repeat(largest, sizes), starts, dtype=np.int64)
-    correct = np.flatnonzero(scores.is_correct)
-    chosen = correct[np.searchsorted(correct, starts)]
-    accuracy: FloatArray = np.where(scores.reward[chosen] == largest, 1.0 / sharing, 0.0)
-    return accuracy
+    return shared_first_place(scored_items(scores))
 
 
 def ties_score(scores: Scores) -> float:
@@ -49,49 +45,7 @@ def ties_score(scores: Scores) -> float:
 def ties_sums(scores: Scores) -> FloatArray:
     """Return what each number N adds to the Ties score, in the order of `ties_scores`: (numbers, 8)."""
     rows = scores.category == TIES
-    ids, reward, correct = scores.item_id[rows], scores.reward[rows], scores.is_correct[rows]
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
-    worst = np.minimum.reduceat(np.where(correct, reward, np.inf), starts)
-    best = np.maximum.reduceat(np.where(correct, reward, -np.inf), starts)
-    gap = worst - np.maximum.reduceat(np.where(correct, -np.inf, reward), starts)
-    width = best - worst
-    kind, _, number = np.array([name.partition(":") for name in ids[starts].tolist()]).T
-    numbers, place = np.unique(number, return_inverse=True)
-    per_kind = {}
-    for name in ("ref", "tied"):
-        at = np.flatnonzero(kind == name)
-        gaps, widths = np.full(len(numbers), np.nan), np.full(len(numbers), np.nan)
-        gaps[place[at]], widths[place[at]] = gap[at], width[at]
-        per_kind[name] = gaps, widths
-    (g_ref, _), (g_tied, w) = per_kind["ref"], per_kind["tied"]
-    both = ~np.isnan(g_ref) & ~np.isnan(g_tied)
-    least = np.fmin(g_ref, g_tied)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        margin = np.nan_to_num(np.tanh(least / w - 1), nan=0.0)
-    columns = (
-        g_tied > 0,
-        ~np.isnan(g_tied),
-        g_ref > 0,
-        ~np.isnan(g_ref),
-        both & (g_tied > w),
-        both & (least > w),
-        np.where(both, margin, 0.0),
-        both,
-    )
-    return np.column_stack([column.astype(np.float64) for column in columns])
-
-
-def ties_scores(sums: FloatArray) -> FloatArray:
-    """Return the Ties score (R,) of totals (R, 8), as `ties_score` has it, for resamples."""
-    a_tied, n_tied, a_ref, n_ref, wide, wide_both, margin, n_both = sums.T
-    n_tied, n_ref, n_both = (np.maximum(n, 1) for n in (n_tied, n_ref, n_both))
-    score: FloatArray = (
-        0.3 * a_tied / n_tied
-        + 0.3 * a_ref / n_ref
-        + 0.2 * (wide + wide_both) / n_both
-        + 0.01 * margin / n_both
-    )
-    return score
+    return sums_of_ties(scores.item_id[rows], scores.reward[rows], scores.is_correct[rows])
 
 
 def category_scores(scores: Scores) -> dict[str, float]:

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib.benchmarks import ties_scores
 from rmcalib.calibration import Interval, resampling_weights, share_limits
-from rmcalib.metrics._rewardbench import TIES, category_scores, item_accuracy, ties_scores, ties_sums
+from rmcalib.metrics._rewardbench import TIES, category_scores, item_accuracy, ties_sums
 from rmcalib.scores import Scores
 
 __all__ = ["lone_categories", "rewardbench_draws", "rewardbench_intervals"]

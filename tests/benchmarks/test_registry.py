@@ -111,3 +111,11 @@ def test_a_package_that_adds_something_else_is_named(point: str, message: str, p
     with pytest.raises(ValueError, match=rf"entry point rmcalib\.benchmarks: mine.*{message}"):
         benchmarks()
     assert known_entry("reward-bench-2").prompts == 1865  # ours are found all the same
+
+
+def test_every_benchmark_has_three_lines_of_documentation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part.partition("\n")[2] for part in page.split("\n### ")[1:]}
+    for name in set(OURS) - {"demo"}:
+        (section,) = [text for title, text in sections.items() if f"`{name}`" in title]
+        assert section.partition("\n## ")[0].count("\n- ") == 3
