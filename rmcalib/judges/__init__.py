@@ -20,6 +20,7 @@ from rmcalib.judges._registry import LEADERBOARD, Recipe, read_recipes, recipe_f
 from rmcalib.judges._resolve import KINDS, check_judge_name, load_judge, registered_judges
 from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
 from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
+from rmcalib.judges._served.judge import EndpointJudge
 
 __all__ = [
     "CHUNK",
@@ -29,6 +30,7 @@ __all__ = [
     "SCALES",
     "Classifier",
     "Diagnosis",
+    "EndpointJudge",
     "FunctionJudge",
     "Judge",
     "LoadOptions",
