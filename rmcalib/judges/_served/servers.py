@@ -95,19 +95,25 @@ def find_server(
     if kind == "openrlhf":
         return Server(kind, path="/get_reward")
     card = _card_of(client, cards, name, served_name)
-    common = {
-        "model": _text(card.get("id")),
-        "checkpoint": _text(card.get("root")),
-        "max_length": card["max_model_len"] if isinstance(card.get("max_model_len"), int) else None,
-    }
+    length = card.get("max_model_len")
+    found = Server(
+        kind,
+        model=_text(card.get("id")),
+        checkpoint=_text(card.get("root")),
+        max_length=length if isinstance(length, int) else None,
+        path="/classify",
+    )
     if kind == "vllm":
         version = _told(client, "/version").get("version")
-        return Server(kind, **common, version=_text(version), path="/classify", raw={"use_activation": False})
+        return dataclasses.replace(found, version=_text(version), raw={"use_activation": False})
     info = _told(client, "/get_model_info", "/model_info")
     version = _told(client, "/get_server_info", "/server_info").get("version")
-    common["checkpoint"] = _text(info.get("model_path")) or common["checkpoint"]
-    weights = _text(info.get("weight_version"))
-    return Server(kind, **common, weights=weights, version=_text(version), path="/classify")
+    return dataclasses.replace(
+        found,
+        checkpoint=_text(info.get("model_path")) or found.checkpoint,
+        weights=_text(info.get("weight_version")),
+        version=_text(version),
+    )
 
 
 def ask(client: Client, server: Server, texts: Sequence[Text], limit: int) -> list[Answer]:
