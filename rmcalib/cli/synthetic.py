@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,9 +56,9 @@ def synthetic(
     import numpy as np
 
     from rmcalib import __version__
-    from rmcalib._util.files import write_json
     from rmcalib.ranking import synthetic as generators
     from rmcalib.report import forecast_report, report_content, write_forecast_report
+    from rmcalib.runs import Layout, RunFolder
 
     folder = output or Path("runs/synthetic") / model.value
     about = {
@@ -71,74 +71,46 @@ def synthetic(
         "resamples": resamples,
         "seed": seed,
     }
-    _check_folder(folder, about, fresh=fresh)
-    rng = np.random.default_rng(seed)
-    if model is Model.PLACKETT_LUCE:
-        data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
-    elif model is Model.MALLOWS:
-        data = generators.synthetic_mallows(instances, items, confidence=confidence, rng=rng)
-    else:
-        data = generators.synthetic_mixture(instances, items, confidence=confidence, rng=rng)
-    report = forecast_report(
-        data.forecast,
-        data.orders,
-        title=f"Calibration of a synthetic {model.value.title()} forecast",
-        subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
-        sub=[k for k in (2, 3) if k <= items],
-        top=[k for k in (1, 2) if k <= items],
-        resamples=resamples,
-        seed=seed,
-    )
-    if fresh:
-        for name in _WRITTEN:
-            (folder / name).unlink(missing_ok=True)
-    write_json(folder / _WRITTEN[0], about)
-    page = write_forecast_report(report, folder)
+    with RunFolder(folder, about, Layout(_RESULTS), fresh=fresh) as run:
+        rng = np.random.default_rng(seed)
+        if model is Model.PLACKETT_LUCE:
+            data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
+        elif model is Model.MALLOWS:
+            data = generators.synthetic_mallows(instances, items, confidence=confidence, rng=rng)
+        else:
+            data = generators.synthetic_mixture(instances, items, confidence=confidence, rng=rng)
+        report = forecast_report(
+            data.forecast,
+            data.orders,
+            title=f"Calibration of a synthetic {model.value.title()} forecast",
+            subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
+            sub=[k for k in (2, 3) if k <= items],
+            top=[k for k in (1, 2) if k <= items],
+            resamples=resamples,
+            seed=seed,
+        )
+        page = write_forecast_report(report, folder)
+        run.finish()
     if json_:
         typer.echo(json.dumps({**report_content(report), "page": str(page)}))
     elif not quiet:
-        _print(report.summary, report.title, report.words, page)
+        _print(report.summary, report.title, report.words, page, resamples)
 
 
-_WRITTEN = ("run.json", "metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
+_RESULTS = ("metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
 
 
-def _check_folder(folder: Path, about: dict[str, Any], *, fresh: bool) -> None:
-    """Raise a ValueError if ``folder`` holds results of anything but ``about``, unless they may go."""
-    if fresh or not any((folder / name).exists() for name in _WRITTEN):
-        return
-    try:
-        before = json.loads((folder / _WRITTEN[0]).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = None
-    if before != about:
-        known = isinstance(before, dict) and before.get("command") == about["command"]
-        other = next((key for key in about if known and before.get(key) != about[key]), None)
-        told = f" ({other} was {before.get(other)}, now {about[other]})" if other else ""
-        raise ValueError(
-            f"{folder}: holds results of another run{told}; "
-            "choose another --output or add --fresh to start over"
-        )
+def _print(summary: "Summary", title: str, words: str, page: Path, resamples: int) -> None:
+    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.report import number, p_value
 
-
-def _print(summary: "Summary", title: str, words: str, page: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    table.add_column("notion")
-    for name in ("error", "95% interval", "if calibrated", "p", "at T"):
-        table.add_column(name, justify="right")
+    console = open_console()
+    headings = ("error", "95% interval", "if\ncalibrated", "p-value", "at best\ntemperature")
+    shown = table("\nnotion", *headings, title=clean_line(title))
     for row in summary.rows:
-        table.add_row(
-            f"{row.family}-{row.k}",
-            f"{row.value:.3f}",
-            f"{row.low:.3f} - {row.high:.3f}",
-            f"{row.null_mean:.3f}",
-            f"{row.p_value:.3f}",
-            "" if row.recalibrated is None else f"{row.recalibrated:.3f}",
-        )
-    console.print(table)
-    console.print(words, soft_wrap=False)
-    console.print(f"Report: {page.resolve()}", soft_wrap=True, highlight=False)
+        cells = [number(row.value), f"{number(row.low)} to {number(row.high)}", number(row.null_mean)]
+        cells += [p_value(row.p_value, 1 / (resamples + 1)), number(row.recalibrated)]
+        add_row(shown, f"{row.family}-{row.k}", *cells)
+    print_table(console, shown)
+    console.print(words)
+    console.print(f"Report: {clean_line(page.resolve())}", soft_wrap=True)

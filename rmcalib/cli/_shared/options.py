@@ -1,12 +1,18 @@
 """Options that all commands share."""
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 __all__ = [
+    "REPORT",
+    "Command",
     "Config",
     "Json",
     "Quiet",
@@ -17,9 +23,22 @@ __all__ = [
     "named_folder",
     "refuse_options",
     "results_folder",
+    "with_options",
 ]
 
+REPORT, OTHER = "What to report", "Other options"  # panels of the help, after those of scoring
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
+
+
+class Command(TyperCommand):
+    """A command whose help ends with the options that all commands share, --help among them."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return --help, in the panel of the shared options."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = OTHER
+        return option
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -67,6 +86,43 @@ def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> 
         )
 
 
+def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take several options as one frozen object.
+
+    Typer makes options of a function's parameters. A parameter whose type is a dataclass becomes one option
+    per field, except for those in ``without``, and the command gets the object.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        groups: dict[str, Any] = {}
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            group = parameter.annotation
+            if not (isinstance(group, type) and is_dataclass(group)):
+                parameters.append(parameter)
+                continue
+            groups[parameter.name] = group
+            hints = get_type_hints(group, include_extras=True)
+            parameters += [
+                parameter.replace(name=field.name, default=field.default, annotation=hints[field.name])
+                for field in fields(group)
+                if field.name not in without
+            ]
+
+        @functools.wraps(command)
+        def gather(**given: Any) -> None:
+            for name, group in groups.items():
+                known = [field.name for field in fields(group) if field.name not in without]
+                given[name] = group(**{field: given.pop(field) for field in known})
+            command(**given)
+
+        gather.__dict__["__signature__"] = inspect.Signature(parameters)
+        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return gather
+
+    return decorate
+
+
 def named_folder(text: str) -> Path:
     """Return the folder that ``text`` names; an empty text, as of an unset variable, names none.
 
@@ -96,14 +152,33 @@ Config = Annotated[
         is_eager=True,
         callback=load_config,
         help="YAML file with defaults for these options; the command line wins.",
+        rich_help_panel=OTHER,
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; same seed, same numbers.")]
-Resamples = Annotated[
-    int, typer.Option(min=20, max=MOST_RESAMPLES, help="Resamples behind intervals and p-values.")
+Seed = Annotated[
+    int,
+    typer.Option(min=0, help="Seed of everything random; same seed, same numbers.", rich_help_panel=REPORT),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).")]
+Resamples = Annotated[
+    int,
+    typer.Option(
+        min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel=OTHER),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print only errors (and --json).", rich_help_panel=OTHER),
+]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show tracebacks, and what other packages warn of.")
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show tracebacks, and the warnings of other packages.",
+        rich_help_panel=OTHER,
+    ),
 ]

@@ -1,21 +1,18 @@
 """The scoring options of ``eval``, ``score`` and ``batch``: what to score, with what, and how."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Quiet
+from rmcalib.cli._shared.options import REPORT, Quiet
 from rmcalib.cli._shared.places import Place
 
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+__all__ = ["RUNNING_A_MODEL", "WHAT", "Export", "Models", "Scoring"]
 
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget"),
@@ -24,7 +21,7 @@ _JUDGE_OPTIONS = (
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
-_WHAT, _HOW = "What to score", "How to score"
+WHAT, HOW = "What to score", "How to score"
 
 Models = Annotated[
     list[str] | None,
@@ -33,7 +30,7 @@ Models = Annotated[
         "-m",
         metavar="ID",
         help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkName = Annotated[
@@ -44,34 +41,34 @@ BenchmarkName = Annotated[
         metavar="NAME",
         help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
         "Hub data set, or a .jsonl, .json or .parquet file.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkRevision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=_WHAT),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=WHAT),
 ]
 Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
         help="Score at most this many prompts, taken evenly from the whole benchmark.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=_HOW),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=HOW),
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=_HOW),
+    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=HOW),
 ]
 Dtype = Annotated[
     str,
     typer.Option(
         help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 MaxLength = Annotated[
@@ -80,7 +77,7 @@ MaxLength = Annotated[
         min=1,
         metavar="TOKENS",
         help="Cut longer texts; default the model's own limit, at most 4096.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TokenBudget = Annotated[
@@ -89,19 +86,19 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
+    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=HOW),
 ]
 AllowPickle = Annotated[
     bool,
     typer.Option(
         "--allow-pickle",
         help="Load pickle weights, which can run code, where there are no safetensors.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Recipes = Annotated[
@@ -109,7 +106,7 @@ Recipes = Annotated[
     typer.Option(
         metavar="FILE",
         help="YAML file that says how to read your own models; may be given several times.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Fresh = Annotated[
@@ -117,7 +114,7 @@ Fresh = Annotated[
     typer.Option(
         "--fresh",
         help="Score again, and replace what an earlier run left in the folder.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Export = Annotated[
@@ -127,6 +124,7 @@ Export = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="Also write the scores in RewardBench's JSON form.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -138,7 +136,6 @@ class Scoring:
     benchmark: BenchmarkName = None
     benchmark_revision: BenchmarkRevision = None
     limit: Limit = None
-    output: Place = "runs"
     revision: Revision = None
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -148,6 +145,7 @@ class Scoring:
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
     fresh: Fresh = False
+    output: Place = "runs"
     quiet: Quiet = False
 
     def judge_options(self) -> dict[str, Any]:
@@ -164,34 +162,3 @@ class Scoring:
         from rmcalib.judges import LoadOptions
 
         return LoadOptions.of(**self.judge_options())
-
-
-def with_scoring(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the scoring options, which reach it as one `Scoring` called ``scoring``.
-
-    Typer reads options off a function's parameters: the command gets one for each field of `Scoring` in place
-    of ``scoring``, except for those it does ``without``.
-    """
-    hints = get_type_hints(Scoring, include_extras=True)
-    names = [field.name for field in fields(Scoring) if field.name not in without]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def gather(**given: Any) -> None:
-            command(scoring=Scoring(**{name: given.pop(name) for name in names}), **given)
-
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            if parameter.name == "scoring":
-                kind = parameter.kind
-                parameters += [
-                    inspect.Parameter(name, kind, default=getattr(Scoring, name), annotation=hints[name])
-                    for name in names
-                ]
-            else:
-                parameters.append(parameter)
-        gather.__dict__["__signature__"] = inspect.Signature(parameters)
-        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return gather
-
-    return decorate
