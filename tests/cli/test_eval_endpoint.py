@@ -85,3 +85,21 @@ def test_bad_options(invoke: Invoke, options: tuple[str, ...], message: str) -> 
     assert failed.code == 2
     assert message in failed.err
     assert "pw" not in failed.err
+
+
+def test_a_batch_of_served_and_loaded_models(tmp_path: Path, invoke: Invoke) -> None:
+    with serving(Vllm()) as server:
+        models = tmp_path / "models.yaml"
+        models.write_text(
+            f"- {{model: org/rm, endpoint: '{server.url}'}}\n- model: demo\n"
+            f"- {{model: org/other, endpoint: '{server.url}'}}\n"
+        )
+        done = invoke("batch", "--models", models, *SMALL, "--device", "cpu", "--no-metrics", "--json")
+        assert done.code == 1
+    states = {entry["model"]: entry for entry in json.loads(done.out)["models"]}
+    assert {name: state["state"] for name, state in states.items()} == {
+        "org/rm": "done",
+        "demo": "done",
+        "org/other": "failed",
+    }
+    assert "the server has 'org/rm', not 'org/other'" in states["org/other"]["why"]
