@@ -1,4 +1,4 @@
-"""From tidy rows of many models to a leaderboard: ranks, correlations, one wide row a model."""
+"""From tidy rows of many models to a leaderboard: ranks, correlations, one wide row per model."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib.judges import Recipe, scale_note
 from rmcalib.metrics import METHODS, METRICS, OVERALL, Method, Settings, correlation_rows
-from rmcalib.report.leaderboard._words import summary_words
+from rmcalib.report.leaderboard._words import metric_name, summary_words
 
 __all__ = ["SCORE", "Leaderboard", "Row", "assemble"]
 
 Row = dict[str, Any]
 SCORE = "rewardbench_score"
+_LARGER_IS_BETTER = {"score", "accuracy", "usable_information"}
 
 
 @dataclass(frozen=True)
 class Leaderboard:
     """Models by calibration, as tidy tables; figures and page are drawn from them.
 
-    ``models``: one row a model, best calibrated first, those without calibration last (``why`` says why).
-    ``metrics``: one row a model, category and metric. ``correlations``: one a metric, target and method.
-    ``ranks``: one a model and way of ranking. ``reliability``, ``rejection``: curves of each model.
-    ``check``: our scores against official ones. ``metric`` is what models are sorted by, ``score_name`` what
-    their score over all categories is called. Scores are from 0 to 1.
+    Attributes
+    ----------
+    metric : the metric that models are sorted by.
+    score_name : the name of the score over all categories. Scores are from 0 to 1.
+    models : one row per model, the best first; those without a value come last, and ``why`` gives the reason.
+    metrics : one row per model, category and metric.
+    correlations : one row per metric, target and method.
+    ranks : one row per model and way of ranking.
+    reliability, rejection : the curves of each model.
+    check : our scores against official ones.
     """
 
     benchmark: str
@@ -48,12 +54,12 @@ class Leaderboard:
 
     @property
     def ranked(self) -> list[Row]:
-        """The models that have a calibration error, best first."""
+        """The models that have a value of the metric, the best first."""
         return [row for row in self.models if row["rank"] is not None]
 
     @property
     def other(self) -> str:
-        """What ranks are compared with: accuracy where it was measured, else the score."""
+        """The other way of ranking: accuracy if it was measured, else the score."""
         return "accuracy" if any("accuracy" in row["ranks"] for row in self.models) else "score"
 
 
@@ -77,8 +83,8 @@ def assemble(
 ) -> Leaderboard:
     """Rank and correlate ``models`` by their tidy ``metrics``.
 
-    ``correlated`` are the errors to correlate with scores, ``ranked_by`` what ranks are made by, ``marks``
-    what is known about each model, ``curves`` those of reliability and rejection.
+    ``correlated`` are the errors to correlate with scores, ``ranked_by`` the metrics to rank by, ``marks``
+    the recipe of each model, ``curves`` the rows of reliability and of rejection.
     """
     by_model: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
     for row in metrics:
@@ -92,9 +98,9 @@ def assemble(
     if not np.isfinite(score).any():
         score = column("accuracy")
         score_name = "accuracy"
-        notes.append("No score over all categories can be had; accuracy stands in for it.")
+        notes.append("There is no score over all categories; accuracy is used instead.")
     columns = {name: score if name == "score" else column(name) for name in (*ranked_by, metric)}
-    ranks = {name: _ranks(values, up=name in ("score", "accuracy")) for name, values in columns.items()}
+    ranks = {name: _ranks(values, name) for name, values in columns.items()}
     unknown = [name for i, name in enumerate(models) if not np.isfinite(columns[metric][i])]
     rows = [
         _wide(by_model[name], name, marks[name], categories, metric, score[i])
@@ -107,7 +113,7 @@ def assemble(
         for method in methods
         for name in correlated
         for row in correlation_rows(
-            column(name),
+            _errors(column(name), name),
             {category: column(SCORE, category) for category in categories},
             leaderboard=score,
             metric=name,
@@ -119,9 +125,9 @@ def assemble(
     ]
     tied = {row["rank"] for row in rows if row["rank"] is not None}
     if len(rows) - len(unknown) > 1 and len(tied) == 1:
-        notes.append("All models have the same calibration error: their order means nothing.")
+        notes.append(f"All models have the same {metric_name(metric)}: their order means nothing.")
     if len(models) - len(unknown) < 3:
-        notes.append("Correlations need at least three models with a calibration error.")
+        notes.append("Correlations need at least three models with probabilities.")
     return Leaderboard(
         benchmark=benchmark,
         metric=metric,
@@ -158,7 +164,8 @@ def _wide(
         row = found.get((category, wanted))
         return None if row is None or row["value"] is None else row
 
-    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *METRICS))}
+    own = [name for category, name in found if category == OVERALL]
+    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *METRICS, *own))}
     main = found.get((OVERALL, metric))
     category_score = {c: of(c, SCORE) for c in categories}
     return {
@@ -175,8 +182,15 @@ def _wide(
     }
 
 
-def _ranks(values: FloatArray, *, up: bool) -> list[int | None]:
+def _ranks(values: FloatArray, metric: str) -> list[int | None]:
     """1 for the best; equal values share the better rank; None where there is no value."""
-    errors = -values if up else values
+    errors = _errors(values, metric)
     known = errors[np.isfinite(errors)]
     return [1 + int((known < error).sum()) if np.isfinite(error) else None for error in errors]
+
+
+def _errors(values: FloatArray, metric: str) -> FloatArray:
+    """Values turned so that smaller is better: a gap counts by its size."""
+    if metric == "overconfidence":
+        return np.abs(values)
+    return -values if metric in _LARGER_IS_BETTER else values
