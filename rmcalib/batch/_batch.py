@@ -62,7 +62,7 @@ class Job:
         """Return the judge of a plan's entry; its model is not loaded yet."""
         if entry.options:
             length = self.options.max_length
-            given = {} if length is None else {"max_length": length}
+            given: dict[str, Any] = {} if length is None else {"max_length": length}
             if entry.recipe != Recipe(entry.model):
                 given["recipe"] = entry.recipe
             return load_judge(entry.model, **{**given, **entry.options})

@@ -76,12 +76,13 @@ def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(
         "- {model: me/rm-8b, endpoint: 'http://host:8000', concurrency: 4, column: 1}\n"
-        "- model: me/other-1b\n"
+        "- {model: me/other-1b, kind: classifier}\n"
         "- {model: me/huge-700b, kind: endpoint, endpoint: 'http://host:8001'}\n"
     )
     models = read_models(file)
     assert models[0] == Listed(
-        Recipe("me/rm-8b", column=1), {"endpoint": "http://host:8000", "concurrency": 4}
+        Recipe("me/rm-8b", column=1),
+        {"kind": "endpoint", "endpoint": "http://host:8000", "concurrency": 4},
     )
     plan = {entry.model: entry for entry in make_plan(models, machine=Machine("cuda", memory=80e9))}
     assert [entry.skipped for entry in plan.values()] == ["", "", ""]
@@ -135,5 +136,5 @@ def test_sizes_are_read_as_they_are_written(billions: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"--max-params: .* is no size"):
+    with pytest.raises(ValueError, match=r"--max-params: .* is not a size"):
         parse_parameters(text)
