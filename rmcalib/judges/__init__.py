@@ -28,6 +28,7 @@ from rmcalib.judges._registry import (
 from rmcalib.judges._resolve import KINDS, check_judge_name, judge_kind, load_judge, registered_judges
 from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
 from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
+from rmcalib.judges._served.comparison import ServedCheck, compare_served
 from rmcalib.judges._served.judge import EndpointJudge
 
 __all__ = [
@@ -47,12 +48,14 @@ __all__ = [
     "RewardModel",
     "Scale",
     "ScoredItem",
+    "ServedCheck",
     "about_judge",
     "asked_of",
     "available_devices",
     "check_judge_name",
     "check_model_name",
     "choose_device",
+    "compare_served",
     "diagnose",
     "identify",
     "is_indifferent",

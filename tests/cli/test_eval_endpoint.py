@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
 import traceback
 from pathlib import Path
 
 import pytest
 
 import rmcalib
+from rmcalib.benchmarks import Item
+from rmcalib.judges import load_model, score_items
 from tests.cli.conftest import FILES, Invoke, folder_of, visible
 from tests.judges.reward_servers import Vllm
 from tests.judges.serving import Reply, Request, serving
@@ -103,3 +106,31 @@ def test_a_batch_of_served_and_loaded_models(tmp_path: Path, invoke: Invoke) -> 
         "org/other": "failed",
     }
     assert "the server has 'org/rm', not 'org/other'" in states["org/other"]["why"]
+
+
+def test_the_doctor_compares_a_server_with_the_model(invoke: Invoke) -> None:
+    model, lock = load_model("demo", device="cpu"), threading.Lock()
+
+    def reward(messages: list[dict[str, str]]) -> float:
+        item = Item("x", "", tuple(messages[:-1]), (messages[-1]["content"],), 1)
+        with lock:
+            return next(score_items(model, [item]))[0].rewards[0]
+
+    command = ("doctor", "--model", "demo", "--device", "cpu", "--endpoint")
+    with serving(Vllm("demo", "demo", rewards=reward)) as server:
+        done = invoke(*command, server.url)
+        assert done.code == 0, done.err
+        assert f"{server.url}: vllm 0.32.0, model demo" in done.out
+        assert "The server gives the model's rewards." in done.out
+    with serving(Vllm("demo", "demo", rewards=lambda text: reward(text) * 1.02)) as server:
+        assert json.loads(invoke(*command, server.url, "--json").out)["status"] == "rounding"
+    with serving(Vllm("demo", "demo")) as server:
+        other = invoke(*command, server.url)
+        assert other.code == 1
+        assert "The server gives other rewards." in other.out
+
+
+def test_the_doctor_needs_both_server_and_model(invoke: Invoke) -> None:
+    failed = invoke("doctor", "--endpoint", "http://127.0.0.1:9")
+    assert failed.code == 2
+    assert "--endpoint, --model: give both" in failed.err
