@@ -15,7 +15,8 @@ import pytest
 from rmcalib.batch import PlanEntry
 from rmcalib.batch import _ray_workers as cluster_workers
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
-from rmcalib.batch._ray import Stopped, _check_same, _remarks, patience, reserve
+from rmcalib.batch._ray import _check_same, _remarks
+from rmcalib.batch._ray_cluster import Stopped, patience, reserve
 from rmcalib.batch._ray_workers import Origin, results, wait_for_first
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import LoadOptions, Recipe, ScoredItem
@@ -111,7 +112,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = itertools.count(0, 30)
-    monkeypatch.setattr("rmcalib.batch._ray.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("rmcalib.batch._ray_cluster.time.monotonic", lambda: float(next(clock)))
     ray = StandInRay([{"CPU": 4, "GPU": 2}])
     look = patience(ray, {"CPU": 1, "GPU": 2}, threading.Event())
     for _ in range(50):
