@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.metrics import compare as compare
+    from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -29,7 +31,9 @@ _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "compare": "rmcalib.metrics",
     "evaluate": "rmcalib.report",
+    "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",

@@ -18,14 +18,11 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import (
+    SHARES,
     ErrorOptions,
-    Worlds,
-    binned_error,
-    binned_worlds,
-    recentred_difference,
     top_1_probabilities,
 )
-from rmcalib.metrics._leaderboard import bin_sums, prompt_weights, unpack_bins
+from rmcalib.metrics import Settings, Statistic, difference, resample
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_statistics import RESAMPLES, RESULTS, markdown, true_error
@@ -62,18 +59,13 @@ def measure(task: tuple[int, tuple[float, float], int]) -> dict[str, Any]:
     for run in range(runs):
         rng = np.random.default_rng([n, int(1000 * a), int(1000 * b), run])
         forecasts, y, groups = pair(n, confidences, rng)
-        weights = prompt_weights(n, RESAMPLES, run)
-        values: list[float] = []
-        draws: list[FloatArray] = []
-        worlds: list[Worlds] = []
-        for p in forecasts:
-            sums = bin_sums(p, y, groups, BINS)
-            total, drawn = unpack_bins(sums.sum(axis=0)), unpack_bins(weights @ sums)
-            values.append(float(binned_error(total, OPTIONS)))
-            draws.append(binned_error(drawn, OPTIONS))
-            worlds.append(binned_worlds(total, drawn, OPTIONS))
-        ours = recentred_difference(values[0], values[1], worlds[0], worlds[1])
-        plain = np.quantile(draws[1] - draws[0], [0.025, 0.975])
+        errors = [Statistic.binned(p, y, groups, OPTIONS) for p in forecasts]
+        worlds = resample(errors, resamples=RESAMPLES, seed=run)
+        ours = difference(errors[0], errors[1], Settings(resamples=RESAMPLES, seed=run))
+        assert ours is not None
+        # The alternative with the observed size of the error is the plain bootstrap.
+        (same,) = np.flatnonzero(SHARES == 1)
+        plain = np.quantile(worlds[1][0][same] - worlds[0][0][same], [0.025, 0.975])
         for name, low, high in (("recentred", ours.low, ours.high), ("percentile", *plain)):
             held[name] += low <= truth <= high
             found[name] += not low <= 0 <= high

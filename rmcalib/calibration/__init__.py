@@ -13,6 +13,7 @@ from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import Reliability, ece, reliability
 from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._intervals import (
+    SHARES,
     Interval,
     Statistic,
     Worlds,
@@ -72,6 +73,7 @@ from rmcalib.calibration._temperature import (
 )
 
 __all__ = [
+    "SHARES",
     "Band",
     "BetaMap",
     "BinSums",

@@ -41,8 +41,8 @@ def report_leaderboard(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to sort by and correlate: ece (default), ece_at_temperature, reference_top_1, brier "
-            "or nll; or a table's column.",
+            help="What to sort by and correlate: ece (default) or another metric, such as brier or "
+            "ece_at_temperature; or a table's column.",
         ),
     ] = None,
     leaderboard: Annotated[

@@ -1,100 +1,33 @@
-"""Intervals of everything a report shows that is not a binned error, by resampling whole prompts.
-
-Each statistic is a function of sums over prompts, so that a thousand resamples are one matrix product.
-"""
+"""What each prompt adds to a rank correlation, to a fitted temperature and to the smooth ECE."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, chunks
-from rmcalib.calibration import (
-    Interval,
-    Statistic,
-    Worlds,
-    bootstrap_sums,
-    cosine_coefficients,
-    fixed_points,
-    recentred_interval,
-    resampling_weights,
-    residual_grid,
-    smooth_ece,
-)
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration import Worlds, cosine_coefficients, fixed_points, residual_grid
 from rmcalib.metrics._forecasts import Forecasts
 
-__all__ = [
-    "average_ranks",
-    "correlation_interval",
-    "mean_intervals",
-    "smooth_ece_interval",
-    "smooth_worlds",
-    "spearman_sums",
-    "temperature_interval",
-    "temperature_sums",
-]
+__all__ = ["SMOOTH_RESAMPLES", "smooth_alternatives", "spearman_sums", "temperature_sums"]
 
+OfTotals = Callable[[FloatArray], FloatArray]  # totals (R, q) -> values (R,)
 _GRID = 128  # grid points of the resampled smooth ECE; the value itself uses the fine grid of `smooth_ece`
 _STEPS = 12  # halvings: to 1/4096
 SMOOTH_RESAMPLES = 200
 _SMOOTH_SHARES: FloatArray = np.array([0.0, 0.3, 0.6, 0.8, 1.0, 1.25, 1.6, 3.0])
 
 
-def mean_intervals(
-    columns: FloatArray, *, resamples: int = 1000, level: float = 0.95, seed: int = 0
-) -> list[Interval]:
-    """Return the mean of each column (n, q) with a percentile interval; all columns share their resamples.
-
-    >>> [interval.value for interval in mean_intervals(np.array([[0.0, 2.0], [1.0, 4.0]]))]
-    [0.5, 3.0]
-    """
-    n = len(columns)
-    rng = np.random.default_rng(seed)
-    replicates = np.empty((resamples, columns.shape[1]))
-    for part in chunks(resamples, n):
-        replicates[part] = resampling_weights(part.stop - part.start, n, rng) @ columns / n
-    low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return [
-        Interval(float(value), float(below), float(above), level, resamples)
-        for value, below, above in zip(columns.mean(axis=0), low, high, strict=True)
-    ]
-
-
-def average_ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of each value from 1 on; equal values share the mean of theirs.
-
-    >>> average_ranks(np.array([3.0, 1.0, 3.0]))
-    array([2.5, 1. , 2.5])
-    """
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: FloatArray = (np.cumsum(counts) - (counts - 1) / 2)[inverse]
-    return ranks
-
-
-def correlation_interval(
-    x: FloatArray,
-    y: FloatArray,
-    groups: IntArray,
-    *,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval | None:
-    """Return Spearman's rank correlation of x and y (n,), resampling ``groups``; None if one is constant.
-
-    >>> x = np.arange(8.0)
-    >>> correlation_interval(x, x**3, np.arange(8)).value
-    1.0
-    """
-    found = spearman_sums(x, y, groups)
-    return None if found is None else bootstrap_sums(*found, resamples=resamples, level=level, rng=seed)
-
-
-def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[FloatArray, Statistic] | None:
+def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[FloatArray, OfTotals] | None:
     """Return what each group adds to Spearman's correlation (G, 6), and how it follows from totals (R, 6).
 
-    Ranks are those of the whole data in every resample. None if x or y is constant, or has under 3 values.
+    Ranks are those of the whole data in every resample. None if x or y is constant, or has fewer than three
+    values.
     """
-    a, b = average_ranks(x), average_ranks(y)
+    from scipy.stats import rankdata
+
+    a, b = rankdata(x), rankdata(y)
     a, b = a - a.mean(), b - b.mean()
     if len(a) < 3 or not a.any() or not b.any():
         return None
@@ -109,27 +42,9 @@ def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[Float
     return sums, correlation
 
 
-def temperature_interval(
-    forecasts: Forecasts,
-    log_probability: FloatArray,
-    temperature: float,
-    *,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> Interval:
-    """Return the interval of a fitted temperature, by one Newton step from it in each resample.
-
-    ``log_probability`` (N,) is the forecast at that temperature.
-    """
-    sums, step = temperature_sums(forecasts, log_probability, temperature)
-    interval = bootstrap_sums(sums, step, resamples=resamples, level=level, rng=seed)
-    return Interval(temperature, interval.low, interval.high, level, interval.resamples)
-
-
 def temperature_sums(
     forecasts: Forecasts, log_probability: FloatArray, temperature: float
-) -> tuple[FloatArray, Statistic]:
+) -> tuple[FloatArray, OfTotals]:
     """Return what each prompt adds to a Newton step from a fitted temperature (n, 2), and the step (R,).
 
     ``log_probability`` (N,) is the forecast at that temperature. With β = 1/T the slope of a prompt's
@@ -149,28 +64,14 @@ def temperature_sums(
     return np.column_stack([slope, spread]), step
 
 
-def smooth_ece_interval(
-    p: FloatArray, y: FloatArray, groups: IntArray, *, level: float = 0.95, seed: int = 0
-) -> Interval:
-    """Return the smooth ECE with a recentred bootstrap interval over ``groups``.
+def smooth_alternatives(p: FloatArray, y: FloatArray, groups: IntArray, weights: FloatArray) -> Worlds:
+    """Return smooth ECEs drawn under alternative sizes of the miscalibration, and the true ones.
 
-    The smooth ECE is a function of the residuals' cosine coefficients, which are sums over groups. A world
-    whose miscalibration is a share s of the observed one has coefficients s·c, and the resampled ones there
-    are c* − (1 − s)·c: see :func:`~rmcalib.calibration.recentred_interval`.
+    ``weights`` (R, G): how often each group is in each resample. The smooth ECE is a function of the cosine
+    coefficients of the residuals, which are sums over groups. Where the miscalibration is a fraction s of the
+    observed one, the coefficients are s·c, and the resampled ones c* − (1 − s)·c.
 
-    >>> p = np.linspace(0.05, 0.95, 100)
-    >>> interval = smooth_ece_interval(p, np.ones(100), np.arange(100))
-    >>> interval.low < interval.value < interval.high
-    True
-    """
-    weights = resampling_weights(SMOOTH_RESAMPLES, int(groups.max()) + 1, np.random.default_rng(seed))
-    return recentred_interval(smooth_ece(p, y), *smooth_worlds(p, y, groups, weights), level=level)
-
-
-def smooth_worlds(p: FloatArray, y: FloatArray, groups: IntArray, weights: FloatArray) -> Worlds:
-    """Return the worlds behind the interval of a smooth ECE; ``weights`` (R, G): groups in each resample.
-
-    >>> draws, truths = smooth_worlds(np.full(4, 0.5), np.ones(4), np.arange(4), np.ones((3, 4)))
+    >>> draws, truths = smooth_alternatives(np.full(4, 0.5), np.ones(4), np.arange(4), np.ones((3, 4)))
     >>> draws.shape, bool(truths[0] < 0.01 < truths[1])
     ((8, 3), True)
     """

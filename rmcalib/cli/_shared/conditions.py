@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rmcalib.metrics import METRICS, OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 
 __all__ = ["Condition", "check_categories", "parse_condition"]
 
@@ -65,9 +65,10 @@ def parse_condition(text: str) -> Condition:
     if match is None or not math.isfinite(limit):
         raise ValueError(f"--fail-if '{text}': expected something like 'ece>0.1' or 'ece[Math]>=0.2'")
     metric = match["metric"]
-    if metric not in METRICS:
-        near = difflib.get_close_matches(metric, METRICS, n=1)
-        told = f"did you mean '{near[0]}'?" if near else f"have: {', '.join(METRICS)}"
+    have = catalogue()
+    if metric not in have:
+        near = difflib.get_close_matches(metric, have, n=1)
+        told = f"did you mean '{near[0]}'?" if near else f"have: {', '.join(have)}"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({told})")
     return Condition(text, metric, (match["category"] or OVERALL).strip(), match["sign"], limit)
 

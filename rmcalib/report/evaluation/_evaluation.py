@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from rmcalib.metrics import (
     OVERALL,
     Forecasts,
     Settings,
+    added_metrics,
     category_names,
+    chosen_metrics,
     disagreements,
     find_value,
     forecast,
@@ -32,7 +34,7 @@ from rmcalib.metrics import (
 )
 from rmcalib.report._figures import figure_png, reliability_figure
 from rmcalib.report.evaluation._examples import Example, clean_text, worst_examples
-from rmcalib.report.evaluation._words import plain_words, temperature_notes
+from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -117,8 +119,9 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     n_examples: int = 10,
+    metrics: Iterable[str] | None = None,
 ) -> Evaluation:
-    """Judge a reward model by its scores: calibration with intervals, overall and by category.
+    """Evaluate a reward model by its scores: calibration with intervals, overall and by category.
 
     Parameters
     ----------
@@ -130,6 +133,7 @@ def evaluate(
         else what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
     n_examples : how many of the worst forecasts to keep.
+    metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
 
     Examples
     --------
@@ -152,8 +156,15 @@ def evaluate(
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
     lengths = response_lengths(scores, benchmark)
+    wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
-        scores, model=name, benchmark=on, lengths=lengths, no_calibration=reason, settings=settings
+        scores,
+        model=name,
+        benchmark=on,
+        lengths=lengths,
+        no_calibration=reason,
+        settings=settings,
+        metrics=wanted,
     )
     everything = forecast(scores, lengths=lengths)
     return Evaluation(
@@ -167,14 +178,20 @@ def evaluate(
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
-        summary=plain_words(name, rows, level),
+        summary=plain_words(name, rows, level) if wanted is None else values_in_words(name, rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings),
+        made_from=made_from(scores, recipe, benchmark, settings, wanted),
     )
 
 
-def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
+def made_from(
+    scores: Scores,
+    recipe: Recipe,
+    benchmark: Benchmark | None,
+    settings: Settings,
+    metrics: Sequence[str] | None = None,
+) -> str:
     """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
 
     It is in `metrics.json`. Of the recipe, what it says about the scale counts; of the benchmark, its texts.
@@ -186,6 +203,8 @@ def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, setti
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": asdict(settings),
             "rmcalib": __version__,
+            **({} if metrics is None else {"metrics": list(metrics)}),
+            **({"more": more} if (more := sorted(added_metrics())) else {}),
         }
     )
 

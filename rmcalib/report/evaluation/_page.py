@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib.metrics import METRICS, OVERALL, SMOOTH_RESAMPLES, find_value
+from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
 from rmcalib.report._page import render
 from rmcalib.report._svg import margin_svg, reliability_svg
 from rmcalib.report.evaluation._examples import Example, clean_text
@@ -51,7 +51,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
     several = _by_category(rows, categories, (*_SETS, "correct_first_ece_p_value", "rewardbench_score"))
     settings = evaluation.settings
     smooth = any(row["metric"] == "smooth_ece" and row["low"] is not None for row in rows)
-    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth else ""
+    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth and settings.resamples > SMOOTH_RESAMPLES else ""
     return render(
         "evaluation.html",
         title=f"Calibration of {clean_text(evaluation.model)}",
@@ -132,11 +132,11 @@ def _by_category(
 def _everything(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
     """One row a metric: what it means, its value in each category, and the interval overall."""
     result = []
-    for metric, meaning in METRICS.items():
-        found = [find_value(rows, metric, category) for category in categories]
+    for name, metric in catalogue().items():
+        found = [find_value(rows, name, category) for category in categories]
         if any(row is not None for row in found):
             result.append(
-                {"metric": metric, "meaning": meaning, "cells": found, "overall": found[0] or _NOTHING}
+                {"metric": name, "meaning": metric.meaning, "cells": found, "overall": found[0] or _NOTHING}
             )
     return result
 

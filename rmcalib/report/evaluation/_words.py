@@ -7,9 +7,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmcalib.benchmarks import SHORT_NAMES
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 
-__all__ = ["is_sure", "plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
+__all__ = [
+    "is_sure",
+    "plain_words",
+    "score_name",
+    "temperature_notes",
+    "temperature_words",
+    "time_words",
+    "values_in_words",
+]
 
 Rows = Sequence[Mapping[str, Any]]
 _MONTHS = [
@@ -73,6 +81,21 @@ def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
     if worst is not None:
         sentences.append(f"Worst calibrated: {worst['category']} (ECE {worst['value']:.3f}).")
     return " ".join(sentences)
+
+
+def values_in_words(model: str, rows: Rows) -> str:
+    """List the overall values of some metrics.
+
+    >>> values_in_words("org/rm", [{"metric": "ece", "category": "overall", "value": 0.1234, "note": ""}])
+    'org/rm: ECE 0.123.'
+    """
+    about = catalogue()
+    values = [
+        f"{about[row['metric']].label} {row['value']:.{about[row['metric']].digits}f}"
+        for row in rows
+        if row["category"] == OVERALL and row["value"] is not None
+    ]
+    return f"{model}: {', '.join(values) or 'no values'}."
 
 
 def is_sure(row: Mapping[str, Any] | None) -> bool:

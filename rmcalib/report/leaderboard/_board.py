@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
-from rmcalib.metrics import OVERALL, Method, Settings, measure_model
+from rmcalib.metrics import (
+    OVERALL,
+    SCORE,
+    Entry,
+    Method,
+    Settings,
+    check_sortable,
+    measure_entries,
+    rank_models,
+)
 from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.evaluation._words import score_name
-from rmcalib.report.leaderboard._assembly import SCORE, Leaderboard, Row, assemble
+from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
@@ -21,7 +30,6 @@ from rmcalib.scores import Scores
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
-_FROM_RUNS = ("ece", "ece_at_temperature", "reference_top_1", "brier", "nll")
 _REFERENCE = {
     "ece_score": (
         "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate "
@@ -48,7 +56,7 @@ def leaderboard_from_runs(
     ----------
     folders : folders that hold runs, at any depth.
     benchmark : which benchmark, where the runs are of several.
-    metric : what to sort by and correlate: ece, ece_at_temperature, reference_top_1, brier or nll.
+    metric : what to sort by and correlate: a metric of the catalogue that has a better direction.
     methods : coefficients of correlation: kendall, spearman, pearson.
     official : official figures to check our own scores against, or what gets them for a benchmark and models.
     bradley_terry_only : leave out models known not to be on a Bradley-Terry scale.
@@ -57,8 +65,7 @@ def leaderboard_from_runs(
     on_model : called with the number done, the number of all and a name, as models are read.
     """
     settings = settings or Settings()
-    if metric not in _FROM_RUNS:
-        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(_FROM_RUNS)})")
+    check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
@@ -66,55 +73,36 @@ def leaderboard_from_runs(
     notes += _left_out(left_out)
     if callable(official):
         official = official(kept[0].benchmark, [run.model for run in kept])
-    metrics: list[Row] = []
-    curves: list[Row] = []
-    rejection: list[Row] = []
-    marks: dict[str, Recipe] = {}
-    prompts: dict[str, str] = {}
-    for i, run in enumerate(kept):
-        if on_model is not None:
-            on_model(i, len(kept), run.label)
-        scores = Scores.from_parquet(run.scores_file)
-        recipe = recipe_of[run.folder]
-        label = clean_text(run.label)
-        found = measure_model(
-            scores, model=label, no_calibration=why_no_calibration(recipe), settings=settings
-        )
-        metrics += found.metrics
-        curves += found.reliability
-        rejection += found.rejection
-        marks[label], prompts[label] = recipe, _digest(scores)
-    if len(set(prompts.values())) > 1:
-        odd = _odd_ones(prompts)
-        notes.append(
-            f"Not all models were scored on the same prompts; other than most: {', '.join(odd)}. "
-            "Compare with care."
-        )
-    notes += unseen_notes(metrics)
-    models = list(marks)
-    categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
-    check = _check(metrics, {clean_text(run.label): run.model for run in kept}, official)
+    names = {run.folder: clean_text(run.label) for run in kept}
+    board = measure_entries(
+        [
+            Entry(
+                names[run.folder],
+                partial(Scores.from_parquet, run.scores_file),
+                why_no_calibration(recipe_of[run.folder]),
+            )
+            for run in kept
+        ],
+        metric=metric,
+        methods=methods,
+        settings=settings,
+        on_model=on_model,
+    )
+    notes += unseen_notes(board.metrics)
+    check = _check(board.metrics, {names[run.folder]: run.model for run in kept}, official)
     if official is not None:
         notes += [
             *([official.note] if official.note else []),
             *check_notes([r.model for r in kept], official),
         ]
     return assemble(
+        board,
         benchmark=clean_text(kept[0].benchmark),
-        metric=metric,
         protocol="exact",
-        models=models,
-        marks=marks,
-        metrics=metrics,
-        categories=categories,
-        correlated=tuple(dict.fromkeys((metric, "ece", "ece_at_temperature", "reference_top_1"))),
-        ranked_by=("accuracy", "ece", "ece_at_temperature", "reference_top_1"),
+        marks={names[run.folder]: recipe_of[run.folder] for run in kept},
         score_name=score_name(kept[0].benchmark),
-        methods=methods,
-        curves=(curves, rejection),
         check=check,
         notes=notes,
-        settings=settings,
     )
 
 
@@ -146,22 +134,24 @@ def leaderboard_from_table(
         for name, values in columns.items()
     ]
     metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
-    return assemble(
-        benchmark=clean_text(Path(path).name),
+    board = rank_models(
+        [names[i] for i in kept],
+        metrics,
         metric=table.metric,
-        protocol=f"as {Path(path).name} has it: column {table.metric}",
-        models=[names[i] for i in kept],
-        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
-        metrics=metrics,
         categories=list(table.categories),
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
-        score_name="leaderboard score",
         methods=methods,
-        curves=([], []),
+        settings=settings,
+    )
+    return assemble(
+        board,
+        benchmark=clean_text(Path(path).name),
+        protocol=f"as {Path(path).name} has it: column {table.metric}",
+        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
+        score_name="leaderboard score",
         check=[],
         notes=[*_left_out([table.models[i] for i in left_out]), *_REFERENCE.get(table.metric, ())],
-        settings=settings,
     )
 
 
@@ -212,14 +202,3 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
             told = {"ours": ours, "official": theirs, "difference": ours - theirs}
             rows.append({"model": row["model"], "category": row["category"], **told})
     return rows
-
-
-def _digest(scores: Scores) -> str:
-    ids = "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(ids).hexdigest()
-
-
-def _odd_ones(prompts: Mapping[str, str]) -> list[str]:
-    found = list(prompts.values())
-    usual = max(dict.fromkeys(found), key=found.count)
-    return [name for name, digest in prompts.items() if digest != usual]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
-from rmcalib.metrics import CATEGORY_RESAMPLES, METRICS, NULL_DRAWS
+from rmcalib.metrics import CATEGORY_RESAMPLES, NULL_DRAWS, catalogue
+from rmcalib.metrics import wide_rows as flat_rows
 from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
@@ -21,16 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
 
-_COLUMNS = (
-    ("ece", "ECE", 3),
-    ("ece_p_value", "p", 3),
-    ("ece_at_temperature", "ECE at T", 3),
-    ("temperature", "T", 2),
-    ("accuracy", "accuracy", 3),
-    ("overconfidence", "over-conf.", 3),
-    ("brier", "Brier", 3),
-    ("nll", "NLL", 3),
-)
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # between our score and the official one: deserves a look
 _TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "check")
@@ -77,9 +68,9 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     main, level = board.metric, f"{board.settings.level:.0%}"
     intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
     columns = [
-        {"key": key, "name": name, "digits": digits, "meaning": METRICS[key]}
-        for key, name, digits in _COLUMNS
-        if key != main and any(key in row["values"] for row in board.models)
+        {"key": key, "name": metric.heading, "digits": metric.digits, "meaning": metric.meaning}
+        for key, metric in catalogue().items()
+        if metric.heading and key != main and any(key in row["values"] for row in board.models)
     ]
     protocols = _protocols(board)
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
@@ -105,7 +96,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         models=[
             {
                 **row,
-                "values": {**{key: None for key, _, _ in _COLUMNS}, **row["values"]},
+                "values": {**dict.fromkeys(column["key"] for column in columns), **row["values"]},
                 "main": row["values"].get(main),
                 "other": row["ranks"].get(board.other),
             }
@@ -144,21 +135,12 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
 
 
 def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row a model with everything the page's table shows, for leaderboard.csv."""
-    keys = list(dict.fromkeys([board.metric, *(key for row in board.models for key in row["values"])]))
-    rows = []
-    for row in board.models:
-        flat: dict[str, Any] = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
-        for key in keys:
-            found = row["values"].get(key)
-            flat[key] = found and found["value"]
-            if any((other["values"].get(key) or {}).get("low") is not None for other in board.models):
-                flat[f"{key}_low"] = found and found["low"]
-                flat[f"{key}_high"] = found and found["high"]
-        flat |= {f"score[{name}]": row["category_scores"][name] for name in board.categories}
-        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-        rows.append(flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]})
-    return rows
+    """Return one row per model with everything the page's table shows, for leaderboard.csv."""
+    flat = flat_rows(board.models, board.metric, board.categories)
+    return [
+        one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
+        for one, row in zip(flat, board.models, strict=True)
+    ]
 
 
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.metrics import catalogue
 from rmcalib.report.evaluation._words import is_sure
 from rmcalib.report.leaderboard._tables import Official
 
@@ -15,14 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["check_notes", "metric_name", "summary_words", "target_name", "to_markdown", "unseen_notes"]
 
 Row = Mapping[str, Any]
-_NAMES = {
-    "ece": "ECE",
-    "ece_score": "ECE (ece_score)",
-    "ece_at_temperature": "ECE after temperature",
-    "reference_top_1": "1 − mean P(chosen) (reference)",
-    "brier": "Brier score",
-    "nll": "negative log-likelihood",
-}
+_REFERENCE = {"ece_score": "ECE (ece_score)"}  # a column of the paper's tables
 
 
 def metric_name(metric: str) -> str:
@@ -31,7 +25,9 @@ def metric_name(metric: str) -> str:
     >>> metric_name("ece_at_temperature"), metric_name("my_error")
     ('ECE after temperature', 'my_error')
     """
-    return _NAMES.get(metric, metric)
+    if metric in catalogue():
+        return catalogue()[metric].label
+    return _REFERENCE.get(metric, metric)
 
 
 def target_name(board: Leaderboard, target: str) -> str:

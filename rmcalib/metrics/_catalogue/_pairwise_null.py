@@ -1,4 +1,4 @@
-"""What a calibrated model would show as its pairwise ECE, given that pairs of one prompt hang together."""
+"""What a calibrated model would show as its pairwise ECE, given that pairs of one prompt are dependent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmcalib.calibration import (
     compare_with_null,
     draw_one_per_group,
 )
-from rmcalib.metrics._forecasts import Forecasts, sigmoid
+from rmcalib.metrics._forecasts import Forecasts
 
 __all__ = ["pairwise_null"]
 
@@ -51,12 +51,14 @@ def pairwise_null(forecasts: Forecasts, *, bins: int = 10, resamples: int = 1000
 
 def _sums_by_winner(forecasts: Forecasts, options: ErrorOptions) -> FloatArray:
     """Bin sums of a prompt's pairs if row i is the correct response, for every row: (N, 3 B)."""
+    from scipy.special import expit
+
     winner, other = _ordered_pairs(forecasts.sizes)
     gap = forecasts.log_probability[winner] - forecasts.log_probability[other]
     edges = bin_edges(forecasts.probability, options)
     n_rows, n_bins = len(forecasts.prompt), len(edges) - 1
     sums = np.zeros((3, n_rows, n_bins))
-    for probability, happened in ((sigmoid(gap), 1.0), (sigmoid(-gap), 0.0)):  # both orientations
+    for probability, happened in ((expit(gap), 1.0), (expit(-gap), 0.0)):  # both orientations
         cell = winner * n_bins + bin_index(probability, edges)
         count = np.bincount(cell, minlength=n_rows * n_bins).reshape(n_rows, n_bins)
         total = np.bincount(cell, probability, n_rows * n_bins).reshape(n_rows, n_bins)

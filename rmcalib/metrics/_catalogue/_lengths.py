@@ -1,0 +1,125 @@
+"""How rewards and confidence go with length, and what picking a response by its length alone would score."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rmcalib.metrics._catalogue._metric import Metric, Need
+from rmcalib.metrics._forecasts import Forecasts, centred, fraction_correct, margins, picked_rows
+from rmcalib.metrics._resampling import spearman_sums
+from rmcalib.metrics._statistic import Settings, Statistic
+
+__all__ = ["LENGTHS", "MARGINS"]
+
+_LENGTHS: frozenset[Need] = frozenset({"lengths"})
+
+
+def reward_length_correlation(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Correlate reward and length within prompts: each minus the prompt's mean, because prompts differ."""
+    reward, length = centred(forecasts.reward, forecasts), centred(forecasts.length, forecasts)
+    sums = spearman_sums(reward, length, forecasts.prompt)
+    if sums is None:
+        return Statistic.missing(len(forecasts), "all rewards or all lengths are equal")
+    return Statistic.of_sums(*sums)
+
+
+def confidence_length_correlation(forecasts: Forecasts, settings: Settings) -> Statistic:
+    """Correlate the most probable response's probability and length over prompts."""
+    picked, _ = picked_rows(forecasts, settings.seed)
+    prompts = np.arange(len(forecasts))
+    sums = spearman_sums(forecasts.log_probability[picked], forecasts.length[picked], prompts)
+    if sums is None:
+        return Statistic.missing(len(forecasts), "all confidences or all lengths are equal")
+    return Statistic.of_sums(*sums)
+
+
+def shortest_baseline(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Accuracy of picking the shortest response."""
+    return Statistic.proportion(fraction_correct(forecasts, -forecasts.length))
+
+
+def longest_baseline(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Accuracy of picking the longest response."""
+    return Statistic.proportion(fraction_correct(forecasts, forecasts.length))
+
+
+def margin_mean(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Mean of the correct reward minus the best wrong one."""
+    return Statistic.mean(margins(forecasts))
+
+
+def margin_median(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Median of the correct reward minus the best wrong one."""
+    return Statistic.median(margins(forecasts))
+
+
+MARGINS = (
+    Metric(
+        "margin_mean",
+        "mean of the correct reward minus the best wrong one",
+        margin_mean,
+        unit="reward",
+        needs=frozenset(),
+        label="mean margin",
+        group="rewards",
+        ranked="nowhere",
+    ),
+    Metric(
+        "margin_median",
+        "median of the correct reward minus the best wrong one",
+        margin_median,
+        unit="reward",
+        needs=frozenset(),
+        label="median margin",
+        group="rewards",
+        ranked="nowhere",
+    ),
+)
+
+LENGTHS = (
+    Metric(
+        "reward_length_correlation",
+        "Spearman correlation of reward and length within prompts",
+        reward_length_correlation,
+        unit="correlation",
+        needs=_LENGTHS,
+        label="correlation of reward and length",
+        group="length",
+        ranked="nowhere",
+    ),
+    Metric(
+        "confidence_length_correlation",
+        "Spearman correlation of confidence and the picked response's length",
+        confidence_length_correlation,
+        unit="correlation",
+        needs=frozenset({"probabilities", "lengths"}),
+        label="correlation of confidence and length",
+        group="length",
+        ranked="nowhere",
+    ),
+    # The baselines do not depend on the model, so there is nothing to compare.
+    Metric(
+        "shortest_baseline",
+        "accuracy of picking the shortest response",
+        shortest_baseline,
+        unit="fraction of prompts",
+        needs=_LENGTHS,
+        label="accuracy of the shortest response",
+        group="length",
+        compared="nowhere",
+        ranked="nowhere",
+        depends_on_m=True,
+    ),
+    Metric(
+        "longest_baseline",
+        "accuracy of picking the longest response",
+        longest_baseline,
+        unit="fraction of prompts",
+        needs=_LENGTHS,
+        label="accuracy of the longest response",
+        group="length",
+        compared="nowhere",
+        ranked="nowhere",
+        depends_on_m=True,
+    ),
+)

@@ -1,0 +1,139 @@
+"""RewardBench 2's own score, with an interval from resampling prompts within each category."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.calibration import resampling_weights, share_limits
+from rmcalib.metrics._catalogue._metric import Metric
+from rmcalib.metrics._forecasts import Forecasts, once
+from rmcalib.metrics._rewardbench import (
+    category_scores,
+    item_accuracy,
+    tied_categories,
+    ties_scores,
+    ties_sums,
+)
+from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic
+from rmcalib.scores import Scores
+
+__all__ = ["BENCHMARK_SCORE", "lone_categories"]
+
+_ALIKE = "no interval: a category has one prompt only, or all resamples of Ties are alike"
+
+
+def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
+    """Return the score of a category, or the plain mean of all categories.
+
+    Prompts are resampled within each category; in Ties the prompts of one number N (`ref:N` and `tied:N`) are
+    resampled together. A category with a single prompt has no interval, and then the mean has none either.
+    """
+    whole = forecasts.whole or forecasts
+    n, values, scores = len(forecasts), _values(whole), whole.scores
+    every = forecasts.whole is None
+    name = str(forecasts.category[0])
+    value = float(np.mean(list(values.values()))) if every else values[name]
+    if not np.isfinite(value):
+        tied = ", ".join(sorted(tied_categories(scores)))
+        return Statistic.missing(n, f"{tied} has no ids ref:N and tied:N, which RewardBench's score needs")
+    lone = lone_categories(scores)
+    if lone if every else name in lone:
+        return Statistic(value, n, note=NO_INTERVAL if n == 1 else _ALIKE)
+
+    def draws(resamples: int, seed: int) -> FloatArray:
+        found = _draws(whole, resamples, seed)
+        return np.asarray(np.mean(list(found.values()), axis=0)) if every else found[name]
+
+    def limits(drawn: FloatArray, level: float) -> tuple[float, float] | None:
+        if not every:
+            return _limits(whole, name, drawn, level)
+        return _mean_limits(whole, _draws(whole, len(drawn), settings.seed), value, level)
+
+    return Statistic(value, n, own_draws=draws, limits=limits, no_limits=_ALIKE)
+
+
+def lone_categories(scores: Scores) -> frozenset[str]:
+    """Return the categories that have a single prompt, or in Ties a single pair: they have no interval.
+
+    >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
+    ...            "is_correct": [True, False], "reward": [2.0, 0.0]}
+    >>> sorted(lone_categories(Scores.from_columns(columns)))
+    ['x']
+    """
+    names, counts = np.unique(scores.category[scores.offsets[:-1]], return_counts=True)
+    units = dict(zip(names.tolist(), counts.tolist(), strict=True))
+    for name in tied_categories(scores):
+        units[name] = int(ties_sums(scores, name)[:, -1].sum())  # numbers N that have both kinds
+    return frozenset(name for name, count in units.items() if count < 2)
+
+
+@once
+def _values(whole: Forecasts) -> dict[str, float]:
+    return category_scores(whole.scores)
+
+
+@once
+def _draws(whole: Forecasts, resamples: int, seed: int) -> dict[str, FloatArray]:
+    """The resampled scores (R,) of each category whose score is finite."""
+    scores, rng = whole.scores, np.random.default_rng(seed)
+    accuracy, tied = item_accuracy(scores), tied_categories(scores)
+    draws: dict[str, FloatArray] = {}
+    for name, value in _values(whole).items():
+        if not np.isfinite(value):
+            continue
+        if name in tied:
+            sums = ties_sums(scores, name)
+            draws[name] = ties_scores(resampling_weights(resamples, len(sums), rng) @ sums)
+        else:
+            mine = accuracy[whole.category == name]
+            draws[name] = resampling_weights(resamples, len(mine), rng) @ mine / len(mine)
+    return draws
+
+
+def _limits(whole: Forecasts, name: str, draws: FloatArray, level: float) -> tuple[float, float] | None:
+    """Limits of a category; None where all resamples of Ties are equal."""
+    if name in tied_categories(whole.scores):
+        return _quantiles(draws, level) if np.ptp(draws) else None
+    return share_limits(*_quantiles(draws, level), int((whole.category == name).sum()), level)
+
+
+def _mean_limits(
+    whole: Forecasts, draws: dict[str, FloatArray], value: float, level: float
+) -> tuple[float, float] | None:
+    """Limits of the mean of all categories, given the resampled scores of each."""
+    low, high = _quantiles(np.mean(list(draws.values()), axis=0), level)
+    hidden = np.zeros(2)
+    for name, drawn in draws.items():
+        limits = _limits(whole, name, drawn, level)
+        if limits is None:
+            return None
+        # Resamples of a category that is all right, or all wrong, do not show how far its limits are away.
+        plain = _quantiles(drawn, level)
+        hidden += [((limits[i] - plain[i]) / len(draws)) ** 2 for i in (0, 1)]
+    # Categories err independently, so distances add up as squares do.
+    below, above = np.hypot([value - low, high - value], np.sqrt(hidden)).tolist()
+    return value - below, value + above
+
+
+def _quantiles(draws: FloatArray, level: float) -> tuple[float, float]:
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    return low, high
+
+
+BENCHMARK_SCORE = (
+    Metric(
+        "rewardbench_score",
+        "score as RewardBench 2 has it: accuracy, the Ties score; overall their plain mean",
+        rewardbench_score,
+        better="high",
+        unit="score",
+        prompts="all",
+        needs=frozenset(),
+        label="score",
+        heading="",
+        group="rewards",
+        ranked="everywhere",
+        depends_on_m=True,
+    ),
+)
