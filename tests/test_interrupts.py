@@ -60,7 +60,7 @@ main()
 def test_again_at_once_is_the_same_and_later_ends() -> None:
     done = run("""
 import signal, time
-from rmcalib import interrupts
+from rmcalib._util import interrupts
 interrupts.answer_interrupts()
 try:
     signal.raise_signal(signal.SIGINT)

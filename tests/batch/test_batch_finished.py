@@ -50,7 +50,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object, **__: object) -> None:
         raise ValueError("the weights were asked for")
 
-    monkeypatch.setattr("rmcalib.judges._classifier.load_model", load)
+    monkeypatch.setattr("rmcalib.judges.load_model", load)
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -83,7 +83,7 @@ def test_score_after_a_cluster_and_the_other_way_round(
         assert not scoring_ticket(batch, job(dtype="bfloat16"), ENTRY).scored
         other = dataclasses.replace(ENTRY, recipe=Recipe("demo", sign=-1))
         assert not scoring_ticket(batch, ours, other).scored
-    monkeypatch.setattr("rmcalib.judges._classifier.load_model", None)
+    monkeypatch.setattr("rmcalib.judges.load_model", None)
     assert score_demo(tmp_path).n_items == N
 
 

@@ -230,7 +230,7 @@ def test_what_workers_warn_of_is_told_once(
 
     monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
     scorer = SimpleNamespace(chunks=chunks)
-    monkeypatch.setattr("rmcalib.judges._inference.scoring.ItemScorer", lambda *_, **__: scorer)
+    monkeypatch.setattr("rmcalib.judges.ItemScorer", lambda *_, **__: scorer)
     job = Job(load_benchmark("demo", limit=200), "demo", limit=200, device="cpu")
     entry = PlanEntry(Recipe("demo"), "llama")
     with open_batch(tmp_path, [entry]) as batch:

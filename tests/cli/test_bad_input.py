@@ -334,7 +334,7 @@ def _broken(*_: object) -> None:
 def test_a_mistake_of_ours_is_called_one(
     monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Outcome]
 ) -> None:
-    monkeypatch.setattr("rmcalib.judges._registry.registry", _broken)
+    monkeypatch.setattr("rmcalib.judges.registry", _broken)
     ended = invoke("models")
     assert ended.code == 1
     assert ended.err == "rmcalib: error: KeyError: 'x' (this should not happen; --verbose shows where)\n"

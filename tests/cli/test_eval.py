@@ -70,7 +70,7 @@ def test_a_finished_run_is_evaluated_without_its_weights(
     first, manifest = (folder / "metrics.csv").read_text(), (folder / "run.json").read_text()
     (folder / "report.html").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("rmcalib.judges._classifier.load_model", load_no_more)
+        patched.setattr("rmcalib.judges.load_model", load_no_more)
         again = invoke(*base)
         assert (again.code, again.err) == (0, "")
         assert (folder / "metrics.csv").read_text() == first
