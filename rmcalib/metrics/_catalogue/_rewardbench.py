@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
@@ -20,6 +23,7 @@ from rmcalib.scores import Scores
 
 __all__ = ["BENCHMARK_SCORE", "lone_categories"]
 
+_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next model
 _ALIKE = "no interval: a category has one prompt only, or all resamples of Ties are alike"
 
 
@@ -76,19 +80,35 @@ def _values(whole: Forecasts) -> dict[str, float]:
 @once
 def _draws(whole: Forecasts, resamples: int, seed: int) -> dict[str, FloatArray]:
     """The resampled scores (R,) of each category whose score is finite."""
-    scores, rng = whole.scores, np.random.default_rng(seed)
-    accuracy, tied = item_accuracy(scores), tied_categories(scores)
+    accuracy, tied = item_accuracy(whole.scores), tied_categories(whole.scores)
+    parts = {
+        name: ties_sums(whole.scores, name) if name in tied else accuracy[whole.category == name]
+        for name, value in _values(whole).items()
+        if np.isfinite(value)
+    }
+    sizes = tuple(len(part) for part in parts.values())
     draws: dict[str, FloatArray] = {}
-    for name, value in _values(whole).items():
-        if not np.isfinite(value):
-            continue
-        if name in tied:
-            sums = ties_sums(scores, name)
-            draws[name] = ties_scores(resampling_weights(resamples, len(sums), rng) @ sums)
-        else:
-            mine = accuracy[whole.category == name]
-            draws[name] = resampling_weights(resamples, len(mine), rng) @ mine / len(mine)
+    for (name, part), weights in zip(parts.items(), _weights(sizes, resamples, seed), strict=True):
+        draws[name] = ties_scores(weights @ part) if name in tied else weights @ part / len(part)
     return draws
+
+
+def _weights(sizes: tuple[int, ...], resamples: int, seed: int) -> Iterable[FloatArray]:
+    """How often each prompt of each category is in each resample: (R, size) per category."""
+    if sum(sizes) * resamples <= _CACHED:
+        return _kept_weights(sizes, resamples, seed)
+    return _new_weights(sizes, resamples, seed)
+
+
+@lru_cache(maxsize=2)
+def _kept_weights(sizes: tuple[int, ...], resamples: int, seed: int) -> tuple[FloatArray, ...]:
+    return tuple(_new_weights(sizes, resamples, seed))
+
+
+def _new_weights(sizes: tuple[int, ...], resamples: int, seed: int) -> Iterator[FloatArray]:
+    rng = np.random.default_rng(seed)
+    for size in sizes:
+        yield resampling_weights(resamples, size, rng)
 
 
 def _limits(whole: Forecasts, name: str, draws: FloatArray, level: float) -> tuple[float, float] | None:
