@@ -1,7 +1,7 @@
 """Are the intervals of a difference honest? Two forecasts of the same prompts, over simulated data sets.
 
 Counts how often the 95% interval of the difference of two ECEs holds the true one, and how often the 5% test
-finds that there is one: by `rmcalib.calibration.recentred_difference`, which `rmcalib compare` uses, and by
+finds that there is one: by combining intervals of inverted simulations, as `rmcalib compare` does, and by
 plain percentiles of paired resamples. Writes results/differences.csv and results/differences.md.
 
     python scripts/measure_differences.py [--runs 400]
@@ -18,11 +18,16 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import (
-    SHARES,
     ErrorOptions,
+    bin_edges,
+    bin_index,
+    binned_error,
+    binned_inference,
+    grouped_sums,
     top_1_probabilities,
+    unpack_bins,
 )
-from rmcalib.metrics import Settings, Statistic, difference, resample
+from rmcalib.metrics import Settings, Statistic, difference
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_statistics import RESAMPLES, RESULTS, markdown, true_error
@@ -50,26 +55,41 @@ def pair(
     return forecasts, np.eye(4)[winner].reshape(-1), groups
 
 
+def inverted(p: FloatArray, y: FloatArray, groups: IntArray, settings: Settings) -> Statistic:
+    """The ECE as `rmcalib compare` has it: with the interval of inverted simulations."""
+    found = binned_inference(
+        p, y, groups, OPTIONS, one_per_group=True, resamples=settings.resamples, rng=settings.seed
+    )
+    return Statistic.inferred(found.value, lambda: found, int(groups[-1]) + 1)
+
+
+def resampled(p: FloatArray, y: FloatArray, groups: IntArray) -> Statistic:
+    """The ECE with plain percentiles of resamples."""
+    edges = bin_edges(p, OPTIONS)
+    sums = grouped_sums(p, y, groups, bin_index(p, edges), BINS)
+    return Statistic.of_sums(sums, lambda totals: binned_error(unpack_bins(totals), OPTIONS))
+
+
 def measure(task: tuple[int, tuple[float, float], int]) -> dict[str, Any]:
     n, confidences, runs = task
     a, b = confidences
     truth = 0.0 if a == b or a == 0 else true_error(b) - true_error(a)
-    held = {"recentred": 0, "percentile": 0}
+    held = {"inverted": 0, "percentile": 0}
     found, width = dict(held), dict.fromkeys(held, 0.0)
     for run in range(runs):
         rng = np.random.default_rng([n, int(1000 * a), int(1000 * b), run])
         forecasts, y, groups = pair(n, confidences, rng)
-        errors = [Statistic.binned(p, y, groups, OPTIONS) for p in forecasts]
-        worlds = resample(errors, resamples=RESAMPLES, seed=run)
-        ours = difference(errors[0], errors[1], Settings(resamples=RESAMPLES, seed=run))
-        assert ours is not None
-        # The alternative with the observed size of the error is the plain bootstrap.
-        (same,) = np.flatnonzero(SHARES == 1)
-        plain = np.quantile(worlds[1][0][same] - worlds[0][0][same], [0.025, 0.975])
-        for name, low, high in (("recentred", ours.low, ours.high), ("percentile", *plain)):
-            held[name] += low <= truth <= high
-            found[name] += not low <= 0 <= high
-            width[name] += high - low
+        settings = Settings(resamples=RESAMPLES, seed=run)
+        errors = {
+            "inverted": [inverted(p, y, groups, settings) for p in forecasts],
+            "percentile": [resampled(p, y, groups) for p in forecasts],
+        }
+        for name, (one, other) in errors.items():
+            limits = difference(one, other, settings)
+            assert limits is not None
+            held[name] += limits.low <= truth <= limits.high
+            found[name] += not limits.low <= 0 <= limits.high
+            width[name] += limits.high - limits.low
     return {
         "prompts": n,
         "confidence_a": a,
@@ -109,7 +129,7 @@ out 0 in 5% of them, and as often as possible elsewhere (`found`).
 
 Percentiles of paired resamples take the noise of a calibrated forecast for an error of it: they find one
 wherever the other forecast is less bold (0 and 1), and make too little of a true difference (1 and 2).
-`recentred`, which `rmcalib compare` uses, does neither; its intervals are wider.
+`inverted`, which `rmcalib compare` uses, does neither; its intervals are wider.
 """,
     )
     print((args.output / "differences.md").read_text(encoding="utf-8"))

@@ -7,12 +7,13 @@ from rmcalib.calibration._binning import (
     ErrorOptions,
     bin_edges,
     bin_index,
+    bin_sums,
     binned_error,
     grouped_sums,
     unpack_bins,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
-from rmcalib.calibration._differences import Difference, recentred_difference
+from rmcalib.calibration._differences import recentred_difference
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -26,6 +27,7 @@ from rmcalib.calibration._ece import (
 )
 from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._inference import (
+    Difference,
     Inference,
     binned_inference,
     difference,
@@ -35,7 +37,6 @@ from rmcalib.calibration._inference import (
     smooth_inference,
 )
 from rmcalib.calibration._intervals import (
-    SHARES,
     Interval,
     Statistic,
     Worlds,
@@ -93,7 +94,6 @@ from rmcalib.calibration._temperature import (
 from rmcalib.calibration._top_1 import fit_top_1_temperature, temperature_interval, top_1_probabilities
 
 __all__ = [
-    "SHARES",
     "Band",
     "BetaMap",
     "BinSums",
@@ -122,6 +122,7 @@ __all__ = [
     "Worlds",
     "bin_edges",
     "bin_index",
+    "bin_sums",
     "binned_error",
     "binned_inference",
     "binned_worlds",

@@ -6,27 +6,17 @@ timid one that is. So resampled differences are no better than resampled errors,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib.calibration._inference import Difference
 from rmcalib.calibration._intervals import Worlds, check_level
 
-__all__ = ["Difference", "recentred_difference"]
+__all__ = ["recentred_difference"]
 
 _STEPS = 12  # halvings on the way to the p-value
 _LIKELY = 0.99  # a world is out of the question if an error as observed is rarer there
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference with its confidence interval, and the p-value of there being none."""
-
-    value: float
-    low: float
-    high: float
-    p_value: float
 
 
 def recentred_difference(

@@ -121,9 +121,9 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str) ->
             interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
             p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
             better = ""
-            sign = catalogue()[row["metric"]].sign
-            if sign and row["low"] is not None and (row["low"] > 0 or row["high"] < 0):
-                better = "B" if sign * row["difference"] > 0 else "A"
+            metric = catalogue()[row["metric"]]
+            if metric.better and row["low"] is not None and (row["low"] > 0 or row["high"] < 0):
+                better = "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"
             values = ("-" if row[side] is None else f"{row[side]:.3f}" for side in ("a", "b"))
             difference = "-" if row["difference"] is None else f"{row['difference']:+.3f}"
             table.add_row(row["metric"], *values, difference, interval, p_value, better)

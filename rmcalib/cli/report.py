@@ -41,8 +41,8 @@ def report_leaderboard(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to sort by and correlate: ece (default) or another metric, such as brier or "
-            "ece_at_temperature; or a table's column.",
+            help="What to sort by and correlate: lost_information (default) or another metric, such as ece "
+            "or brier; or a table's column.",
         ),
     ] = None,
     leaderboard: Annotated[
@@ -82,7 +82,7 @@ def report_leaderboard(
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
     """Rank all scored models by calibration, and report what calibration goes with."""
-    from rmcalib.metrics import Settings
+    from rmcalib.metrics import DEFAULT_METRIC, Settings
     from rmcalib.report import (
         leaderboard_from_runs,
         leaderboard_from_table,
@@ -117,7 +117,7 @@ def report_leaderboard(
                 board = leaderboard_from_runs(
                     [places.copy(run) for run in runs],
                     benchmark=benchmark,
-                    metric=metric or "ece",
+                    metric=metric or DEFAULT_METRIC,
                     official=official,
                     on_model=None if show is None else lambda done, total, _: show(done, total, 0),
                     **shared,

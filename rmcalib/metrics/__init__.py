@@ -1,6 +1,7 @@
 """Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
 from rmcalib.metrics._board import (
+    DEFAULT_METRIC,
     SCORE,
     Board,
     Entry,
@@ -13,6 +14,7 @@ from rmcalib.metrics._board import (
 )
 from rmcalib.metrics._catalogue import (
     GROUPS,
+    SMOOTH_RESAMPLES,
     Metric,
     added_metrics,
     catalogue,
@@ -30,18 +32,17 @@ from rmcalib.metrics._forecasts import (
     set_forecasts,
     top_1_prompts,
 )
-from rmcalib.metrics._leaderboard import CATEGORY_RESAMPLES, NULL_DRAWS, measure_model, ranked_metrics
-from rmcalib.metrics._resampling import SMOOTH_RESAMPLES
+from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference, resample
+from rmcalib.metrics._statistic import Settings, Statistic, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 
 __all__ = [
-    "CATEGORY_RESAMPLES",
+    "BOARD_DRAWS",
+    "DEFAULT_METRIC",
     "GROUPS",
     "METHODS",
-    "NULL_DRAWS",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
@@ -79,7 +80,6 @@ __all__ = [
     "rank_models",
     "ranked_metrics",
     "reliability_table",
-    "resample",
     "response_lengths",
     "select_prompts",
     "set_forecasts",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = [
+    "DEFAULT_METRIC",
     "SCORE",
     "Board",
     "Entry",
@@ -37,7 +38,7 @@ __all__ = [
 
 Row = dict[str, Any]
 SCORE = "rewardbench_score"
-DEFAULT_METRIC = "ece"
+DEFAULT_METRIC = "lost_information"
 _ALWAYS = ("ece", "ece_at_temperature", "reference_top_1")
 
 
@@ -144,7 +145,7 @@ def leaderboard(
 
 def sortable_metrics() -> list[str]:
     """Return the names of the metrics that a leaderboard can be sorted by."""
-    return [name for name, metric in ranked_metrics().items() if metric.sign]
+    return [name for name, metric in ranked_metrics().items() if metric.better is not None]
 
 
 def check_sortable(metric: str) -> None:
@@ -170,6 +171,7 @@ def measure_entries(
     metrics: list[Row] = []
     curves: tuple[list[Row], list[Row]] = ([], [])
     prompts: dict[str, str] = {}
+    sizes: dict[str, float] = {}
     for i, entry in enumerate(entries):
         if on_model is not None:
             on_model(i, len(entries), entry.name)
@@ -181,7 +183,8 @@ def measure_entries(
         curves[0].extend(found.reliability)
         curves[1].extend(found.rejection)
         prompts[entry.name] = _digest(scores)
-    notes = []
+        sizes[entry.name] = round(len(scores) / scores.n_items, 1)
+    notes = _size_notes(metric, sizes)
     if len(set(prompts.values())) > 1:
         odd = ", ".join(_odd_ones(prompts))
         notes.append(
@@ -232,7 +235,7 @@ def rank_models(
         score = "accuracy"
         notes.append("No score over all categories is available; accuracy stands in for it.")
     columns = {name: column(score if name == "score" else name) for name in (*ranked_by, metric)}
-    ranks = {name: _ranks(values, up=_is_better_high(name)) for name, values in columns.items()}
+    ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
     scores = column(score)
     rows = [
         _wide(by_model[name], name, categories, metric, scores[i])
@@ -245,7 +248,7 @@ def rank_models(
         for method in methods
         for name in correlated
         for row in correlation_rows(
-            -column(name) if _is_better_high(name) else column(name),
+            _badness(name, column(name)),
             {category: column(SCORE, category) for category in categories},
             leaderboard=scores,
             metric=name,
@@ -320,15 +323,31 @@ def _wide(
     }
 
 
-def _is_better_high(name: str) -> bool:
-    return name == "score" or (name in catalogue() and catalogue()[name].better == "high")
+def _badness(name: str, values: FloatArray) -> FloatArray:
+    """Numbers that are smaller for better values (n,)."""
+    if name == "score":
+        return -values
+    metric = catalogue().get(name)
+    return values if metric is None else np.array([metric.badness(value) for value in values])
 
 
-def _ranks(values: FloatArray, *, up: bool) -> list[int | None]:
+def _ranks(errors: FloatArray) -> list[int | None]:
     """1 for the best; equal values share the better rank; None where there is no value."""
-    errors = -values if up else values
     known = errors[np.isfinite(errors)]
     return [1 + int((known < error).sum()) if np.isfinite(error) else None for error in errors]
+
+
+def _size_notes(metric: str, sizes: Mapping[str, float]) -> list[str]:
+    """Warn if models with different numbers of responses are sorted by a metric that depends on them."""
+    different = sorted(set(sizes.values()))
+    if len(different) < 2 or not catalogue()[metric].depends_on_m:
+        return []
+    shown = ", ".join(f"{size:g}" for size in different)
+    return [
+        f"Models were scored with different numbers of responses per prompt ({shown}), and "
+        f"{catalogue()[metric].label} depends on that number: do not compare their ranks. "
+        f"{catalogue()[DEFAULT_METRIC].label.capitalize()} can be compared."
+    ]
 
 
 def _itself(scores: Scores) -> Scores:

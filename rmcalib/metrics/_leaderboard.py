@@ -1,7 +1,7 @@
 """What a leaderboard shows of each model: the ranked metrics of the catalogue, and two curves.
 
-The numbers are those of an evaluation with the same settings. To be quick with a hundred models, nulls and
-the errors of categories come from fewer draws.
+The numbers are those of an evaluation with the same settings, except that intervals and p-values of
+calibration errors come from fewer simulated data sets, to be quick with a hundred models.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from rmcalib.calibration import reliability
 from rmcalib.metrics._catalogue import Metric, catalogue
 from rmcalib.metrics._diagrams import bin_rows
 from rmcalib.metrics._forecasts import Forecasts, accuracy_of, forecast, picked_rows
-from rmcalib.metrics._statistic import Settings, intervals
-from rmcalib.metrics._table import OVERALL, Part, parts_of, statistic_of, tidy_row
+from rmcalib.metrics._statistic import Settings
+from rmcalib.metrics._table import OVERALL, parts_of, rows_of
 from rmcalib.scores import Scores
 
-__all__ = ["CATEGORY_RESAMPLES", "NULL_DRAWS", "ModelMeasures", "measure_model", "ranked_metrics"]
+__all__ = ["BOARD_DRAWS", "ModelMeasures", "measure_model", "ranked_metrics"]
 
-NULL_DRAWS = 200
-CATEGORY_RESAMPLES = 300
+BOARD_DRAWS = 200
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 Row = dict[str, Any]
 
@@ -65,8 +64,18 @@ def measure_model(
     """
     settings = settings or Settings()
     wanted = tuple(ranked_metrics().values()) if metrics is None else metrics
+    fewer = replace(settings, resamples=min(BOARD_DRAWS, settings.resamples))
     parts = list(parts_of(forecast(scores)))
-    rows = [row for part in parts for row in _rows(part, wanted, settings, no_calibration)]
+    rows = [
+        row
+        for part in parts
+        for row in rows_of(
+            part,
+            [one for one in wanted if one.ranked == "everywhere" or part.name == OVERALL],
+            fewer,
+            no_calibration,
+        )
+    ]
     top_1 = parts[0].forecasts("one")
     curves = top_1 is not None and no_calibration is None
     return ModelMeasures(
@@ -74,24 +83,6 @@ def measure_model(
         _reliability(top_1, model, settings.bins) if top_1 is not None and curves else [],
         _rejection(top_1, model, settings.seed) if top_1 is not None and curves else [],
     )
-
-
-def _rows(part: Part, metrics: Sequence[Metric], settings: Settings, no_calibration: str | None) -> list[Row]:
-    overall = part.name == OVERALL
-    here = [metric for metric in metrics if overall or metric.ranked == "everywhere"]
-    nulls = replace(settings, resamples=min(NULL_DRAWS, settings.resamples))
-    found = {metric.name: statistic_of(metric, part, nulls, no_calibration) for metric in here}
-    known = {name: statistic for name, statistic in found.items() if statistic is not None}
-    fewest = settings.resamples if overall else min(CATEGORY_RESAMPLES, settings.resamples)
-    limited = [
-        replace(one, most=min(one.most, fewest)) if one.alternatives is not None else one
-        for one in known.values()
-    ]
-    limits = intervals(limited, settings)
-    return [
-        tidy_row(part.name, name, statistic, limit)
-        for (name, statistic), limit in zip(known.items(), limits, strict=True)
-    ]
 
 
 def _reliability(part: Forecasts, model: str, bins: int) -> list[Row]:

@@ -1,43 +1,35 @@
-"""Statistics: a value of n prompts that can be computed again on resamples of them.
+"""Statistics: a value of n prompts, with its interval and what a paired difference needs.
 
-A resample is a vector of weights: how often each prompt was drawn. Most statistics are functions of sums over
-prompts, so a thousand resamples are one matrix product. `evaluate` asks a statistic for its interval,
-`compare` for the interval of a difference on the same resamples.
+`evaluate` asks a statistic for its interval, `compare` for the interval of a difference between two models on
+the same prompts. Most statistics have a formula for both. Others are computed again on resamples of the
+prompts: a resample is a vector of weights, how often each prompt was drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, chunks
+from rmcalib._util.arrays import FloatArray, chunks
 from rmcalib.calibration import (
-    BinSums,
     Difference,
-    ErrorOptions,
+    Inference,
     Interval,
-    Worlds,
-    bin_edges,
-    bin_index,
-    binned_error,
-    binned_worlds,
-    recentred_difference,
-    recentred_interval,
+    mean_difference,
+    proportion_interval,
     resampling_weights,
-    share_limits,
+    skew_interval,
 )
+from rmcalib.calibration import difference as interval_difference
 
-__all__ = ["NO_INTERVAL", "Settings", "Statistic", "difference", "intervals", "resample"]
+__all__ = ["NO_INTERVAL", "Settings", "Statistic", "difference"]
 
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
-
-Resampled = Callable[[FloatArray], FloatArray]
 Limits = tuple[float, float]
-Draws = FloatArray | Worlds
-_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next model
+_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next statistic
 
 
 @dataclass(frozen=True)
@@ -52,45 +44,42 @@ class Settings:
 
 @dataclass(frozen=True)
 class Statistic:
-    """A value of n prompts, and how to compute it on resamples of them.
+    """A value of n prompts, and how to compute its interval.
 
-    A third-party metric returns one of these, usually from `mean`, `proportion`, `of_sums` or `constant`.
+    A metric returns one of these, usually from `mean`, `proportion`, `of_sums`, `estimated` or `constant`.
 
     Attributes
     ----------
     value : the value; None if there is none.
     n : number of prompts.
     note : why there is no value, or no interval.
-    resampled : maps weights (R, n) to values (R,); None if the statistic has no bootstrap interval.
-    alternatives : for errors that noise pushes up. Maps weights (R, n) to values drawn under S alternative
-        sizes of the error (S, R), and the true error of each (S,).
+    values : (n,) one number per prompt, if the value is their mean: differences are then paired exactly.
+    limits : maps a level to the limits of the interval, or to None if there are none.
+    influence : returns how much each prompt contributes to the deviation of the value (n,); sums to 0.
+    resampled : maps weights (R, n) to values (R,), for statistics without formulas.
     own_draws : maps a number of resamples and a seed to values (R,), for statistics that are resampled in
         another way than prompt by prompt.
-    limits : maps values (R,) and a level to the interval; percentiles by default.
-    no_limits : the note where `limits` returns None.
-    closed_form : maps a level to the interval, for intervals that need no resamples.
-    most : the largest number of resamples, where each is slow.
+    no_limits : the note if ``limits`` returns None.
     """
 
     value: float | None
     n: int
     note: str = ""
-    resampled: Resampled | None = None
-    alternatives: Callable[[FloatArray], Worlds] | None = None
+    values: FloatArray | None = None
+    limits: Callable[[float], Limits | None] | None = None
+    influence: Callable[[], FloatArray] | None = None
+    resampled: Callable[[FloatArray], FloatArray] | None = None
     own_draws: Callable[[int, int], FloatArray] | None = None
-    limits: Callable[[FloatArray, float], Limits | None] | None = None
     no_limits: str = ""
-    closed_form: Callable[[float], Limits] | None = None
-    most: int = 10**9
 
     @classmethod
-    def constant(cls, value: float, n: int) -> Statistic:
-        """Return a value without an interval, such as a p-value.
+    def constant(cls, value: float, n: int, *, note: str = "the value is not finite") -> Statistic:
+        """Return a value without an interval, such as a p-value; ``note`` says why it may be missing.
 
         >>> Statistic.constant(0.5, 10).interval() is None
         True
         """
-        return cls(value if np.isfinite(value) else None, n)
+        return cls(value, n) if np.isfinite(value) else cls.missing(n, note)
 
     @classmethod
     def missing(cls, n: int, note: str) -> Statistic:
@@ -99,32 +88,36 @@ class Statistic:
 
     @classmethod
     def mean(cls, values: FloatArray) -> Statistic:
-        """Return the mean of one number per prompt (n,), with a percentile interval.
+        """Return the mean of one number per prompt (n,), with the interval of `skew_interval`.
 
         >>> statistic = Statistic.mean(np.array([0.0, 1.0, 2.0, 3.0]))
-        >>> statistic.value, statistic.resampled(np.array([[4.0, 0.0, 0.0, 0.0]]))
-        (1.5, array([0.]))
+        >>> statistic.value, statistic.interval().low < 1.5
+        (1.5, True)
         """
-        column = values[:, None]
         return cls(
             float(values.mean()),
             len(values),
-            resampled=lambda weights: (weights @ column)[:, 0] / len(values),
+            values=values,
+            limits=lambda level: skew_interval(values, level),
         )
 
     @classmethod
     def proportion(cls, values: FloatArray) -> Statistic:
-        """Return the mean of numbers in [0, 1] (n,) that are mostly 0 or 1, such as an accuracy."""
-        mean = cls.mean(values)
+        """Return the mean of numbers in [0, 1] (n,) that are mostly 0 or 1, with Wilson's interval.
 
-        def limits(draws: FloatArray, level: float) -> Limits:
-            return share_limits(*_percentiles(draws, level), len(values), level)
+        >>> Statistic.proportion(np.array([1.0] * 97 + [0.0] * 3)).interval().low.__round__(3)
+        0.915
+        """
 
-        return cls(mean.value, mean.n, resampled=mean.resampled, limits=limits)
+        def limits(level: float) -> Limits:
+            found = proportion_interval(values, level=level)
+            return found.low, found.high
+
+        return cls(float(values.mean()), len(values), values=values, limits=limits)
 
     @classmethod
     def median(cls, values: FloatArray) -> Statistic:
-        """Return the median of one number per prompt (n,)."""
+        """Return the median of one number per prompt (n,), with a bootstrap interval."""
         order = np.argsort(values)
 
         def middle(weights: FloatArray) -> FloatArray:
@@ -134,132 +127,99 @@ class Statistic:
         return cls(float(np.median(values)), len(values), resampled=middle)
 
     @classmethod
-    def of_sums(
-        cls, sums: FloatArray, function: Callable[[FloatArray], FloatArray], *, value: float | None = None
-    ) -> Statistic:
-        """Return a function of sums over prompts: ``sums`` (n, q), totals (R, q) -> values (R,).
+    def of_sums(cls, sums: FloatArray, function: Callable[[FloatArray], FloatArray]) -> Statistic:
+        """Return a function of sums over prompts, with a bootstrap interval.
 
-        ``value`` is the value on all prompts where it is known more exactly.
+        ``sums`` (n, q): what each prompt adds. ``function`` maps totals (R, q) to values (R,).
 
         >>> ratio = Statistic.of_sums(np.array([[1.0, 2.0], [3.0, 2.0]]), lambda t: t[:, 0] / t[:, 1])
         >>> ratio.value
         1.0
         """
-        found = float(function(sums.sum(axis=0, keepdims=True))[0]) if value is None else value
-        return cls(found, len(sums), resampled=lambda weights: function(weights @ sums))
+        value = float(function(sums.sum(axis=0, keepdims=True))[0])
+        return cls(value, len(sums), resampled=lambda weights: function(weights @ sums))
 
     @classmethod
-    def binned(cls, p: FloatArray, y: FloatArray, prompt: IntArray, options: ErrorOptions) -> Statistic:
-        """Return the binned calibration error of probabilities p (N,) for outcomes y (N,) of prompts (N,)."""
-        edges = bin_edges(p, options)
-        plain = options.spacing == "width" and not isinstance(options.bins, tuple)
-        index = _equal_width_index(p, edges) if plain else bin_index(p, edges)
-        sums = _grouped_sums(p, y, prompt, index, len(edges) - 1)
-        total = _unpack(sums.sum(axis=0))
+    def estimated(
+        cls, value: float, limits: Callable[[float], Interval], influence: Callable[[], FloatArray], n: int
+    ) -> Statistic:
+        """Return a value with its interval at any level, and the influence (n,) of each prompt on it."""
 
-        def alternatives(weights: FloatArray) -> Worlds:
-            return binned_worlds(total, _unpack(weights @ sums), options)
+        def ends(level: float) -> Limits:
+            found = limits(level)
+            return found.low, found.high
 
-        return cls(float(binned_error(total, options)), len(sums), alternatives=alternatives)
+        return cls(value, n, limits=ends, influence=influence)
 
-    def interval(self, *, resamples: int = 1000, level: float = 0.95, seed: int = 0) -> Interval | None:
-        """Return the value with its interval, or None if there is none.
-
-        >>> Statistic.mean(np.array([0.0, 1.0] * 50)).interval().low < 0.5
-        True
-        """
-        (found,) = intervals([self], Settings(resamples=resamples, level=level, seed=seed))
-        return None if found is None or self.value is None else Interval(self.value, *found, level, resamples)
+    @classmethod
+    def inferred(cls, value: float, inference: Callable[[], Inference], n: int) -> Statistic:
+        """Return a calibration error, whose inference is made when its interval is asked for."""
+        return cls.estimated(
+            value, lambda level: inference().interval(level), lambda: inference().influence, n
+        )
 
     @property
     def has_interval(self) -> bool:
         """Whether an interval can be computed, given more than one prompt."""
-        ways = (self.resampled, self.alternatives, self.own_draws, self.closed_form)
+        ways = (self.limits, self.resampled, self.own_draws)
         return self.value is not None and any(way is not None for way in ways)
 
+    def interval(self, settings: Settings | None = None) -> Interval | None:
+        """Return the value with its interval, or None if there is none.
 
-def intervals(statistics: Sequence[Statistic], settings: Settings) -> list[Limits | None]:
-    """Return the limits of each statistic; statistics of the same number of prompts share their resamples.
+        A single prompt has no interval: all its resamples are the same.
 
-    A single prompt has no interval: all its resamples are the same.
-    """
-    known = [one.has_interval and one.n > 1 for one in statistics]
-    resampled = [one for one, keep in zip(statistics, known, strict=True) if keep and one.closed_form is None]
-    draws = iter(resample(resampled, resamples=settings.resamples, seed=settings.seed))
-    found: list[Limits | None] = []
-    for one, keep in zip(statistics, known, strict=True):
-        if not keep:
-            found.append(None)
-        elif one.closed_form is not None:
-            found.append(one.closed_form(settings.level))
-        else:
-            found.append(_limits(one, next(draws), settings.level))
-    return found
+        >>> Statistic.mean(np.array([0.0, 1.0] * 50)).interval().low < 0.5
+        True
+        """
+        settings = settings or Settings()
+        if self.value is None or not self.has_interval or self.n < 2:
+            return None
+        found = self.limits(settings.level) if self.limits else _percentiles(self.draws(settings), settings)
+        return None if found is None else Interval(self.value, *found, settings.level, settings.resamples)
+
+    def draws(self, settings: Settings) -> FloatArray:
+        """Return the values on resamples of the prompts (R,)."""
+        if self.own_draws is not None:
+            return self.own_draws(settings.resamples, settings.seed)
+        assert self.resampled is not None
+        parts = [self.resampled(part) for part in _weights(self.n, settings.resamples, settings.seed)]
+        return np.concatenate(parts)
 
 
 def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | None:
-    """Return b − a with its interval on the same resamples, and a p-value; None if there is no interval.
+    """Return b − a for statistics of the same prompts, with an interval and a p-value; None if there is none.
 
-    Errors that noise pushes up are compared by :func:`~rmcalib.calibration.recentred_difference`. For others
-    the interval holds the middle of the resampled differences, and the p-value is twice the smaller fraction
-    of them beyond zero.
+    Means are compared prompt by prompt, and estimates by their intervals and influences. For other statistics
+    the interval holds the middle of the differences on the same resamples, and the p-value is twice the
+    smaller fraction of them beyond zero.
+
+    >>> one, other = (Statistic.mean(np.arange(5.0) + shift) for shift in (0.0, 1.0))
+    >>> difference(one, other, Settings()).value
+    1.0
     """
-    paired = all(one.resampled or one.own_draws for one in (a, b)) or (a.alternatives and b.alternatives)
-    if a.value is None or b.value is None or a.n == 1 or not paired:
+    if a.value is None or b.value is None or a.n < 2:
         return None
-    drawn_a, drawn_b = resample([a, b], resamples=settings.resamples, seed=settings.seed)
-    if isinstance(drawn_a, tuple) and isinstance(drawn_b, tuple):
-        return recentred_difference(a.value, b.value, drawn_a, drawn_b, level=settings.level)
-    draws = np.asarray(drawn_b) - np.asarray(drawn_a)
-    low, high = _percentiles(draws, settings.level)
+    if a.values is not None and b.values is not None:
+        return mean_difference(a.values, b.values, level=settings.level)
+    if a.influence is not None and b.influence is not None:
+        if a.value == b.value and np.array_equal(a.influence(), b.influence()):
+            return Difference(0.0, 0.0, 0.0, 1.0)  # one and the same forecast
+        one, other = a.interval(settings), b.interval(settings)
+        if one is None or other is None:
+            return None
+        return interval_difference(one, other, a.influence(), b.influence())
+    if not all(side.resampled or side.own_draws for side in (a, b)):
+        return None
+    draws = b.draws(settings) - a.draws(settings)
+    low, high = _percentiles(draws, settings)
     beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
     return Difference(b.value - a.value, low, high, p_value)
 
 
-def resample(statistics: Sequence[Statistic], *, resamples: int, seed: int) -> list[Draws]:
-    """Return the values of each statistic on the same resamples: (R,), or alternatives with their truths."""
-    found: dict[int, Draws] = {}
-    by_size: dict[int, dict[int, list[Draws]]] = {}
-    for i, one in enumerate(statistics):
-        if one.own_draws is not None:
-            found[i] = one.own_draws(resamples, seed)
-        else:
-            by_size.setdefault(one.n, {})[i] = []
-    for n, parts in by_size.items():
-        first = 0
-        for weights in _weights(n, resamples, seed):
-            for i, drawn in parts.items():
-                rows = weights[: max(0, statistics[i].most - first)]
-                if len(rows):
-                    drawn.append(_draw(statistics[i], rows))
-            first += len(weights)
-        found |= {i: _joined(drawn) for i, drawn in parts.items()}
-    return [found[i] for i in range(len(statistics))]
-
-
-def _draw(statistic: Statistic, weights: FloatArray) -> Draws:
-    draw = statistic.alternatives or statistic.resampled
-    assert draw is not None
-    return draw(weights)
-
-
-def _joined(parts: list[Draws]) -> Draws:
-    if isinstance(parts[0], tuple):
-        return np.concatenate([draws for draws, _ in parts], axis=1), parts[0][1]
-    return np.concatenate([np.asarray(part) for part in parts])
-
-
-def _limits(statistic: Statistic, draws: Draws, level: float) -> Limits | None:
-    if isinstance(draws, tuple):
-        assert statistic.value is not None
-        found = recentred_interval(statistic.value, *draws, level=level)
-        return found.low, found.high
-    return (statistic.limits or _percentiles)(draws, level)
-
-
-def _percentiles(draws: FloatArray, level: float) -> Limits:
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+def _percentiles(draws: FloatArray, settings: Settings) -> Limits:
+    low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
     return float(low), float(high)
 
 
@@ -279,24 +239,3 @@ def _new_weights(n: int, resamples: int, seed: int) -> Iterator[FloatArray]:
     rng = np.random.default_rng(seed)
     for rows in chunks(resamples, n):
         yield resampling_weights(rows.stop - rows.start, n, rng)
-
-
-def _equal_width_index(p: FloatArray, edges: FloatArray) -> IntArray:
-    """Return what `bin_index` does for equal-width bins, by arithmetic and one correction: much faster."""
-    bins = len(edges) - 1
-    index = np.minimum((p * bins).astype(np.int64), bins - 1)
-    index += (p >= edges[index + 1]) & (index < bins - 1)
-    index -= p < edges[index]
-    return index
-
-
-def _grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, bins: int) -> FloatArray:
-    """What each group adds to the sums of each bin: (G, 3 bins), counts, probabilities, outcomes."""
-    cell, size = groups * bins + index, (int(groups.max()) + 1) * bins
-    sums = [np.bincount(cell, weights, size).reshape(-1, bins) for weights in (None, p, y)]
-    return np.concatenate(sums, axis=1).astype(np.float64)
-
-
-def _unpack(rows: FloatArray) -> BinSums:
-    count, probability, outcome = np.split(rows, 3, axis=-1)
-    return BinSums(count, probability, outcome)

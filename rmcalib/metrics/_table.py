@@ -11,7 +11,7 @@ from rmcalib._util.arrays import BoolArray, FloatArray, check_integer
 from rmcalib.calibration import check_level
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, top_1_prompts
-from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic, intervals
+from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic
 from rmcalib.scores import Scores
 
 __all__ = [
@@ -126,28 +126,22 @@ def rows_of(
 ) -> list[dict[str, Any]]:
     """Return rows of category, metric, value, low, high, n, note: one per metric that the part has."""
     found = [(metric.name, statistic_of(metric, part, settings, no_calibration)) for metric in metrics]
-    known = [(name, statistic) for name, statistic in found if statistic is not None]
-    limits = intervals([statistic for _, statistic in known], settings)
     return [
-        tidy_row(part.name, name, statistic, limit)
-        for (name, statistic), limit in zip(known, limits, strict=True)
+        _tidy_row(part.name, name, statistic, settings) for name, statistic in found if statistic is not None
     ]
 
 
-def tidy_row(
-    category: str, metric: str, statistic: Statistic, limits: tuple[float, float] | None
-) -> dict[str, Any]:
+def _tidy_row(category: str, metric: str, statistic: Statistic, settings: Settings) -> dict[str, Any]:
     """Return one tidy row; the note says why there is no interval where there could be one."""
-    note = statistic.note
-    if limits is None and statistic.value is not None:
+    note, found = statistic.note, statistic.interval(settings)
+    if found is None and statistic.value is not None:
         note = note or (NO_INTERVAL if statistic.n == 1 and statistic.has_interval else statistic.no_limits)
-    low, high = limits or (None, None)
     return {
         "category": category,
         "metric": metric,
         "value": statistic.value,
-        "low": low,
-        "high": high,
+        "low": None if found is None else found.low,
+        "high": None if found is None else found.high,
         "n": statistic.n,
         "note": note,
     }

@@ -20,9 +20,11 @@ from rmcalib.metrics import (
     catalogue,
     catalogue_markdown,
     chosen_metrics,
+    forecast,
     metric_rows,
 )
 from rmcalib.report import evaluate, leaderboard_from_runs, write_evaluation, write_leaderboard
+from rmcalib.scores import Scores
 from tests.report.boards import synthetic, write_run
 
 ROOT = Path(__file__).parents[2]
@@ -183,3 +185,85 @@ def test_the_median_of_resamples_is_that_of_repeated_values() -> None:
     assert found is not None
     expected = [np.median(np.repeat(values, row.astype(int))) for row in weights]
     assert found(weights) == pytest.approx(expected)
+
+
+def cut(scores: Scores, m: int) -> Scores:
+    """The same scores with the first m responses of each prompt."""
+    kept = scores.response < m
+    names = ("item_id", "category", "response", "is_correct", "reward")
+    return Scores.from_columns({name: getattr(scores, name)[kept] for name in names})
+
+
+def test_numbers_of_responses_that_differ_are_noted_where_they_matter() -> None:
+    models = {"four": synthetic(1), "two": cut(synthetic(2), 2)}
+    by_ece = rmcalib.leaderboard(models, metric="ece", resamples=20)
+    assert any("different numbers of responses per prompt (2, 4)" in note for note in by_ece.notes)
+    by_loss = rmcalib.leaderboard(models, resamples=20)
+    assert by_loss.metric == "lost_information"
+    assert not any("numbers of responses" in note for note in by_loss.notes)
+
+
+def test_the_gap_is_sorted_by_its_size() -> None:
+    models = {"under": synthetic(1, scale=0.01), "fair": synthetic(1), "over": synthetic(1, scale=9.0)}
+    board = rmcalib.leaderboard(models, metric="overconfidence", resamples=20)
+    gaps = board.table["overconfidence"].tolist()
+    assert [abs(gap) for gap in gaps] == sorted(abs(gap) for gap in gaps)
+    assert min(gaps) < 0 < max(gaps)
+
+
+def test_names_of_a_leaderboard_are_checked() -> None:
+    with pytest.raises(ValueError, match="a different name for each"):
+        rmcalib.leaderboard([synthetic(1), synthetic(2)], names=["a", "a"])
+    with pytest.raises(ValueError, match="at least one model"):
+        rmcalib.leaderboard([])
+    with pytest.raises(ValueError, match="metric: unknown 'temperature'"):
+        rmcalib.leaderboard([synthetic(1)], metric="temperature")
+
+
+def test_information_equals_direct_sums() -> None:
+    scores = synthetic(1, n=60, scale=4.0)
+    rewards = scores.reward.reshape(-1, 4)
+
+    def nll(temperature: float) -> float:
+        logits = rewards / temperature
+        return float((np.log(np.exp(logits).sum(axis=1)) - logits[:, 0]).mean())
+
+    best = min(nll(t) for t in np.exp(np.linspace(-1, 4, 20_001)))
+    rows = {row["metric"]: row for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
+    assert rows["lost_information"]["value"] == pytest.approx((nll(1) - best) / np.log(4), abs=1e-6)
+    assert rows["usable_information"]["value"] == pytest.approx(1 - best / np.log(4), abs=1e-6)
+    assert rows["lost_information"]["low"] > 0  # four times too bold
+
+
+def test_a_forecast_in_one_bin_says_so_beside_its_ece() -> None:
+    flat = synthetic(1, scale=1e-3)  # probabilities of about 1/4, which no bin edge separates
+    rows = {row["metric"]: row["value"] for row in metric_rows(flat, model="m", benchmark="b")[::-1]}
+    assert rows["ece_bound"] == 0.5
+    assert rows["ece_fullest_bin"] == 1.0
+    assert rows["ece"] == pytest.approx(0.0, abs=1e-12)
+    assert rows["overconfidence"] < -0.1
+    assert rows["lost_information"] > 0.1
+
+
+def test_the_split_of_the_first_choice_adds_up() -> None:
+    scores = synthetic(1)
+    rows = {row["metric"]: row["value"] for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
+    p = forecast(scores).probability.reshape(-1, 4)
+    top, right = p.max(axis=1), (p.argmax(axis=1) == 0).astype(float)
+    brier = ((top - right) ** 2).mean()
+    parts = [rows[f"brier_{part}"] for part in ("miscalibration", "discrimination", "uncertainty")]
+    assert parts[0] - parts[1] + parts[2] == pytest.approx(brier)
+    assert parts[2] == pytest.approx(right.mean() * (1 - right.mean()))
+    log = -np.log(np.where(right == 1, top, 1 - top)).mean()
+    parts = [rows[f"log_{part}"] for part in ("miscalibration", "discrimination", "uncertainty")]
+    assert parts[0] - parts[1] + parts[2] == pytest.approx(log)
+
+
+def test_a_temperature_without_upper_limit_has_no_interval_and_can_be_written(tmp_path: Path) -> None:
+    scores = synthetic(1, n=24, skill=0.4)
+    found = {row["metric"]: row for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
+    row = found["temperature"]
+    assert row["value"] is not None
+    assert row["high"] is None
+    assert "without upper limit" in row["note"]
+    write_evaluation(evaluate(scores, model="org/rm", resamples=20), tmp_path)

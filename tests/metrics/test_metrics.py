@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
-from rmcalib.calibration import ece
+from rmcalib.calibration import NullTest, ece, pairwise_inference
 from rmcalib.judges import Recipe, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
+    Forecasts,
     Settings,
     Statistic,
     catalogue,
@@ -15,14 +16,19 @@ from rmcalib.metrics import (
     ties_score,
     top_1_prompts,
 )
-from rmcalib.metrics._catalogue._pairwise_null import pairwise_null
+from rmcalib.metrics._catalogue._lengths import spearman_sums
 from rmcalib.metrics._forecasts import pairwise_forecasts, picked_rows
-from rmcalib.metrics._resampling import spearman_sums, temperature_sums
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
 
 FEW = Settings(resamples=50)
+
+
+def pairwise_null(found: Forecasts, *, resamples: int, seed: int = 0) -> NullTest:
+    return pairwise_inference(
+        found.log_probability, found.is_correct, found.prompt, resamples=resamples, rng=seed
+    ).test()
 
 
 def value_of(scores: Scores, metric: str, category: str = OVERALL, **options: object) -> float | None:
@@ -128,15 +134,12 @@ def test_intervals_of_accuracy_and_temperature_cover_the_truth() -> None:
         truth.append((loss, found))
     mean = float(np.mean([loss.mean() for loss, _ in truth]))
     for loss, found in truth:
-        low_high = Statistic.mean(loss).interval(resamples=400)
+        low_high = Statistic.mean(loss).interval()
         assert low_high is not None
         missed["nll"] += not low_high.low <= mean <= low_high.high
-        halved = found.log_probability / 2
-        logs = halved - np.repeat(np.log(np.add.reduceat(np.exp(halved), found.starts)), found.sizes)
-        # At the true temperature the step must bring the interval to wherever the data pulls it.
-        step = Statistic.of_sums(*temperature_sums(found, logs, 2.0), value=2.0).interval(resamples=400)
-        assert step is not None
-        missed["temperature"] += not step.low <= 2.0 <= step.high
+        part = catalogue()["temperature"].statistic(found, Settings()).interval()
+        assert part is not None
+        missed["temperature"] += not part.low <= 2.0 <= part.high
     assert max(missed.values()) < 9, missed
 
 

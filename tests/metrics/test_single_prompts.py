@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from rmcalib.metrics import Settings, category_scores, compare_scores, find_value, measure_model, metric_rows
 from rmcalib.metrics._catalogue._rewardbench import lone_categories
@@ -116,7 +117,7 @@ def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
     for right in (True, False):
         reward = np.where(scores.is_correct == right, 1.0, 0.0)
         one = Scores.from_columns({**columns, "reward": reward})
-        least = 0.025 ** (1 / 30)  # of 30 draws all are right with this chance: 2.5%
+        least = 30 / (30 + ndtri(0.975) ** 2)  # Wilson's interval
         expected = (least, 1.0) if right else (0.0, 1 - least)
         rows = [
             *metric_rows(one, model="m", benchmark="b", settings=FAST),
@@ -141,7 +142,7 @@ def test_the_mean_of_categories_knows_that_a_perfect_one_is_not_certain() -> Non
     settings = Settings(resamples=200)
     rows = metric_rows(Scores.from_columns(columns), model="m", benchmark="b", settings=settings)
     mean, easy_one, hard_one = (score_of(rows, name) for name in ("overall", "Easy", "Hard"))
-    least = 0.025 ** (1 / 30)
+    least = 30 / (30 + ndtri(0.975) ** 2)
     assert easy_one["low"] == pytest.approx(least)
     assert easy_one["high"] == 1.0
     below = np.hypot((hard_one["value"] - hard_one["low"]) / 2, (1 - least) / 2)

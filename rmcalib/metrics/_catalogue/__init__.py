@@ -17,17 +17,26 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.metrics._catalogue._calibration import CALIBRATION, HEADLINE, REFERENCE, SCORES, SEVERAL
+from rmcalib.metrics._catalogue._calibration import (
+    CALIBRATION,
+    FIRST_CHOICE,
+    REFERENCE,
+    SCORES,
+    SEVERAL,
+    SMOOTH_RESAMPLES,
+)
+from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
 from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE
-from rmcalib.metrics._catalogue._temperature import TEMPERATURE
+from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = [
     "ENTRY_POINTS",
     "GROUPS",
+    "SMOOTH_RESAMPLES",
     "Metric",
     "added_metrics",
     "catalogue",
@@ -37,9 +46,11 @@ __all__ = [
 
 ENTRY_POINTS = "rmcalib.metrics"
 _OWN = (
-    *HEADLINE,
+    *FIRST_CHOICE,
+    *INFORMATION,
     *CALIBRATION,
     *SCORES,
+    *DECOMPOSITION,
     *TEMPERATURE,
     *REFERENCE,
     *SEVERAL,
@@ -96,7 +107,7 @@ def added_metrics() -> list[str]:
 def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
     """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction."""
     metrics = metrics if metrics is not None else _OWN
-    better = {"low": "lower", "high": "higher", None: "–"}
+    better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
     lines: list[str] = []
     for group, heading in GROUPS.items():
         rows = [metric for metric in metrics if metric.group == group]

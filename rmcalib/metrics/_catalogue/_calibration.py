@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration import ErrorOptions, NullTest, Worlds, ece_null, smooth_ece
+from rmcalib.calibration import (
+    ErrorOptions,
+    Inference,
+    bin_edges,
+    bin_index,
+    bin_sums,
+    binned_error,
+    binned_inference,
+    pairwise_inference,
+    smooth_ece,
+    smooth_inference,
+)
 from rmcalib.calibration import reference_top_1 as reference
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._catalogue._pairwise_null import pairwise_null
 from rmcalib.metrics._forecasts import (
     Forecasts,
     accuracy_of,
     first_correct_probability,
     once,
-    pairwise_forecasts,
     picked_rows,
     set_forecasts,
 )
-from rmcalib.metrics._resampling import SMOOTH_RESAMPLES, smooth_alternatives
 from rmcalib.metrics._statistic import Settings, Statistic
 
-__all__ = ["CALIBRATION", "HEADLINE", "REFERENCE", "SCORES", "SEVERAL", "outcomes"]
+__all__ = ["CALIBRATION", "FIRST_CHOICE", "REFERENCE", "SCORES", "SEVERAL", "SMOOTH_RESAMPLES", "outcomes"]
+
+SMOOTH_RESAMPLES = 200
 
 
 def outcomes(forecasts: Forecasts) -> FloatArray:
@@ -52,31 +64,51 @@ def pooled_ece(**options: Any) -> Measure:
 
     def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
         error = ErrorOptions(bins=settings.bins, **options)
-        return Statistic.binned(forecasts.probability, outcomes(forecasts), forecasts.prompt, error)
+        p, y = forecasts.probability, outcomes(forecasts)
+        edges = bin_edges(p, error)
+        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
+        return Statistic.inferred(value, partial(pooled, forecasts, error, settings), len(forecasts))
 
     return statistic
+
+
+@once
+def pooled(forecasts: Forecasts, error: ErrorOptions, settings: Settings) -> Inference:
+    """Return the inference of the binned error of all responses pooled."""
+    p, y = forecasts.probability, outcomes(forecasts)
+    return _one_per_prompt(p, y, forecasts.prompt, error, settings)
 
 
 def confidence_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the most probable response alone."""
     _, right = picked_rows(forecasts, settings.seed)
-    options = ErrorOptions(bins=settings.bins)
-    return Statistic.binned(_confidence(forecasts, settings), right, np.arange(len(forecasts)), options)
+    found = binned_inference(
+        _confidence(forecasts, settings),
+        right,
+        np.arange(len(forecasts)),
+        ErrorOptions(bins=settings.bins),
+        one_per_group=False,
+        resamples=settings.resamples,
+        rng=settings.seed,
+    )
+    return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
 
-def smooth(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+def smooth(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Smooth ECE of all responses pooled."""
     p, y, prompt = forecasts.probability, outcomes(forecasts), forecasts.prompt
+    draws = min(SMOOTH_RESAMPLES, settings.resamples)
 
-    def alternatives(weights: FloatArray) -> Worlds:
-        return smooth_alternatives(p, y, prompt, weights)
+    def inference() -> Inference:
+        return smooth_inference(p, y, prompt, one_per_group=True, resamples=draws, rng=settings.seed)
 
-    return Statistic(smooth_ece(p, y), len(forecasts), alternatives=alternatives, most=SMOOTH_RESAMPLES)
+    return Statistic.inferred(smooth_ece(p, y), lru_cache(inference), len(forecasts))
 
 
 def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
-    return Statistic.binned(*pairwise_forecasts(forecasts), ErrorOptions(bins=settings.bins))
+    found = _pairwise(forecasts, settings)
+    return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
 
 def brier(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
@@ -103,7 +135,20 @@ def correct_first_probability(forecasts: Forecasts, settings: Settings) -> Stati
 
 def correct_first_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of P(a correct response is first) and P(a wrong one is)."""
-    return Statistic.binned(*set_forecasts(forecasts), ErrorOptions(bins=settings.bins))
+    found = _correct_first(forecasts, settings)
+    return Statistic.inferred(found.value, lambda: found, len(forecasts))
+
+
+def ece_bound(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Return the largest ECE that this number of responses allows: 2/m."""
+    return Statistic.constant(2 * len(forecasts) / len(forecasts.reward), len(forecasts))
+
+
+def ece_fullest_bin(forecasts: Forecasts, settings: Settings) -> Statistic:
+    """Return the fraction of probabilities that lie in the fullest bin of the ECE."""
+    edges = bin_edges(forecasts.probability, ErrorOptions(bins=settings.bins))
+    count = np.bincount(bin_index(forecasts.probability, edges))
+    return Statistic.constant(float(count.max() / count.sum()), len(forecasts))
 
 
 @once
@@ -112,39 +157,43 @@ def _confidence(forecasts: Forecasts, settings: Settings) -> FloatArray:
     return forecasts.probability[picked]
 
 
-@once
-def _ece_null(forecasts: Forecasts, settings: Settings) -> NullTest:
-    return _one_per_prompt(forecasts.probability, outcomes(forecasts), forecasts.prompt, settings)
+def _ece(forecasts: Forecasts, settings: Settings) -> Inference:
+    return pooled(forecasts, ErrorOptions(bins=settings.bins), settings)
 
 
 @once
-def _correct_first_null(forecasts: Forecasts, settings: Settings) -> NullTest:
-    return _one_per_prompt(*set_forecasts(forecasts), settings)
+def _correct_first(forecasts: Forecasts, settings: Settings) -> Inference:
+    return _one_per_prompt(*set_forecasts(forecasts), ErrorOptions(bins=settings.bins), settings)
 
 
 @once
-def _pairwise_null(forecasts: Forecasts, settings: Settings) -> NullTest:
-    return pairwise_null(forecasts, bins=settings.bins, resamples=settings.resamples, seed=settings.seed)
-
-
-def _one_per_prompt(p: FloatArray, y: FloatArray, prompt: IntArray, settings: Settings) -> NullTest:
-    return ece_null(
-        p,
-        y,
-        groups=prompt,
-        draw="one_per_group",
+def _pairwise(forecasts: Forecasts, settings: Settings) -> Inference:
+    return pairwise_inference(
+        forecasts.log_probability,
+        forecasts.is_correct,
+        forecasts.prompt,
+        bins=settings.bins,
         resamples=settings.resamples,
         rng=settings.seed,
-        bins=settings.bins,
     )
 
 
-def _null_metrics(error: Metric, null: Any, what: str, heading: str = "") -> tuple[Metric, ...]:
+def _one_per_prompt(
+    p: FloatArray, y: FloatArray, prompt: IntArray, error: ErrorOptions, settings: Settings
+) -> Inference:
+    return binned_inference(
+        p, y, prompt, error, one_per_group=True, resamples=settings.resamples, rng=settings.seed
+    )
+
+
+def _null_metrics(
+    error: Metric, inference: Callable[[Forecasts, Settings], Inference], what: str, heading: str = ""
+) -> tuple[Metric, ...]:
     """The three numbers of a null test, as metrics beside the error that it is about."""
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
-            return Statistic.constant(getattr(null(forecasts, settings), field), len(forecasts))
+            return Statistic.constant(getattr(inference(forecasts, settings).test(), field), len(forecasts))
 
         return Metric(
             f"{error.name}_{suffix}",
@@ -172,7 +221,7 @@ def _null_metrics(error: Metric, null: Any, what: str, heading: str = "") -> tup
     )
 
 
-HEADLINE = (
+FIRST_CHOICE = (
     Metric(
         "mean_confidence",
         "mean probability of the most probable response",
@@ -198,6 +247,7 @@ HEADLINE = (
         "overconfidence",
         "mean confidence minus accuracy: positive is over-confident",
         overconfidence,
+        better="zero",
         unit="probability",
         label="over-confidence",
         heading="over-conf.",
@@ -228,7 +278,29 @@ _PAIRWISE = Metric(
 )
 CALIBRATION = (
     _ECE,
-    *_null_metrics(_ECE, _ece_null, "ECE", heading="p"),
+    *_null_metrics(_ECE, _ece, "ECE", heading="p"),
+    Metric(
+        "ece_bound",
+        "the largest ECE that this number of responses allows: 2/m",
+        ece_bound,
+        unit="probability",
+        label="largest possible ECE",
+        group="calibration",
+        compared="nowhere",
+        ranked="nowhere",
+        depends_on_m=True,
+    ),
+    Metric(
+        "ece_fullest_bin",
+        "fraction of probabilities in the fullest bin of the ECE: near 1, the ECE sees next to nothing",
+        ece_fullest_bin,
+        unit="fraction of responses",
+        label="fraction in the fullest bin",
+        group="calibration",
+        compared="nowhere",
+        ranked="nowhere",
+        depends_on_m=True,
+    ),
     Metric(
         "confidence_ece",
         "ECE of the most probable response alone",
@@ -274,7 +346,7 @@ CALIBRATION = (
         depends_on_m=True,
     ),
     _PAIRWISE,
-    *_null_metrics(_PAIRWISE, _pairwise_null, "pairwise ECE"),
+    *_null_metrics(_PAIRWISE, _pairwise, "pairwise ECE"),
 )
 
 SCORES = (
@@ -341,5 +413,5 @@ SEVERAL = (
         depends_on_m=True,
     ),
     _CORRECT_FIRST,
-    *_null_metrics(_CORRECT_FIRST, _correct_first_null, "that ECE"),
+    *_null_metrics(_CORRECT_FIRST, _correct_first, "that ECE"),
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.metrics._catalogue._metric import Metric, Need
 from rmcalib.metrics._forecasts import Forecasts, centred, fraction_correct, margins, picked_rows
-from rmcalib.metrics._resampling import spearman_sums
 from rmcalib.metrics._statistic import Settings, Statistic
 
-__all__ = ["LENGTHS", "MARGINS"]
+__all__ = ["LENGTHS", "MARGINS", "spearman_sums"]
+
+OfTotals = Callable[[FloatArray], FloatArray]  # totals (R, q) -> values (R,)
 
 _LENGTHS: frozenset[Need] = frozenset({"lengths"})
 
@@ -41,6 +45,29 @@ def shortest_baseline(forecasts: Forecasts, settings: Settings) -> Statistic:  #
 def longest_baseline(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
     """Accuracy of picking the longest response."""
     return Statistic.proportion(fraction_correct(forecasts, forecasts.length))
+
+
+def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[FloatArray, OfTotals] | None:
+    """Return what each group adds to Spearman's correlation (G, 6), and how it follows from totals (R, 6).
+
+    Ranks are those of the whole data in every resample. None if x or y is constant, or has fewer than three
+    values.
+    """
+    from scipy.stats import rankdata
+
+    a, b = rankdata(x), rankdata(y)
+    a, b = a - a.mean(), b - b.mean()
+    if len(a) < 3 or not a.any() or not b.any():
+        return None
+    terms = [np.ones_like(a), a, b, a * a, b * b, a * b]
+    sums = np.column_stack([np.bincount(groups, term) for term in terms]).astype(np.float64)
+
+    def correlation(rows: FloatArray) -> FloatArray:
+        n, sa, sb, saa, sbb, sab = rows.T
+        spread = np.maximum(saa - sa**2 / n, 0) * np.maximum(sbb - sb**2 / n, 0)
+        return np.where(spread > 0, sab - sa * sb / n, 0) / np.sqrt(np.where(spread > 0, spread, 1))
+
+    return sums, correlation
 
 
 def margin_mean(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001

@@ -21,6 +21,7 @@ GROUPS: dict[str, str] = {
     "headline": "Headline",
     "calibration": "Calibration",
     "scores": "Proper scores",
+    "decomposition": "Decomposition of the score of the first choice",
     "temperature": "At the best temperature",
     "reference": "Reference protocol",
     "several": "Several correct responses",
@@ -40,7 +41,7 @@ class Metric:
     name : its name in files and conditions: letters, digits and underscores.
     meaning : one line that says what it is.
     statistic : computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic` of the prompts.
-    better : whether a lower or a higher value is better; None if neither is.
+    better : whether a "low" or a "high" value is better, or one near "zero"; None if none is.
     unit : what the number counts, such as "probability" or "nats".
     prompts : what it is computed on: prompts with "one" correct response, with "several", or "all".
     needs : "probabilities" if it means nothing for rewards that are not utilities; "lengths" if it needs the
@@ -67,7 +68,7 @@ class Metric:
     name: str
     meaning: str
     statistic: Measure
-    better: Literal["low", "high"] | None = None
+    better: Literal["low", "high", "zero"] | None = None
     unit: str = ""
     prompts: Literal["one", "several", "all"] = "one"
     needs: frozenset[Need] = frozenset({"probabilities"})
@@ -86,7 +87,7 @@ class Metric:
             raise ValueError(f"metric {self.name!r}: a name has letters, digits and underscores only")
         if not callable(self.statistic):
             raise ValueError(f"metric {self.name}: statistic is not a function of forecasts and settings")
-        check_choice(self.better, f"metric {self.name}: better", ("low", "high", None))
+        check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
         check_choice(self.prompts, f"metric {self.name}: prompts", ("one", "several", "all"))
         check_choice(self.group, f"metric {self.name}: group", tuple(GROUPS))
         for name in ("compared", "ranked"):
@@ -96,7 +97,10 @@ class Metric:
         object.__setattr__(self, "label", label)
         object.__setattr__(self, "heading", label if self.heading is None else self.heading)
 
-    @property
-    def sign(self) -> int:
-        """+1 if a higher value is better, −1 if a lower one is, 0 if neither."""
-        return {"high": 1, "low": -1, None: 0}[self.better]
+    def badness(self, value: float) -> float:
+        """Return a number that is smaller for better values.
+
+        >>> Metric("gap", "a gap", lambda forecasts, settings: Statistic.constant(0.0, 1), "zero").badness(-2)
+        2
+        """
+        return {"high": -value, "low": value, "zero": abs(value)}[self.better or "low"]

@@ -1,14 +1,15 @@
-"""RewardBench 2's own score, with an interval from resampling prompts within each category."""
+"""RewardBench 2's own score, with an interval that combines those of the categories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.calibration import resampling_weights, share_limits
+from rmcalib.calibration import proportion_interval, resampling_weights
 from rmcalib.metrics._catalogue._metric import Metric
 from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._rewardbench import (
@@ -30,7 +31,7 @@ _ALIKE = "no interval: a category has one prompt only, or all resamples of Ties 
 def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Return the score of a category, or the plain mean of all categories.
 
-    Prompts are resampled within each category; in Ties the prompts of one number N (`ref:N` and `tied:N`) are
+    Accuracies have Wilson's interval. In Ties the prompts of one number N (`ref:N` and `tied:N`) are
     resampled together. A category with a single prompt has no interval, and then the mean has none either.
     """
     whole = forecasts.whole or forecasts
@@ -49,10 +50,16 @@ def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
         found = _draws(whole, resamples, seed)
         return np.asarray(np.mean(list(found.values()), axis=0)) if every else found[name]
 
-    def limits(drawn: FloatArray, level: float) -> tuple[float, float] | None:
-        if not every:
-            return _limits(whole, name, drawn, level)
-        return _mean_limits(whole, _draws(whole, len(drawn), settings.seed), value, level)
+    def limits(level: float) -> tuple[float, float] | None:
+        names = list(values) if every else [name]
+        found = [_limits(whole, one, replace(settings, level=level)) for one in names]
+        if any(one is None for one in found):
+            return None
+        # Categories err independently, so distances add up as squares do.
+        ends = np.array([one for one in found if one is not None])
+        middle = np.array([[values[one]] for one in names])
+        below, above = np.sqrt(((ends - middle) ** 2).sum(axis=0)) / len(names)
+        return value - float(below), value + float(above)
 
     return Statistic(value, n, own_draws=draws, limits=limits, no_limits=_ALIKE)
 
@@ -111,34 +118,14 @@ def _new_weights(sizes: tuple[int, ...], resamples: int, seed: int) -> Iterator[
         yield resampling_weights(resamples, size, rng)
 
 
-def _limits(whole: Forecasts, name: str, draws: FloatArray, level: float) -> tuple[float, float] | None:
-    """Limits of a category; None where all resamples of Ties are equal."""
-    if name in tied_categories(whole.scores):
-        return _quantiles(draws, level) if np.ptp(draws) else None
-    return share_limits(*_quantiles(draws, level), int((whole.category == name).sum()), level)
-
-
-def _mean_limits(
-    whole: Forecasts, draws: dict[str, FloatArray], value: float, level: float
-) -> tuple[float, float] | None:
-    """Limits of the mean of all categories, given the resampled scores of each."""
-    low, high = _quantiles(np.mean(list(draws.values()), axis=0), level)
-    hidden = np.zeros(2)
-    for name, drawn in draws.items():
-        limits = _limits(whole, name, drawn, level)
-        if limits is None:
-            return None
-        # Resamples of a category that is all right, or all wrong, do not show how far its limits are away.
-        plain = _quantiles(drawn, level)
-        hidden += [((limits[i] - plain[i]) / len(draws)) ** 2 for i in (0, 1)]
-    # Categories err independently, so distances add up as squares do.
-    below, above = np.hypot([value - low, high - value], np.sqrt(hidden)).tolist()
-    return value - below, value + above
-
-
-def _quantiles(draws: FloatArray, level: float) -> tuple[float, float]:
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2]).tolist()
-    return low, high
+def _limits(whole: Forecasts, name: str, settings: Settings) -> tuple[float, float] | None:
+    """Limits of a category: Wilson's, or in Ties percentiles; None where all resamples of Ties are equal."""
+    if name not in tied_categories(whole.scores):
+        found = proportion_interval(item_accuracy(whole.scores)[whole.category == name], level=settings.level)
+        return found.low, found.high
+    draws = _draws(whole, settings.resamples, settings.seed)[name]
+    low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2]).tolist()
+    return (low, high) if np.ptp(draws) else None
 
 
 BENCHMARK_SCORE = (

@@ -11,6 +11,7 @@ import numpy as np
 
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics import (
+    DEFAULT_METRIC,
     OVERALL,
     SCORE,
     Entry,
@@ -42,7 +43,7 @@ def leaderboard_from_runs(
     folders: Iterable[str | Path],
     *,
     benchmark: str | None = None,
-    metric: str = "ece",
+    metric: str = DEFAULT_METRIC,
     methods: Sequence[Method] = ("kendall",),
     official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool = False,

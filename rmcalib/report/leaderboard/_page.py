@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
-from rmcalib.metrics import CATEGORY_RESAMPLES, NULL_DRAWS, catalogue
+from rmcalib.metrics import BOARD_DRAWS, catalogue
 from rmcalib.metrics import wide_rows as flat_rows
 from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._page import render
@@ -125,9 +125,8 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         notes=board.notes,
         footer=(
             f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals from {settings.resamples:,} resamples of prompts (the ECE of categories: "
-            f"{min(CATEGORY_RESAMPLES, settings.resamples)}), p-values from "
-            f"{min(NULL_DRAWS, settings.resamples)} draws of a calibrated forecast, seed {settings.seed}."
+            f"intervals over prompts, those of calibration errors and p-values from "
+            f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
             if intervals
             else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
         ),
