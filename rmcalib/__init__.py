@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.judges import load_judge as load_judge
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.report import Evaluation as Evaluation
@@ -35,6 +36,7 @@ _HOMES = {
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
+    "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",
 }

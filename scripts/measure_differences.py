@@ -30,7 +30,7 @@ from rmcalib.calibration import (
 from rmcalib.metrics import Settings, Statistic, difference
 
 sys.path.insert(0, str(Path(__file__).parent))
-from measure_statistics import RESAMPLES, RESULTS, markdown, true_error
+from measure_statistics import RESAMPLES, RESULTS, markdown
 
 PAIRS = ((0.0, 1.0), (1.0, 1.0), (1.0, 1.5), (1.0, 2.0), (1.5, 1.5), (0.7, 1.2))
 PROMPTS = (100, 250, 1763)
@@ -53,6 +53,23 @@ def pair(
             seen = rewards + NOISE * rng.normal(size=rewards.shape)
         forecasts.append(top_1_probabilities(confidence * seen.reshape(-1), groups))
     return forecasts, np.eye(4)[winner].reshape(-1), groups
+
+
+def true_error(confidence: float) -> float:
+    """The binned error of infinitely much data, from four million prompts and the true probabilities."""
+    if confidence == 1:
+        return 0.0
+    rng = np.random.default_rng(12345)
+    total = np.zeros(10)
+    count = 0
+    for _ in range(20):
+        rewards = rng.normal(scale=1.5, size=(200_000, 4)).reshape(-1)
+        groups = np.repeat(np.arange(200_000), 4)
+        truth = top_1_probabilities(rewards, groups)
+        p = top_1_probabilities(confidence * rewards, groups)
+        total += np.bincount(np.minimum((p * 10).astype(int), 9), truth - p, 10)
+        count += len(p)
+    return float(np.abs(total).sum() / count)
 
 
 def inverted(p: FloatArray, y: FloatArray, groups: IntArray, settings: Settings) -> Statistic:
@@ -107,28 +124,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each row")
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--processes", type=int, default=2)
     args = parser.parse_args()
     tasks = [(n, confidences, args.runs) for n in PROMPTS for confidences in PAIRS]
-    with ProcessPoolExecutor(2) as pool:
+    with ProcessPoolExecutor(args.processes) as pool:
         rows = list(pool.map(measure, tasks))
     write_csv(args.output / "differences.csv", rows)
     write_text(
         args.output / "differences.md",
         f"""# Are the intervals of a difference honest?
 
-Made by `scripts/measure_differences.py`: {args.runs} simulated data sets a row, {RESAMPLES} resamples each. A
-share of {args.runs} runs is uncertain by about {1.96 * (0.95 * 0.05 / args.runs) ** 0.5:.3f} at 0.95.
+Made by `scripts/measure_differences.py`: {args.runs} simulated data sets per row, {RESAMPLES} resamples each.
+A fraction of {args.runs} runs is uncertain by about {1.96 * (0.95 * 0.05 / args.runs) ** 0.5:.3f} at 0.95.
 
 Two forecasts of the same prompts with four responses. `confidence` is the factor by which a forecast's
-rewards exceed the truth's: 1 is calibrated, and so is 0, which gives every response the same probability. Two
-of the same confidence have some noise of their own. The 95% interval of the difference of their top-1 ECEs
-should hold the true difference in 95% of the runs (`coverage`); where that is 0, the interval should leave
-out 0 in 5% of them, and as often as possible elsewhere (`found`).
+rewards exceed the true ones: 1 is calibrated, and so is 0, which gives every response the same probability.
+Two forecasts of the same confidence each have some noise. The 95% interval of the difference of their top-1
+ECEs should hold the true difference in 95% of the runs (`coverage`). Where the true difference is 0, the
+interval should exclude 0 in 5% of the runs; elsewhere, as often as possible (`found`).
 
 {markdown(rows)}
 
-Percentiles of paired resamples take the noise of a calibrated forecast for an error of it: they find one
-wherever the other forecast is less bold (0 and 1), and make too little of a true difference (1 and 2).
+Percentiles of paired resamples mistake the noise of a calibrated forecast for an error: they find a
+difference wherever the other forecast is less bold (0 and 1), and underestimate a true one (1 and 2).
 `inverted`, which `rmcalib compare` uses, does neither; its intervals are wider.
 """,
     )

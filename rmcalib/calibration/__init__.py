@@ -13,7 +13,6 @@ from rmcalib.calibration._binning import (
     unpack_bins,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
-from rmcalib.calibration._differences import recentred_difference
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -160,7 +159,6 @@ __all__ = [
     "proportion_interval",
     "rankwise",
     "recalibrate_pairs",
-    "recentred_difference",
     "recentred_interval",
     "reference_top_1",
     "reliability",

@@ -89,7 +89,7 @@ def mean_interval(
         )
     mean = float(x.mean())
     below, above = skew_interval((sums[:, 0] - mean * sums[:, 1]) / sums[:, 1].mean(), level)
-    return Interval(mean, mean + below, mean + above, level, 0)
+    return Interval(mean, mean + min(below, 0.0), mean + max(above, 0.0), level, 0)
 
 
 def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float]:

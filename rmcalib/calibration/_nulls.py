@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -253,9 +253,9 @@ class OutcomeGroups:
         """Count what happened, rows (R, G), by ``step`` (R, G) and cell: (R, n_steps, n_cells)."""
         width = self.n_cells + 1
         size = len(rows) * n_steps * width
-        cells = self.cell.astype(np.int32 if size < 2**31 else np.int64)[rows]
-        cells += width * step
-        cells += width * n_steps * np.arange(len(rows), dtype=cells.dtype)[:, None]
+        small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
+        cells = self.cell.astype(small)[rows] + np.multiply(step, width, dtype=small)
+        cells += np.multiply(np.arange(len(rows)), width * n_steps, dtype=small)[:, None]
         counts = np.bincount(cells.reshape(-1), minlength=size)
         return counts.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)
 

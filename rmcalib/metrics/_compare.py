@@ -1,8 +1,8 @@
 """Two reward models, or two checkpoints, on the same prompts: which differences are more than chance?
 
-A paired bootstrap: prompts are resampled, and both models are measured on the same resample, so that what
-makes prompts hard for both cancels in the difference. Calibration errors, which noise pushes up and not
-equally for every model, are compared by `rmcalib.calibration.recentred_difference`.
+Differences are paired: both models answered the same prompts, so what makes prompts hard for both cancels.
+Calibration errors, which noise pushes up and not equally for every model, are compared by their intervals,
+which reach 0 where noise alone explains the error.
 """
 
 from __future__ import annotations

@@ -45,9 +45,6 @@ __all__ = ["binned_inference", "binned_influence", "ece_interval"]
 
 IntervalMethod = Literal["inverted", "recentred", "percentile"]
 
-INFINITE = 1e6
-"""Factor on expected sums that makes them those of unlimited data."""
-
 
 def ece_interval(
     probabilities: ArrayLike,
@@ -165,6 +162,7 @@ def binned_inference(
     sums = grouped_sums(p, y, groups, index, n_bins)
     total = unpack_bins(sums.sum(axis=0))
     gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
+    scale = unlimited(options)
     outcomes = OutcomeGroups.of_rows(groups, index, n_bins, one_per_group=one_per_group)
 
     def errors(happened: FloatArray, scale: float = 1.0) -> FloatArray:
@@ -176,7 +174,7 @@ def binned_inference(
         outcomes,
         lambda size: outcomes.probabilities(p + size * gap),
         errors,
-        lambda expected: errors(INFINITE * expected, INFINITE),
+        lambda expected: errors(scale * expected, scale),
         steps=STEPS,
         resamples=resamples,
         rng=rng,
@@ -198,11 +196,24 @@ def binned_influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
 
     The derivative of the error by the total sums, times what the group adds to them.
     """
-    total, step = sums.sum(axis=0), 1e-4
-    moves = step * np.eye(len(total))
-    up, down = (binned_error(unpack_bins(np.maximum(total + move, 0.0)), options) for move in (moves, -moves))
-    influence: FloatArray = sums @ ((up - down) / (2 * step))
+    scale = unlimited(options)
+    total, step = scale * sums.sum(axis=0), 1e-4 * scale
+    moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
+    bins = unpack_bins(np.maximum(moved, 0.0))
+    errors = binned_error(
+        BinSums(bins.count, bins.probability, np.minimum(bins.outcome, bins.count)), options
+    )
+    up, down = np.split(errors, 2)
+    influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
     return influence - influence.mean()
+
+
+def unlimited(options: ErrorOptions) -> float:
+    """Return a factor on bin sums that makes them those of unlimited data, without corrections for few rows.
+
+    The smoothing of the Jeffreys divergence stays: without it, a bin where all or none happened is infinite.
+    """
+    return 1e6 if options.discrepancy == "abs" else 1.0
 
 
 def _squared_error(sums: FloatArray) -> tuple[float, float]:

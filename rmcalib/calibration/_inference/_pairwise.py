@@ -14,7 +14,7 @@ from rmcalib.calibration._binning import (
     binned_error,
     unpack_bins,
 )
-from rmcalib.calibration._inference._binned import INFINITE, binned_influence
+from rmcalib.calibration._inference._binned import binned_influence, unlimited
 from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
 from rmcalib.calibration._nulls import (
@@ -89,7 +89,7 @@ def pairwise_inference(
         outcomes,
         probabilities,
         errors,
-        lambda expected: errors(INFINITE * expected),
+        lambda expected: errors(unlimited(options) * expected),
         steps=FEWER_STEPS,
         resamples=resamples,
         rng=rng,
