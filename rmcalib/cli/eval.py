@@ -35,7 +35,16 @@ FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit with code 1 if this holds, such as 'ece>0.1' or 'ece[Math]>=0.2'; several allowed.",
+        help="Exit with code 1 if this holds, such as 'abs(overconfidence).low>0.05', "
+        "'lost_information.low>0.02' or 'ece[Math]>=0.2'; several allowed.",
+    ),
+]
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
+        "allowed.",
     ),
 ]
 
@@ -55,6 +64,7 @@ def evaluate_models(
     ] = None,
     scoring: Scoring,
     fail_if: FailIf = None,
+    group_by: GroupBy = None,
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -90,7 +100,8 @@ def evaluate_models(
             bench = benchmark_for(names, scoring, scores)
             own = own_runs(names, bench if scores is None else None)
             scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
-        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed)
+            by = check_groupings(group_by or (), bench)
+        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by)
         met: list[tuple[Condition, Evaluation]] = []
 
         def work(name: str | None) -> tuple[Evaluation, Path] | None:
@@ -131,6 +142,7 @@ class _Job:
     resamples: int
     examples: int
     seed: int
+    group_by: list[str]
 
     def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
         """Get one model's scores, evaluate them and write the report; return it and its folder.
@@ -164,6 +176,7 @@ class _Job:
             resamples=self.resamples,
             seed=self.seed,
             n_examples=self.examples,
+            group_by=self.group_by,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})

@@ -1,5 +1,6 @@
 """Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
+from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
 from rmcalib.metrics._board import (
     DEFAULT_METRIC,
     SCORE,
@@ -41,11 +42,13 @@ from rmcalib.metrics._texts import disagreements, response_lengths
 __all__ = [
     "BOARD_DRAWS",
     "DEFAULT_METRIC",
+    "GROUPINGS",
     "GROUPS",
     "METHODS",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "Audit",
     "Board",
     "Comparison",
     "Entry",
@@ -56,10 +59,12 @@ __all__ = [
     "Statistic",
     "Table",
     "added_metrics",
+    "audit",
     "catalogue",
     "catalogue_markdown",
     "category_names",
     "category_scores",
+    "check_groupings",
     "check_sortable",
     "chosen_metrics",
     "compare",

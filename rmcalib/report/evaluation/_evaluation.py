@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from rmcalib.metrics import (
     Forecasts,
     Settings,
     added_metrics,
+    audit,
     category_names,
     chosen_metrics,
     disagreements,
@@ -68,6 +69,7 @@ class Evaluation:
     manifest: dict[str, Any]
     settings: Settings
     made_from: str
+    groups: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Say what it is about; the numbers are in `table`."""
@@ -120,6 +122,7 @@ def evaluate(
     seed: int = 0,
     n_examples: int = 10,
     metrics: Iterable[str] | None = None,
+    group_by: Iterable[str] = (),
 ) -> Evaluation:
     """Evaluate a reward model by its scores: calibration with intervals, overall and by category.
 
@@ -134,6 +137,7 @@ def evaluate(
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
     n_examples : how many of the worst forecasts to keep.
     metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
+    group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
 
     Examples
     --------
@@ -156,6 +160,7 @@ def evaluate(
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
     lengths = response_lengths(scores, benchmark)
+    grouped = list(group_by)
     wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
         scores,
@@ -181,7 +186,10 @@ def evaluate(
         summary=plain_words(name, rows, level) if wanted is None else values_in_words(name, rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings, wanted),
+        made_from=made_from(scores, recipe, benchmark, settings, wanted, grouped),
+        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
+        if grouped and not reason
+        else [],
     )
 
 
@@ -191,6 +199,7 @@ def made_from(
     benchmark: Benchmark | None,
     settings: Settings,
     metrics: Sequence[str] | None = None,
+    group_by: Sequence[str] = (),
 ) -> str:
     """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
 
@@ -204,6 +213,7 @@ def made_from(
             "settings": asdict(settings),
             "rmcalib": __version__,
             **({} if metrics is None else {"metrics": list(metrics)}),
+            **({"group_by": list(group_by)} if group_by else {}),
             **({"more": more} if (more := sorted(added_metrics())) else {}),
         }
     )
@@ -213,6 +223,10 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
     out = Path(folder)
     evaluation.to_csv(out / "metrics.csv")
+    if evaluation.groups:
+        write_csv(out / "groups.csv", evaluation.groups)
+    else:
+        (out / "groups.csv").unlink(missing_ok=True)  # left by an earlier evaluation
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")
     else:
@@ -239,6 +253,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": evaluation.metrics,
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
+        **({"groups": evaluation.groups} if evaluation.groups else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
