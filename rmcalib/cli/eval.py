@@ -87,6 +87,7 @@ def evaluate_models(
     """
     from rmcalib._util.processes import is_main_process, joined
     from rmcalib.cli._shared.conditions import parse_condition
+    from rmcalib.metrics import check_groupings
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
@@ -123,7 +124,7 @@ def evaluate_models(
         print_evaluations([(one, places.shown(folder.resolve())) for one, folder in done])
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
-        say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
+        say(f"{evaluation.model}: {condition.text} holds: {condition.subject} is {value:.4g}")
     if not json_ and not scoring.quiet:
         say_failures(failed, len(names))
     if failed or met:

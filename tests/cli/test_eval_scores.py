@@ -175,7 +175,7 @@ def test_groups_and_bounds_of_given_scores(tmp_path: Path, invoke: Invoke) -> No
     (result,) = json.loads(done.out)["evaluations"]
     assert {row["group"] for row in result["groups"]} == {"Math", "Focus"}
     assert all(row["flagged"] for row in result["groups"])
-    assert "holds: overconfidence is 0." in done.err
+    assert "holds: abs(overconfidence).low is 0.1" in done.err
     assert invoke(*base, "--fail-if", "overconfidence.high<-0.05", "--quiet").code == 0
     wrong = invoke(*base, "--group-by", "language")
     assert wrong.code == 2

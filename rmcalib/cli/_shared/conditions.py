@@ -45,6 +45,12 @@ class Condition:
     part: str = "value"
     size: bool = False
 
+    @property
+    def subject(self) -> str:
+        """What is compared with the limit: the metric, or a bound or the size of it."""
+        what = f"abs({self.metric})" if self.size else self.metric
+        return what if self.part == "value" else f"{what}.{self.part}"
+
     def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
         """Return the metric's value or bound; a ValueError says why there is none."""
         row = find_value(rows, self.metric, self.category)
