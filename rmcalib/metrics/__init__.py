@@ -38,6 +38,7 @@ from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderb
 from rmcalib.metrics._statistic import Settings, Statistic, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
+from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
     "BOARD_DRAWS",
@@ -69,6 +70,7 @@ __all__ = [
     "chosen_metrics",
     "compare",
     "compare_scores",
+    "correlate_models",
     "correlation_rows",
     "difference",
     "disagreements",

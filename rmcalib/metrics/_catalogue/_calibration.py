@@ -356,7 +356,7 @@ SCORES = (
         brier,
         better="low",
         label="Brier score",
-        heading="Brier",
+        heading="",
         group="scores",
         depends_on_m=True,
     ),

@@ -148,6 +148,7 @@ INFORMATION = (
         better="low",
         unit="fraction",
         label="lost information",
+        heading="lost",
         group="headline",
         ranked="everywhere",
     ),
@@ -158,6 +159,7 @@ INFORMATION = (
         better="high",
         unit="fraction",
         label="usable information",
+        heading="usable",
         group="headline",
     ),
 )
