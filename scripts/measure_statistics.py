@@ -49,7 +49,7 @@ from rmcalib.calibration import (
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 400
-BEFORE = 100  # data sets on which the widths are compared with those of the earlier intervals
+BEFORE = 100  # data sets on which intervals are compared with the earlier ones, and with separate tests
 TRUTH_PROMPTS = 200_000
 PLAIN, MASS, SQUARE = (
     ErrorOptions(),
@@ -165,9 +165,11 @@ def intervals(
             "spacing": options.spacing, "norm": options.norm, "debias": options.debias, "groups": groups,
             "resamples": RESAMPLES, "rng": seed,
         }  # fmt: skip
-        null = ece_null(p, y, draw="one_per_group" if one else "independent", **shape)
-        old = ece_interval(p, y, method="recentred", **shape) if before else None
-        return Found(found.interval(), found.test().p_value <= 0.05, null.p_value <= 0.05, old)
+        rejected, separate, old = found.test().p_value <= 0.05, None, None
+        if before:
+            null = ece_null(p, y, draw="one_per_group" if one else "independent", **shape)
+            separate, old = null.p_value <= 0.05, ece_interval(p, y, method="recentred", **shape)
+        return Found(found.interval(), rejected, separate, old)
 
     def other(found: Inference) -> Found:
         return Found(found.interval(), found.test().p_value <= 0.05)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
+from rmcalib._util.storage import as_path
 from rmcalib.metrics import BOARD_DRAWS, catalogue
 from rmcalib.metrics import wide_rows as flat_rows
 from rmcalib.report._drawing import figure_bytes, figure_svg
@@ -32,7 +33,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     Files of an earlier report in the same folder that this one does not have are removed.
     """
-    out = Path(folder)
+    out = as_path(folder)
     figures = draw_figures(board)
     page = leaderboard_page(board, figures)
     files = {
