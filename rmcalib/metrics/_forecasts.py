@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, segment_log_softmax
 from rmcalib.metrics._rewardbench import tied_categories
 from rmcalib.scores import Scores
 
@@ -151,10 +151,8 @@ def log_softmax(rewards: ArrayLike, offsets: IntArray, *, temperature: ArrayLike
     n = len(offsets) - 1
     if t.ndim > 1 or (t.ndim == 1 and len(t) != n) or not (np.isfinite(t) & (t > 0)).all():
         raise ValueError(f"temperature: expected a positive number, or one for each of the {n} prompts")
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    logits = r / np.repeat(np.broadcast_to(t, (n,)), sizes)
-    logits = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
-    return logits - np.repeat(np.log(np.add.reduceat(np.exp(logits), starts)), sizes)
+    sizes = np.diff(offsets)
+    return segment_log_softmax(r / np.repeat(np.broadcast_to(t, (n,)), sizes), sizes)
 
 
 def top_1_prompts(forecasts: Forecasts) -> BoolArray:

@@ -213,7 +213,7 @@ def _null_metrics(
         entry(
             "p_value",
             "p_value",
-            f"chance that a calibrated forecast shows {what} at least as large",
+            f"chance that a calibrated forecast has at least this {what}",
             unit="probability",
             heading=heading,
             label=f"p-value of {error.label}",
@@ -413,5 +413,5 @@ SEVERAL = (
         depends_on_m=True,
     ),
     _CORRECT_FIRST,
-    *_null_metrics(_CORRECT_FIRST, _correct_first, "that ECE"),
+    *_null_metrics(_CORRECT_FIRST, _correct_first, "correct-first ECE"),
 )
