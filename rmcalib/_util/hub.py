@@ -8,6 +8,7 @@ The libraries report one cause in many ways (a gated repository is an `OSError` 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import time
@@ -22,6 +23,7 @@ T = TypeVar("T")
 
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
+_LONGEST_NAME = 200
 _SHA = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"\w[\w./-]*")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
@@ -60,20 +62,25 @@ def check_repo_id(name: str) -> str:
 def folder_name(name: str) -> str:
     """Name the output folder of a model or benchmark: one path component, whatever `name` is.
 
-    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken.
+    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken. If letters had
+    to be replaced or cut, a short hash of the name follows, so that two such names never share a folder.
 
     >>> folder_name("Skywork/Skywork-Reward-V2-Llama-3.1-8B")
     'Skywork__Skywork-Reward-V2-Llama-3.1-8B'
-    >>> folder_name("../../checkpoints/run 1/step-500/")
-    'run_1__step-500'
+    >>> folder_name("../../checkpoints/run-1/step-500/")
+    'run-1__step-500'
+    >>> folder_name("lab/naïve rm")
+    'lab__na_ve_rm-0544c725'
     """
-    parts = [
-        re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in name.replace("\\", "/").split("/")
-    ]
-    kept = [part for part in parts if part.strip("_.-")][-2:]
-    if not kept:
+    parts = [part for part in name.replace("\\", "/").split("/") if part.strip(".")][-2:]
+    safe = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in parts]
+    whole = "__".join(part for part in safe if part.strip("_.-"))
+    if not whole:
         raise HubError(f"{name!r} has no letters or digits to name an output folder after")
-    return "__".join(kept)[:200]
+    if safe == parts and len(whole) <= _LONGEST_NAME:
+        return whole
+    digest = hashlib.sha256("/".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{whole[:_LONGEST_NAME]}-{digest}"
 
 
 def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> str:

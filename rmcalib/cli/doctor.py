@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared.options import Config, Json, Verbose
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ def examine(
 
 
 def _print(diagnosis: Diagnosis) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = open_console()
     console.print(Text("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items())))
     for device in diagnosis.devices:
         memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))

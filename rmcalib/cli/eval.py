@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.options import (
+    REPORT,
+    Config,
+    Json,
+    Resamples,
+    Seed,
+    Verbose,
+    refuse_options,
+    with_options,
+)
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings, say
-from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring
+from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
     benchmark_for,
     check_export,
@@ -36,6 +45,7 @@ FailIf = Annotated[
         metavar="CONDITION",
         help="Exit with code 1 if this holds, such as 'abs(overconfidence).low>0.05', "
         "'lost_information.low>0.02' or 'ece[Math]>=0.2'; several allowed.",
+        rich_help_panel=REPORT,
     ),
 ]
 GroupBy = Annotated[
@@ -44,6 +54,7 @@ GroupBy = Annotated[
         metavar="COLUMN",
         help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
         "allowed.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -57,8 +68,9 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Take scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
+            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
             "'published' for those that RewardBench has published.",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     scoring: Scoring,
@@ -67,7 +79,12 @@ def evaluate_models(
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
-        int, typer.Option(min=0, help="How many prompts the page shows, those with the worst forecasts.")
+        int,
+        typer.Option(
+            min=0,
+            help="Number of prompts on the page, those with the worst forecasts.",
+            rich_help_panel=REPORT,
+        ),
     ] = 10,
     seed: Seed = 0,
     json_: Json = False,

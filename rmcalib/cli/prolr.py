@@ -182,12 +182,13 @@ def _plain(value: Any) -> Any:
 def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[str], None]]":
     from contextlib import contextmanager
 
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from rmcalib._util.terminal import open_console
 
     @contextmanager
     def bar() -> "Iterator[Callable[[str], None]]":
-        console = Console(stderr=True)
+        console = open_console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
             task = progress.add_task("folds", total=total)
@@ -199,10 +200,11 @@ def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[st
 def _print(
     chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[str], paths: list[Path]
 ) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from rmcalib._util.terminal import open_console
+
+    console = open_console()
     for data in chosen:
         own = [row for row in means if row["dataset"] == data.name and row["discrepancy"] in ("", *_SHOWN)]
         learners = list(dict.fromkeys(row["learner"] for row in own))

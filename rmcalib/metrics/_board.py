@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib._util.terminal import clean_line
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import catalogue
 from rmcalib.metrics._correlation import Method, correlation_rows
@@ -39,7 +40,7 @@ __all__ = [
 Row = dict[str, Any]
 SCORE = "rewardbench_score"
 DEFAULT_METRIC = "lost_information"
-_ALWAYS = ("ece", "ece_at_temperature", "reference_top_1")
+_ALWAYS = ("lost_information", "ece", "ece_at_temperature", "reference_top_1")
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def measure_entries(
         found = measure_model(
             scores, model=entry.name, no_calibration=entry.no_calibration, settings=settings
         )
-        metrics += found.metrics
+        metrics += [{**row, "category": clean_line(row["category"])} for row in found.metrics]
         curves[0].extend(found.reliability)
         curves[1].extend(found.rejection)
         prompts[entry.name] = _digest(scores)
@@ -188,7 +189,8 @@ def measure_entries(
     if len(set(prompts.values())) > 1:
         odd = ", ".join(_odd_ones(prompts))
         notes.append(
-            f"Not all models were scored on the same prompts; different from most: {odd}. Compare with care."
+            f"Not all models were scored on the same prompts. Different from most: {odd}. Compare them with "
+            "care."
         )
     return rank_models(
         [entry.name for entry in entries],
@@ -233,7 +235,7 @@ def rank_models(
     notes, score = list(notes), SCORE
     if not np.isfinite(column(SCORE)).any():
         score = "accuracy"
-        notes.append("No score over all categories is available; accuracy stands in for it.")
+        notes.append("There is no score over all categories; accuracy is used instead.")
     columns = {name: column(score if name == "score" else name) for name in (*ranked_by, metric)}
     ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
     scores = column(score)
@@ -260,9 +262,10 @@ def rank_models(
     ]
     known = [row["rank"] for row in rows if row["rank"] is not None]
     if len(known) > 1 and len(set(known)) == 1:
-        notes.append("All models have the same calibration error: their order means nothing.")
+        label = catalogue()[metric].label if metric in catalogue() else metric
+        notes.append(f"All models have the same {label}: their order means nothing.")
     if len(known) < 3:
-        notes.append("Correlations need at least three models with a calibration error.")
+        notes.append("Correlations need at least three models with probabilities.")
     return Board(
         metric=metric,
         score=score,
@@ -308,7 +311,8 @@ def _wide(
         row = found.get((category, wanted))
         return None if row is None or row["value"] is None else row
 
-    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *catalogue()))}
+    own = [name for category, name in found if category == OVERALL]
+    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *catalogue(), *own))}
     main = found.get((OVERALL, metric))
     category_score = {c: of(c, SCORE) for c in categories}
     return {

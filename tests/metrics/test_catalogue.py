@@ -136,7 +136,7 @@ def test_only_what_is_asked_for_is_computed(monkeypatch: pytest.MonkeyPatch) -> 
     assert {row["metric"] for row in rows} == {"accuracy", "ece"}
     report = evaluate(synthetic(1), model="org/rm", metrics=["brier"], resamples=20)
     assert set(report.table["metric"]) == {"brier"}
-    assert report.summary == f"org/rm: Brier score {report.value('brier'):.3f}."
+    assert report.summary == f"Brier score {report.value('brier'):.3f}."
     assert [row for row in every if row["metric"] in ("ece", "accuracy")] == rows
 
 

@@ -20,7 +20,8 @@ from rmcalib.report import (
     wide_rows,
     write_leaderboard,
 )
-from rmcalib.report._drawing import place_labels, short_names
+from rmcalib.report._drawing import short_names
+from rmcalib.report._labels import place_labels
 from rmcalib.report.leaderboard._figures import draw_figures
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
 from rmcalib.report.leaderboard._page import leaderboard_page
@@ -118,7 +119,7 @@ def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> Non
     reader = _Reader()
     reader.feed(page)
     assert reader.tags.count("script") == 1
-    assert reader.tags.count("svg") == 9  # ten models or fewer: the figure of all is that of the best ten
+    assert reader.tags.count("svg") == 10  # ten models or fewer: the figure of all is that of the best ten
     assert all(source.startswith("#") for source in reader.sources)
     assert "http:" not in page
     assert "https:" not in page
@@ -133,7 +134,7 @@ def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
     assert heads
     assert all('scope="' in head for head in heads)
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
-    assert len(set(labels)) == page.count("<svg") == 9
+    assert len(set(labels)) == page.count("<svg") == 10
     # What is sorted at first says so, and every heading is a button.
     assert page.count('aria-sort="ascending"') == 2
     assert len(heads) == page.count('<button type="button">')
@@ -141,10 +142,10 @@ def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
 
 def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
     told = rank_words(board)
-    assert "from its rank by accuracy on the left to its rank by ECE at best T on the right" in told
-    assert "Green: at least 3 places better" in told
-    assert "Red: at least 3 places worse" in told
-    assert "Ranks that are missing" in told  # the one without calibration has a rank by accuracy
+    assert "from its rank by accuracy on the left to its rank by ECE at the best temperature on the" in told
+    assert "Thick and solid (green): at least 3 places better" in told
+    assert "Thick and dashed (red): at least 3 places worse" in told
+    assert "Models without all of these numbers are left out." in told
     assert told in leaderboard_page(board)
 
 
@@ -169,7 +170,7 @@ def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
     assert {row["model"]: row["score"] for row in wide_rows(board)} == pytest.approx(overall)
     assert all(0 < score <= 1.01 for score in overall.values())
     page = leaderboard_page(board)
-    assert "shares from 0 to 1" in page
+    assert "scores are from 0 to 1" in page
     best = board.ranked[0]
     assert f">{best['score']:.3f}</td>" in page
     assert f">{best['category_scores']['Math']:.3f}</td>" in page
@@ -327,7 +328,7 @@ def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
         ("name,score,ece\na,1,2\n", "no column model"),
         ("model,ece\na,1\n", "no column leaderboard_score or score"),
         ("model,score,ece\na,1,x\n", "line 2: ece is 'x', not a number"),
-        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' is there twice"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' appears twice"),
         ("model,score,ece\na,1\n", "line 2: 2 cells, but the header has 3"),
         ("model,score,ece\n,1,1\n", "line 2: the model has no name"),
     ],
@@ -350,8 +351,8 @@ def test_a_table_with_gaps_and_shares(tmp_path: Path) -> None:
     assert [row["score"] for row in board.models] == pytest.approx([0.9, 0.8, 0.6, 0.7])
     counts = {row["target"]: row["n"] for row in board.correlations}
     assert counts == {"leaderboard": 3, "math": 2, "my cat": 3}
-    assert board.models[-1]["why"] == "the table has none"
-    assert "the table has none" in leaderboard_page(board)
+    assert board.models[-1]["why"] == "empty in the table"
+    assert "empty in the table" in leaderboard_page(board)
     with pytest.raises(ValueError, match="no column 'Focus'"):
         leaderboard_from_table(table, metric="my_error", categories=["Focus"])
 
@@ -393,5 +394,5 @@ def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> 
     write_runs(tmp_path, 3)
     write_run(tmp_path, "org/flat", flat_scores(200))
     notes = leaderboard_from_runs([tmp_path], settings=FAST).notes
-    told = "does not show that the first choice of org/flat is over-confident."
+    told = "does not show that org/flat is over-confident"
     assert sum(told in note for note in notes) == 1

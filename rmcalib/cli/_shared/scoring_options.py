@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Quiet
+from rmcalib.cli._shared.options import REPORT, Quiet
 from rmcalib.cli._shared.places import Place
 
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring"]
+__all__ = ["RUNNING_A_MODEL", "WHAT", "Export", "Models", "Scoring"]
 
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget"),
@@ -21,7 +21,7 @@ _JUDGE_OPTIONS = (
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
-_WHAT, _HOW = "What to score", "How to score"
+WHAT, HOW = "What to score", "How to score"
 
 Models = Annotated[
     list[str] | None,
@@ -30,7 +30,7 @@ Models = Annotated[
         "-m",
         metavar="ID",
         help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkName = Annotated[
@@ -41,34 +41,34 @@ BenchmarkName = Annotated[
         metavar="NAME",
         help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
         "Hub data set, or a .jsonl, .json or .parquet file.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkRevision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=_WHAT),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=WHAT),
 ]
 Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
         help="Score at most this many prompts, taken evenly from the whole benchmark.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=_HOW),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=HOW),
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=_HOW),
+    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=HOW),
 ]
 Dtype = Annotated[
     str,
     typer.Option(
         help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 MaxLength = Annotated[
@@ -77,7 +77,7 @@ MaxLength = Annotated[
         min=1,
         metavar="TOKENS",
         help="Cut longer texts; default the model's own limit, at most 4096.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TokenBudget = Annotated[
@@ -86,19 +86,19 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
+    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=HOW),
 ]
 AllowPickle = Annotated[
     bool,
     typer.Option(
         "--allow-pickle",
         help="Load pickle weights, which can run code, where there are no safetensors.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Recipes = Annotated[
@@ -106,7 +106,7 @@ Recipes = Annotated[
     typer.Option(
         metavar="FILE",
         help="YAML file that says how to read your own models; may be given several times.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Fresh = Annotated[
@@ -114,7 +114,7 @@ Fresh = Annotated[
     typer.Option(
         "--fresh",
         help="Score again, and replace what an earlier run left in the folder.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Export = Annotated[
@@ -124,6 +124,7 @@ Export = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="Also write the scores in RewardBench's JSON form.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -135,7 +136,6 @@ class Scoring:
     benchmark: BenchmarkName = None
     benchmark_revision: BenchmarkRevision = None
     limit: Limit = None
-    output: Place = "runs"
     revision: Revision = None
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -145,6 +145,7 @@ class Scoring:
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
     fresh: Fresh = False
+    output: Place = "runs"
     quiet: Quiet = False
 
     def judge_options(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -161,6 +162,9 @@ def given_scores(source: str, model: str | None, benchmark: Benchmark | None) ->
             f"{source}: none of its prompts is in {benchmark.name}: name the benchmark they are from, or "
             "leave --benchmark out"
         )
-    stated = str(scores.manifest.get("benchmark") or UNNAMED)  # the same for all files, to compare them
+    # The same name for all files without one, so that they can be compared.
+    label = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     name = model or str(scores.manifest.get("model") or Path(source).stem)
-    return scores, name, benchmark.name if benchmark is not None else stated
+    # The folder's name is only similar to these: reports read them from the manifest.
+    named = {**scores.manifest, "model": name, "benchmark": label}
+    return replace(scores, manifest=named), name, label

@@ -81,16 +81,7 @@ def pooled(forecasts: Forecasts, error: ErrorOptions, settings: Settings) -> Inf
 
 def confidence_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the most probable response alone."""
-    _, right = picked_rows(forecasts, settings.seed)
-    found = binned_inference(
-        _confidence(forecasts, settings),
-        right,
-        np.arange(len(forecasts)),
-        ErrorOptions(bins=settings.bins),
-        one_per_group=False,
-        resamples=settings.resamples,
-        rng=settings.seed,
-    )
+    found = _confidence_inference(forecasts, settings)
     return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
 
@@ -159,6 +150,20 @@ def _confidence(forecasts: Forecasts, settings: Settings) -> FloatArray:
 
 def _ece(forecasts: Forecasts, settings: Settings) -> Inference:
     return pooled(forecasts, ErrorOptions(bins=settings.bins), settings)
+
+
+@once
+def _confidence_inference(forecasts: Forecasts, settings: Settings) -> Inference:
+    _, right = picked_rows(forecasts, settings.seed)
+    return binned_inference(
+        _confidence(forecasts, settings),
+        right,
+        np.arange(len(forecasts)),
+        ErrorOptions(bins=settings.bins),
+        one_per_group=False,
+        resamples=settings.resamples,
+        rng=settings.seed,
+    )
 
 
 @once
@@ -249,7 +254,7 @@ FIRST_CHOICE = (
         overconfidence,
         better="zero",
         unit="probability",
-        label="over-confidence",
+        label="gap",
         heading="over-conf.",
         group="headline",
     ),
@@ -265,6 +270,16 @@ _ECE = Metric(
     group="calibration",
     ranked="everywhere",
     depends_on_m=True,
+)
+_CONFIDENCE = Metric(
+    "confidence_ece",
+    "ECE of the most probable response alone",
+    confidence_ece,
+    better="low",
+    unit="probability",
+    label="confidence ECE",
+    group="calibration",
+    ranked="nowhere",
 )
 _PAIRWISE = Metric(
     "pairwise_ece",
@@ -301,16 +316,8 @@ CALIBRATION = (
         ranked="nowhere",
         depends_on_m=True,
     ),
-    Metric(
-        "confidence_ece",
-        "ECE of the most probable response alone",
-        confidence_ece,
-        better="low",
-        unit="probability",
-        label="confidence ECE",
-        group="calibration",
-        ranked="nowhere",
-    ),
+    _CONFIDENCE,
+    *_null_metrics(_CONFIDENCE, _confidence_inference, "confidence ECE"),
     Metric(
         "debiased_ece",
         "root of the binned squared error minus its sampling variance",
@@ -366,7 +373,7 @@ SCORES = (
         nll,
         better="low",
         unit="nats",
-        label="negative log-likelihood",
+        label="log loss",
         heading="NLL",
         group="scores",
         depends_on_m=True,

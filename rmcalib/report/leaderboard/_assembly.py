@@ -19,11 +19,16 @@ Row = dict[str, Any]
 class Leaderboard:
     """Models by calibration, as tidy tables; figures and page are drawn from them.
 
-    ``models``: one row a model, best calibrated first, those without calibration last (``why`` says why).
-    ``metrics``: one row a model, category and metric. ``correlations``: one a metric, target and method.
-    ``ranks``: one a model and way of ranking. ``reliability``, ``rejection``: curves of each model.
-    ``check``: our scores against official ones. ``metric`` is what models are sorted by, ``score_name`` what
-    their score over all categories is called. Scores are from 0 to 1.
+    Attributes
+    ----------
+    metric : the metric that models are sorted by.
+    score_name : the name of the score over all categories. Scores are from 0 to 1.
+    models : one row per model, the best first; those without a value come last, and ``why`` gives the reason.
+    metrics : one row per model, category and metric.
+    correlations : one row per metric, target and method.
+    ranks : one row per model and way of ranking.
+    reliability, rejection : the curves of each model.
+    check : our scores against official ones.
     """
 
     benchmark: str
@@ -44,12 +49,12 @@ class Leaderboard:
 
     @property
     def ranked(self) -> list[Row]:
-        """The models that have a calibration error, best first."""
+        """The models that have a value of the metric, the best first."""
         return [row for row in self.models if row["rank"] is not None]
 
     @property
     def other(self) -> str:
-        """What ranks are compared with: accuracy where it was measured, else the score."""
+        """The other way of ranking: accuracy if it was measured, else the score."""
         return "accuracy" if any("accuracy" in row["ranks"] for row in self.models) else "score"
 
 

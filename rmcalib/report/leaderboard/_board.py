@@ -1,4 +1,4 @@
-"""The leaderboard by calibration: many models on one benchmark, and what calibration goes with."""
+"""The leaderboard by calibration: many models on one benchmark, and the correlation with their scores."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.terminal import clean_line
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics import (
     DEFAULT_METRIC,
@@ -21,7 +22,6 @@ from rmcalib.metrics import (
     measure_entries,
     rank_models,
 )
-from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.evaluation._words import score_name
 from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
@@ -33,8 +33,8 @@ __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
 _REFERENCE = {
     "ece_score": (
-        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate "
-        "and not a calibration error: its correlation with scores is built in.",
+        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate, "
+        "not a calibration error, so it correlates with scores by construction.",
     )
 }
 
@@ -43,7 +43,7 @@ def leaderboard_from_runs(
     folders: Iterable[str | Path],
     *,
     benchmark: str | None = None,
-    metric: str = DEFAULT_METRIC,
+    metric: str | None = None,
     methods: Sequence[Method] = ("kendall",),
     official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool = False,
@@ -51,21 +51,27 @@ def leaderboard_from_runs(
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of all finished runs under some folders (what ``rmcalib eval`` or ``batch`` wrote).
+    """Make a leaderboard of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
 
     Parameters
     ----------
     folders : folders that hold runs, at any depth.
-    benchmark : which benchmark, where the runs are of several.
-    metric : what to sort by and correlate: a metric of the catalogue that has a better direction.
+    benchmark : which benchmark, if there are runs of several.
+    metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
+        that has a better direction.
     methods : coefficients of correlation: kendall, spearman, pearson.
-    official : official figures to check our own scores against, or what gets them for a benchmark and models.
+    official : official figures to check our scores against, or a function of a benchmark and models that
+        returns them.
     bradley_terry_only : leave out models known not to be on a Bradley-Terry scale.
     recipes : more YAML files that describe models.
     settings : bins, resamples, level, seed.
-    on_model : called with the number done, the number of all and a name, as models are read.
+    on_model : called with the number of models read, the number of all models, and a name.
+
+    Returns
+    -------
+    A :class:`Leaderboard`.
     """
-    settings = settings or Settings()
+    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
     check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
     known = registry(recipes)
@@ -74,7 +80,7 @@ def leaderboard_from_runs(
     notes += _left_out(left_out)
     if callable(official):
         official = official(kept[0].benchmark, [run.model for run in kept])
-    names = {run.folder: clean_text(run.label) for run in kept}
+    names = {run.folder: clean_line(run.label) for run in kept}
     board = measure_entries(
         [
             Entry(
@@ -98,7 +104,7 @@ def leaderboard_from_runs(
         ]
     return assemble(
         board,
-        benchmark=clean_text(kept[0].benchmark),
+        benchmark=clean_line(kept[0].benchmark),
         protocol="exact",
         marks={names[run.folder]: recipe_of[run.folder] for run in kept},
         score_name=score_name(kept[0].benchmark),
@@ -117,9 +123,10 @@ def leaderboard_from_table(
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of a ready table: model, leaderboard_score, categories, and an error of calibration.
+    """Make a leaderboard from a CSV: model, leaderboard_score, categories, and a calibration error.
 
-    The error's column is ``ece``, ``ece_score`` or ``metric``; see :func:`~.leaderboard_tables.read_table`.
+    The column of the error is ``ece``, ``ece_score`` or ``metric``. The other parameters are those of
+    :func:`leaderboard_from_runs`.
     """
     settings = settings or Settings()
     table = read_table(path, metric=metric, categories=categories)
@@ -127,8 +134,8 @@ def leaderboard_from_table(
     kept, left_out = _on_scale(
         range(len(table.models)), lambda i: known.get(table.models[i]), bradley_terry_only
     )
-    names = [clean_text(name) for name in table.models]
-    columns = {"leaderboard": table.scores, **table.categories}
+    names = [clean_line(name) for name in table.models]
+    columns = {"leaderboard": table.scores} | {clean_line(k): v for k, v in table.categories.items()}
     metrics = [
         _tidy(names[i], OVERALL if name == "leaderboard" else name, SCORE, values[i])
         for i in kept
@@ -139,7 +146,7 @@ def leaderboard_from_table(
         [names[i] for i in kept],
         metrics,
         metric=table.metric,
-        categories=list(table.categories),
+        categories=list(columns)[1:],
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
         methods=methods,
@@ -147,8 +154,8 @@ def leaderboard_from_table(
     )
     return assemble(
         board,
-        benchmark=clean_text(Path(path).name),
-        protocol=f"as {Path(path).name} has it: column {table.metric}",
+        benchmark=clean_line(Path(path).name),
+        protocol=f"column {clean_line(table.metric)} of {clean_line(Path(path).name)}",
         marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
         score_name="leaderboard score",
         check=[],
@@ -166,7 +173,7 @@ def _tidy(model: str, category: str, metric: str, value: float) -> Row:
         "low": None,
         "high": None,
         "n": None,
-        "note": "" if known else "the table has none",
+        "note": "" if known else "empty in the table",
     }
 
 
@@ -181,7 +188,7 @@ def _on_scale(
         off_scale = wanted and found is not None and found.bradley_terry == "no"
         (left_out if off_scale else kept).append(entry)
     if not kept:
-        raise ValueError("--bradley-terry-only: no model is left")
+        raise ValueError("--bradley-terry-only: leaves no model")
     return kept, left_out
 
 
@@ -189,7 +196,7 @@ def _left_out(entries: list[Any]) -> list[str]:
     names = [entry.label if isinstance(entry, ScoredRun) else str(entry) for entry in entries]
     if not names:
         return []
-    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(map(clean_text, names))}."]
+    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(map(clean_line, names))}."]
 
 
 def _check(metrics: list[Row], models: Mapping[str, str], official: Official | None) -> list[Row]:
@@ -200,6 +207,6 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
         theirs = official.figure(models[row["model"]], row["category"])
         if row["metric"] == SCORE and row["value"] is not None and theirs is not None:
             ours = row["value"]
-            told = {"ours": ours, "official": theirs, "difference": ours - theirs}
-            rows.append({"model": row["model"], "category": row["category"], **told})
+            figures = {"ours": ours, "official": theirs, "difference": ours - theirs}
+            rows.append({"model": row["model"], "category": row["category"], **figures})
     return rows

@@ -1,4 +1,4 @@
-"""Figures of the label-ranking experiments: each takes a table and returns a Figure; nothing is computed."""
+"""Figures of the label-ranking experiments: each takes a table and returns a matplotlib Figure."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -21,14 +21,15 @@ LEARNER_NAMES = {
 }
 _COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5fb0", "pl-rpc": "#c23b4b"}
 _MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
+_HATCHES = {"mallows": "///", "rc": "...", "rpc": "xxx", "pl-rpc": "\\\\\\"}
 _GREY = "#8a8f98"
 
 
 def errors_by_k(means: Table, *, title: str = "") -> "Figure":
-    """Draw error against k, one panel for each family, one line for each learner, bars of ± one sd of folds.
+    """Draw errors against k: one panel per family, one line per learner, whiskers of ± one sd over folds.
 
-    ``means``: rows of :func:`rmcalib.tabular._tables.fold_means`, all of one data set, notion and protocol.
-    The thin dotted lines are what a calibrated forecast of the same size would show.
+    ``means`` has rows of one data set, notion and protocol (learner, family, k, mean, sd, null_mean). The
+    thin dotted lines show the errors of a calibrated forecast with as much data.
     """
     from matplotlib.figure import Figure
 
@@ -45,7 +46,7 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
             if not rows:
                 continue
             ks, colour = [row["k"] for row in rows], _colour(learner)
-            # Side by side, so that whiskers do not hide each other.
+            # Side by side, so that whiskers do not cover each other.
             shift = 0.03 * (place - (len(learners) - 1) / 2)
             axes.errorbar(
                 [k + shift for k in ks],
@@ -79,10 +80,10 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
 def grouped_bars(
     means: Table, *, panels: Sequence[tuple[str, dict[str, str]]], title: str = "", columns: int = 2
 ) -> "Figure":
-    """Draw bars of every learner grouped by sub-2, sub-3, top-2 and top-3, whiskers of ± one sd of folds.
+    """Draw bars of every learner, grouped by sub-2, sub-3, top-2 and top-3, whiskers of ± one sd over folds.
 
-    ``panels``: a title and the column values that pick its rows, such as ("political, exact",
-    {"dataset": "political", "protocol": "exact"}).
+    ``panels`` has a title and the column values that select its rows, such as ("political, exact",
+    {"dataset": "political", "protocol": "exact"}). Learners differ in colour and hatching.
     """
     from matplotlib.figure import Figure
 
@@ -103,6 +104,9 @@ def grouped_bars(
                         width,
                         yerr=row["sd"],
                         color=_colour(learner),
+                        hatch=_HATCHES.get(_base(learner)),
+                        edgecolor="white",
+                        linewidth=0,
                         error_kw={"elinewidth": 0.8, "capsize": 1.5},
                         label=_name(learner) if number == 0 else None,
                     )
@@ -121,23 +125,30 @@ def grouped_bars(
 def scatter(
     points: Table, *, x_label: str, y_label: str, title: str = "", diagonal: bool = False, log: bool = False
 ) -> "Figure":
-    """Draw rows with "x", "y" and "learner" as points, a colour and a shape for each learner."""
+    """Draw rows with "x", "y" and "learner" as points; each learner has a colour and a shape."""
+    import pandas
+    import seaborn
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.2, 4.4), layout="constrained", dpi=150)
     axes = figure.subplots()
-    for learner in _learners(points):
-        chosen = [row for row in points if row["learner"] == learner]
-        axes.scatter(
-            [row["x"] for row in chosen],
-            [row["y"] for row in chosen],
-            s=26,
-            color=_colour(learner),
-            marker=_MARKERS.get(_base(learner), "o"),
-            alpha=0.75,
-            linewidths=0,
-            label=_name(learner),
-        )
+    frame = pandas.DataFrame(points).assign(name=[_name(row["learner"]) for row in points])
+    learners = {_name(learner): learner for learner in _learners(points)}
+    seaborn.scatterplot(
+        frame,
+        x="x",
+        y="y",
+        hue="name",
+        style="name",
+        hue_order=learners,
+        style_order=learners,
+        palette={name: _colour(learner) for name, learner in learners.items()},
+        markers={name: _MARKERS.get(_base(learner), "o") for name, learner in learners.items()},
+        s=26,
+        alpha=0.75,
+        linewidth=0,
+        ax=axes,
+    )
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -153,9 +164,9 @@ def scatter(
 
 
 def paired_bars(points: Table, *, x_name: str, y_name: str, title: str = "", columns: int = 2) -> "Figure":
-    """Draw the "x" and "y" of each data set side by side, a panel for each learner; "null" as a line above.
+    """Draw the "x" and "y" of each data set side by side, one panel per learner, with "null" as a line.
 
-    Rows have "dataset", "learner", "x", "y", and "null" (what a calibrated forecast would show) or None.
+    Rows have "dataset", "learner", "x", "y", and "null" (the error of a calibrated forecast) or None.
     """
     from matplotlib.figure import Figure
 
@@ -210,7 +221,7 @@ def _colour(learner: str) -> str:
 
 
 def _legend(grid: Iterable["Axes"]) -> tuple[list["Artist"], list[str]]:
-    """Handles and names over all panels, each name once."""
+    """Return the handles and names of all panels, each name once."""
     found: dict[str, Artist] = {}
     for axes in grid:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
