@@ -13,11 +13,8 @@ from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
     fit_temperature,
-    has_temperature,
-    scale_temperature,
-    take_instances,
 )
-from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking import HasTemperature, RankingDistribution
 from rmcalib.ranking.events import Family
 
 __all__ = ["Summary", "SummaryRow", "summarise"]
@@ -72,7 +69,7 @@ def summarise(
     array = check_orders_for(dist, orders)
     generator = np.random.default_rng(rng)
     fit, recalibrated = None, None
-    if has_temperature(dist):
+    if isinstance(dist, HasTemperature):
         fit = fit_temperature(dist, array)
         recalibrated = cross_fitted_temperature(dist, array, folds=folds, rng=generator)
     rows = []
@@ -101,8 +98,8 @@ def summarise(
 
 
 def cross_fitted_temperature(
-    dist: RankingDistribution, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
-) -> RankingDistribution:
+    dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
+) -> HasTemperature:
     """Return the forecast with every instance at the temperature that the other folds ask for.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
@@ -112,9 +109,9 @@ def cross_fitted_temperature(
     """
     temperatures = cross_fit(
         len(orders),
-        lambda train: fit_temperature(take_instances(dist, train), orders[train]).temperature,
+        lambda train: fit_temperature(dist.take(train), orders[train]).temperature,
         lambda temperature, test: np.full(len(test), temperature),
         folds=folds,
         rng=rng,
     )
-    return scale_temperature(dist, temperatures)
+    return dist.at_temperature(temperatures)
