@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one (temporary name, flush, rename), and reading JSON."""
+"""Writing files so that no reader sees half of one (temporary name, flush, rename); reading JSON and CSV."""
 
 import csv
 import io
@@ -8,9 +8,18 @@ import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-__all__ = ["read_object", "write_bytes", "write_csv", "write_file", "write_json", "write_text"]
+__all__ = [
+    "CsvTable",
+    "read_csv_table",
+    "read_object",
+    "write_bytes",
+    "write_csv",
+    "write_file",
+    "write_json",
+    "write_text",
+]
 
 
 def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> Path:
@@ -78,6 +87,46 @@ def write_json(path: str | os.PathLike[str], content: Any) -> Path:
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     # A lone surrogate can only be within a string, and its escape is JSON's own: it is read back as it was.
     return write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+class CsvTable(NamedTuple):
+    """The cells of a CSV file as text, and the line of the file on which each row begins, counted from 1."""
+
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+
+
+def read_csv_table(path: str | os.PathLike[str]) -> CsvTable:
+    """Read a CSV file with a header, and refuse one with rows that are longer or shorter than the header.
+
+    Blank lines are skipped. A quoted cell may hold line breaks.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "a.csv"
+    ...     _ = file.write_text('model,note\\na,"two\\nlines"\\n\\nb,one\\n')
+    ...     read_csv_table(file)
+    CsvTable(header=['model', 'note'], rows=[['a', 'two\\nlines'], ['b', 'one']], lines=[2, 5])
+    """
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    with Path(path).open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.reader(file, strict=True)
+        line = 1
+        try:
+            for row in reader:
+                blank = not row or (len(row) == 1 and row[0].isspace())
+                if not blank:
+                    rows.append(row)
+                    lines.append(line)
+                if not blank and len(row) != len(rows[0]):
+                    found = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                    raise ValueError(f"{path}, line {line}: {found}, but the header has {len(rows[0])}")
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
+    return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
 
 
 def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Uncertainty of the notions: intervals and null distributions of rankwise, sub-k and top-k errors."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Unpack
 
 import numpy as np
@@ -26,9 +26,13 @@ from rmcalib.calibration._notions import (
 )
 from rmcalib.calibration._nulls import NullTest, compare_with_null
 from rmcalib.ranking import RankingDistribution
-from rmcalib.ranking.events import Family, check_k, occurs_unchecked
+from rmcalib.ranking.events import Family, check_k, occurs_unchecked, unique_rows
 
 __all__ = ["EventOptions", "notion_interval", "notion_null"]
+
+# Shares of the observed miscalibration at which events are selected again: fewer than SHARES, as each costs
+# its own data sets. Those above 1 use the data sets of 1.
+_RESELECTED_SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
 
 
 class EventOptions(Selection, total=False):
@@ -52,7 +56,11 @@ def notion_interval(
     """Return the value of ``sub_k`` or ``top_k`` with a recentred bootstrap interval over instances.
 
     The average of many small ECEs is mostly bias when there are few instances, which is why the interval
-    is recentred (see :func:`~rmcalib.calibration.recentred_interval`). Events and bins stay as they are.
+    is recentred (see :func:`~rmcalib.calibration.recentred_interval`). The bins stay as they are, and so do
+    the events, unless they were selected by their frequency in ``orders``. Then noise decides in part which
+    events are looked at, so they are selected again in every simulated data set. There, each instance is
+    replaced by a resampled one with probability s, the share of the observed miscalibration, and else its
+    ranking is drawn from the forecast.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(300, 3, rng=np.random.default_rng(0))
@@ -62,6 +70,8 @@ def notion_interval(
     """
     plan = _plan(dist, orders, k, family, rng, **options)
     n_replicates = check_integer(resamples, "resamples", 1)
+    if plan.select is not None:
+        return _reselected_interval(plan, plan.select, n_replicates, level)
     weights = resampling_weights(n_replicates, len(dist), plan.rng)
     drawn, true = _Average((len(SHARES), n_replicates)), _Average((len(SHARES),))
     for block in _blocks(plan, n_replicates):
@@ -86,6 +96,8 @@ def notion_null(
 ) -> NullTest:
     """Compare the value of ``sub_k`` or ``top_k`` with what rankings drawn from the forecast itself show.
 
+    Events that were selected by their frequency in ``orders`` are selected again in every draw.
+
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(300, 3, confidence=3.0, rng=np.random.default_rng(0))
     >>> notion_null(data.forecast, data.orders, 2, "sub").p_value < 0.01
@@ -94,6 +106,8 @@ def notion_null(
     plan = _plan(dist, orders, k, family, rng, **options)
     n_replicates = check_integer(resamples, "resamples", 1)
     worlds = dist.sample(n_replicates, plan.rng)
+    if plan.select is not None:
+        return _reselected_null(plan, plan.select, worlds)
     observed, drawn = _Average((1,)), _Average((n_replicates,))
     for block in _blocks(plan, 1):
         sums = bin_sums(block.bin_of, block.probabilities, block.outcomes, n_bins(plan.error))
@@ -105,7 +119,12 @@ def notion_null(
     return compare_with_null(float(observed.values()[0]), drawn.values())
 
 
+_Select = Callable[[IntArray], IntArray]
+
+
 class _Plan(NamedTuple):
+    """What to compute. ``select`` maps rankings (n, m) to events; None where the events are fixed."""
+
     dist: RankingDistribution
     orders: IntArray
     events: IntArray
@@ -113,6 +132,7 @@ class _Plan(NamedTuple):
     weighting: Weighting
     error: ErrorOptions
     rng: np.random.Generator
+    select: _Select | None
 
 
 class _Block(NamedTuple):
@@ -130,7 +150,7 @@ class _Average:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._errors, self._weights = np.zeros(shape), np.zeros(shape)
 
-    def add(self, number: int, sums: BinSums, plan: _Plan) -> None:
+    def add(self, number: int | tuple[int, int], sums: BinSums, plan: _Plan) -> None:
         weights = event_weights(plan.weighting, sums)
         self._errors[number] += (weights * binned_error(sums, plan.error)).sum(axis=-1)
         self._weights[number] += weights.sum(axis=-1)
@@ -153,9 +173,100 @@ def _plan(
     array = check_orders_for(dist, orders)
     check_k(k, dist.n_items, family)
     check_choice(weighting, "weighting", ("uniform", "frequency", "probability"))
-    chosen, _ = select_events(array, k, family, **selection)
+    chosen, how = select_events(array, k, family, **selection)
+    fixed = how in ("given", "all") or selection.get("counted_on") is not None
+
+    def select(rankings: IntArray) -> IntArray:
+        return select_events(rankings, k, family, **selection)[0]
+
     error = ErrorOptions(as_bins(bins))
-    return _Plan(dist, array, chosen, family, weighting, error, np.random.default_rng(rng))
+    generator = np.random.default_rng(rng)
+    return _Plan(dist, array, chosen, family, weighting, error, generator, None if fixed else select)
+
+
+def _reselected_null(plan: _Plan, select: _Select, worlds: IntArray) -> NullTest:
+    """Compare the observed rankings with ``worlds`` (R, n, m), each with the events selected in it."""
+    sets = [plan.orders, *worlds]
+    plan, columns = _with_all_events(plan, [select(orders) for orders in sets])
+    values = _Average((len(sets),))
+    for block, total, number, local in _selected_blocks(plan, columns):
+        happened = occurs_unchecked(sets[number], block.events[local], plan.family)
+        row, event = np.nonzero(happened)
+        size = n_bins(plan.error)
+        cell = event * size + block.bin_of[row, local[event]]
+        outcome = np.bincount(cell, minlength=len(local) * size).reshape(-1, size).astype(np.float64)
+        values.add(number, BinSums(total.count[local], total.probability[local], outcome), plan)
+    observed, *drawn = values.values()
+    return compare_with_null(float(observed), np.array(drawn))
+
+
+def _reselected_interval(plan: _Plan, select: _Select, resamples: int, level: float) -> Interval:
+    n, shares = len(plan.orders), _RESELECTED_SHARES
+    mixed = shares[shares <= 1]
+    worlds = plan.dist.sample(resamples, plan.rng)
+    resampled = plan.rng.integers(n, size=(resamples, n))
+    uniform = plan.rng.random((resamples, n))
+
+    def data_set(number: int) -> tuple[IntArray, IntArray]:
+        """Return instances (n,) and their rankings (n, m); one replicate has the same draws at all shares."""
+        share, replicate = divmod(number, resamples)
+        observed = uniform[replicate] < mixed[share]
+        rows = np.where(observed, resampled[replicate], np.arange(n))
+        return rows, np.where(observed[:, None], plan.orders[rows], worlds[replicate])
+
+    chosen = [select(data_set(number)[1]) for number in range(len(mixed) * resamples)]
+    plan, columns = _with_all_events(plan, [*chosen, plan.events])
+    drawn, true = _Average((len(shares), resamples)), _Average((len(shares), resamples))
+    value = _Average((1,))
+    for block, total, number, local in _selected_blocks(plan, columns):
+        own = BinSums(total.count[local], total.probability[local], total.outcome[local])
+        if number == len(chosen):
+            value.add(0, own, plan)
+            continue
+        mine, replicate = divmod(number, resamples)
+        sums = _data_set_sums(block, local, *data_set(number), plan)
+        for place in range(mine, len(shares) if mixed[mine] == 1 else mine + 1):
+            # Up to a share of 1 the data set has the miscalibration in it; what goes beyond is added.
+            beyond = max(float(shares[place]), 1.0)
+            drawn.add((place, replicate), recentred(own, sums, beyond), plan)
+            true.add((place, replicate), recentred(own, own, float(shares[place])), plan)
+    truths = true.values().mean(axis=1)
+    return recentred_interval(float(value.values()[0]), drawn.values(), truths, level=level)
+
+
+def _with_all_events(plan: _Plan, chosen: Sequence[IntArray]) -> tuple[_Plan, list[IntArray]]:
+    """Return a plan for all events that are ``chosen`` in some data set, and where those of each set are.
+
+    The events are sorted so that ``event_chunks`` keeps their order.
+    """
+    events, index = unique_rows(np.concatenate(chosen), plan.dist.n_items)
+    order = np.lexsort(np.sort(events, axis=1).T[::-1])
+    place = np.argsort(order)
+    ends = np.cumsum([len(part) for part in chosen])[:-1]
+    columns = [np.sort(place[part]) for part in np.split(index, ends)]
+    return plan._replace(events=events[order]), columns
+
+
+def _selected_blocks(
+    plan: _Plan, columns: Sequence[IntArray]
+) -> Iterator[tuple[_Block, BinSums, int, IntArray]]:
+    """Yield each block, its observed bin sums (e, B), a data set's number, and its events in the block."""
+    start = 0
+    for block in _blocks(plan, 1):
+        total = bin_sums(block.bin_of, block.probabilities, block.outcomes, n_bins(plan.error))
+        stop = start + len(block.events)
+        for number, own in enumerate(columns):
+            low, high = np.searchsorted(own, [start, stop])
+            if low < high:
+                yield block, total, number, own[low:high] - start
+        start = stop
+
+
+def _data_set_sums(block: _Block, local: IntArray, rows: IntArray, orders: IntArray, plan: _Plan) -> BinSums:
+    """Bin sums (e, B) of the events ``local`` of a block in instances ``rows`` with rankings ``orders``."""
+    happened = occurs_unchecked(orders, block.events[local], plan.family).astype(np.float64)
+    cells = np.ix_(rows, local)
+    return bin_sums(block.bin_of[cells], block.probabilities[cells], happened, n_bins(plan.error))
 
 
 def _blocks(plan: _Plan, replicates: int) -> Iterator[_Block]:

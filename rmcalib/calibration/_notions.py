@@ -117,7 +117,8 @@ class NotionOptions(Selection, EceOptions, total=False):
     events (E, k): the events to look at; otherwise all of them where there are at most ``max_events``
     (200,000), else as with coverage=0.95. coverage: only the most frequent events that together make up
     this share of occurrences, counted in ``counted_on`` (rankings (N, m) of the training fold; without
-    it in the judged rankings themselves, which makes rare events look more frequent than they are).
+    it in the judged rankings themselves, which makes rare events look more frequent than they are:
+    ``notion_null`` and ``notion_interval`` allow for that, the value by itself does not).
     weighting of the average over events: uniform, by frequency in the data, or by mean probability.
     protocol: "exact", or "reference" for what the paper's public code computes (see
     :mod:`rmcalib.calibration._reference`), where ``support`` lists the rankings it would know of.

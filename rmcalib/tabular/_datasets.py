@@ -1,6 +1,8 @@
 """Label-ranking data: features, and for every row a ranking of the same labels."""
 
+import csv
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
+from rmcalib._util.files import read_csv_table
 from rmcalib.ranking import PlackettLuce, orders_from_ranks
 from rmcalib.tabular._sources import SHA256, fetch, offline_iris, offline_wine
 
@@ -82,8 +85,8 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
 
     ``labels``: the columns that hold the 1-based rank of each label, as a list of names or as the prefix
     they share. All other columns are features; those that are not numbers are taken as categories.
-    Rows must be complete: missing values, ties and gaps in the ranks, and numbers that are the same in every
-    row are refused.
+    Refused are rows longer or shorter than the header, missing values, ties and gaps in the ranks, and
+    numbers that are the same in every row.
     """
     source = Path(path)
     if not source.is_file():
@@ -125,14 +128,21 @@ def _numeric_dataset(name: str, features: FloatArray, orders: IntArray, labels: 
 
 
 def _read_frame(path: Path) -> "pd.DataFrame":
+    """Read a CSV file; the index holds the line of the file on which each row begins."""
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path)
+        # Given rows with one cell too many, pandas silently takes the first column for an index.
+        table = read_csv_table(path)
+        text = io.StringIO()
+        csv.writer(text).writerows([table.header, *table.rows] if table.header else [])
+        text.seek(0)
+        frame = pd.read_csv(text)
     except (pd.errors.EmptyDataError, pd.errors.ParserError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a CSV file with a header ({' '.join(str(error).split())})") from error
     if frame.empty:
         raise ValueError(f"{path}: has no rows")
+    frame.index = pd.Index(table.lines)
     return frame
 
 
@@ -161,7 +171,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
     numeric = frame[numbers].to_numpy(np.float64)
     if not np.isfinite(numeric).all():
         row, column = np.argwhere(~np.isfinite(numeric))[0]
-        raise ValueError(f"{where}: column '{numbers[column]}' is infinite in line {row + 2}")
+        raise ValueError(f"{where}: column '{numbers[column]}' is infinite in line {frame.index[row]}")
     return Dataset(
         name,
         numeric,
@@ -177,7 +187,7 @@ def _check_complete(frame: "pd.DataFrame", where: str) -> None:
     if missing.any():
         row, column = np.argwhere(missing)[0]
         raise ValueError(
-            f"{where}: column '{frame.columns[column]}' has no value in line {row + 2}; "
+            f"{where}: column '{frame.columns[column]}' has no value in line {frame.index[row]}; "
             "fill it in or leave the row out"
         )
 
@@ -195,8 +205,8 @@ def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArra
         row = int(np.argmax(bad))
         shown = ", ".join(f"{value:g}" for value in values[row])
         raise ValueError(
-            f"{where}: line {row + 2} has ranks {shown}; expected each of 1..{len(labels)} exactly once "
-            "(no ties, no gaps)"
+            f"{where}: line {frame.index[row]} has ranks {shown}; expected each of 1..{len(labels)} exactly "
+            "once (no ties, no gaps)"
         )
     return orders_from_ranks(values, base=1)
 

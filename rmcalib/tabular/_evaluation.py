@@ -167,7 +167,9 @@ def _notion_rows(
         result = ask(dist, orders, k, coverage=coverage, counted_on=counted, discrepancy=discrepancy, rng=rng)
         row = _row(family, notion, k, protocol, discrepancy, result.value, n, result.n_events)
         if discrepancy == "abs" and questions.resamples:
-            options: dict[str, Any] = {"events": result.events, "resamples": questions.resamples, "rng": rng}
+            # Not the events of the result: those that the data chose must be chosen again in every draw.
+            options: dict[str, Any] = {"coverage": coverage, "counted_on": counted}
+            options |= {"resamples": questions.resamples, "rng": rng}
             if questions.intervals:
                 interval = notion_interval(dist, orders, k, family, **options)
                 row |= {"low": interval.low, "high": interval.high}

@@ -1,6 +1,5 @@
 """Cross-validated experiments: data sets × learners × folds, in parallel, resumable, as one tidy table."""
 
-import csv
 import hashlib
 import json
 import zlib
@@ -15,7 +14,7 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import IntArray, check_choice, check_integer
-from rmcalib._util.files import write_csv, write_json
+from rmcalib._util.files import read_csv_table, write_csv, write_json
 from rmcalib._util.interrupts import end_with_parent, spared
 from rmcalib._util.nested import flattened
 from rmcalib.calibration import fit_temperature, scale_temperature
@@ -151,8 +150,10 @@ def run_experiment(
 
 def read_rows(path: str | Path) -> list[Row]:
     """Read rows of results as they were written: numbers as numbers, empty cells as None."""
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        return [{name: _cell(name, text) for name, text in row.items()} for row in csv.DictReader(file)]
+    table = read_csv_table(path)
+    return [
+        {name: _cell(name, text) for name, text in zip(table.header, row, strict=True)} for row in table.rows
+    ]
 
 
 def stagewise_verdicts(rows: Sequence[Row], *, threshold: float = 0.1) -> list[str]:

@@ -118,6 +118,74 @@ def test_a_forecast_of_the_truth_is_within_its_null_and_a_distorted_one_is_not(g
             assert (null.p_value > 0.02) is calibrated, (confidence, family, k)
 
 
+CHOSEN_ON_THE_DATA: list[tuple[int, Any, dict[str, Any]]] = [
+    (3, "top", {"coverage": 0.9}),
+    (3, "top", {"coverage": 0.5, "weighting": "frequency"}),
+    (4, "sub", {"max_events": 50}),
+]
+
+
+@pytest.mark.parametrize(("k", "family", "options"), CHOSEN_ON_THE_DATA)
+@pytest.mark.parametrize("chunk", [None, 700])
+def test_the_null_selects_events_again_in_every_draw(
+    k: int, family: Any, options: dict[str, Any], chunk: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = data(40, 6)
+    notion = sub_k if family == "sub" else top_k
+    drawn = [notion(d.forecast, world, k, **options).value for world in d.forecast.sample(30, _rng())]
+    observed = notion(d.forecast, d.orders, k, **options).value
+    if chunk is not None:
+        monkeypatch.setattr("rmcalib._util.arrays.chunks.__defaults__", (chunk,))
+    null = notion_null(d.forecast, d.orders, k, family, resamples=30, rng=_rng(), **options)
+    assert null.value == pytest.approx(observed, abs=1e-14)
+    assert null.mean == pytest.approx(np.mean(drawn), abs=1e-14)
+    assert null.high == pytest.approx(np.quantile(drawn, 0.95), abs=1e-14)
+
+
+def _rng() -> np.random.Generator:
+    return np.random.default_rng(3)
+
+
+@pytest.mark.parametrize(("k", "family", "options"), CHOSEN_ON_THE_DATA)
+def test_calibrated_forecasts_pass_however_the_events_are_chosen(
+    k: int, family: Any, options: dict[str, Any]
+) -> None:
+    rejected = excluded = 0
+    for seed in range(20):
+        d = data(60, 6, seed=seed)
+        null = notion_null(d.forecast, d.orders, k, family, resamples=49, rng=seed, **options)
+        rejected += null.p_value <= 0.05
+        if seed < 4:
+            interval = notion_interval(d.forecast, d.orders, k, family, resamples=49, rng=seed, **options)
+            excluded += interval.low > 0
+            assert interval.value == pytest.approx(null.value, abs=1e-14)
+    assert rejected <= 3
+    assert excluded <= 1
+
+
+@pytest.mark.parametrize("options", [{"coverage": 0.8}, {"max_events": 20}])
+def test_intervals_with_selected_events_find_a_forecast_that_is_off(options: dict[str, Any]) -> None:
+    d = data(300, 5, confidence=4.0)
+    interval = notion_interval(d.forecast, d.orders, 3, "sub", resamples=50, **options)
+    events = sub_k(d.forecast, d.orders, 3, **options).events
+    forecast, truth = d.forecast.sub(events), d.truth.sub(events)
+    true_error = np.mean(
+        [oracles.ece(p.tolist(), q.tolist()) for p, q in zip(forecast.T, truth.T, strict=True)]
+    )
+    assert 0.05 < interval.low < true_error < interval.high
+    assert notion_null(d.forecast, d.orders, 3, "sub", resamples=50, **options).p_value < 0.05
+
+
+@pytest.mark.parametrize("selected", [True, False])
+def test_events_that_the_data_did_not_choose_stay_as_they_are(selected: bool) -> None:
+    d, train = data(50, 5), data(300, 5, seed=9)
+    options: dict[str, Any] = {"coverage": 0.8, "counted_on": train.orders} if selected else {}
+    events = sub_k(d.forecast, d.orders, 3, **options).events
+    for measure in (notion_null, notion_interval):
+        by_options = measure(d.forecast, d.orders, 3, "sub", resamples=20, **options)
+        assert by_options == measure(d.forecast, d.orders, 3, "sub", resamples=20, events=events)
+
+
 def test_intervals_of_notions_hold_the_value_and_reach_zero_when_calibrated() -> None:
     d = data(300)
     interval = notion_interval(d.forecast, d.orders, 2, "sub")

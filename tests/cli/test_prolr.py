@@ -114,6 +114,7 @@ def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path, invok
         (["--dataset", "glass"], "glass: https://raw.githubusercontent.com"),
         (["--data", "nowhere.csv"], "nowhere.csv: there is no such file"),
         (["--data", "ties.csv"], "line 2 has ranks 1, 1"),
+        (["--data", "ragged.csv"], "ragged.csv, line 4: 5 cells, but the header has 4"),
         (["--data", "short.csv"], "short: 2 rows are too few for 5 folds"),
         (["--learner", "svm"], "learner: unknown 'svm'"),
         (["--k", "two"], "k: 'two' is neither"),
@@ -132,6 +133,7 @@ def test_bad_input_is_one_line_and_writes_nothing(
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RMCALIB_CACHE", str(tmp_path / "cache"))
     (tmp_path / "ties.csv").write_text("A1,L1,L2\n1,1,1\n2,1,2\n")
+    (tmp_path / "ragged.csv").write_text('A1,A2,L1,L2\n"a\nb",1,1,2\n9,c,1,2,1\n9,d,2,1,2\n')
     (tmp_path / "short.csv").write_text("A1,L1,L2\n1,2,1\n2,1,2\n")
     result = invoke("prolr", *arguments)
     assert result.code == 2

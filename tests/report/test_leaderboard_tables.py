@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rmcalib.report import read_official
 
 
@@ -17,3 +19,15 @@ def test_official_scores_may_be_of_any_category(tmp_path: Path) -> None:
     }
     assert official.figure("org/model-1", "own topic") == 0.4
     assert official.figure("org/model-2", "Own Topic") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [("c,d,50,1", "4 cells, but the header has 3"), ("c,d,much", "score is 'much', not a number")],
+)
+def test_messages_name_the_line_of_the_file(row: str, said: str, tmp_path: Path) -> None:
+    table = tmp_path / "official.csv"
+    table.write_text(f'model,note,score\na,"two\nlines",50\n\n,,\n{row}\n')
+    with pytest.raises(ValueError) as caught:
+        read_official(table)
+    assert str(caught.value) == f"{table}, line 6: {said}"

@@ -158,7 +158,15 @@ def test_own_file_with_prefix_list_and_texts(tmp_path: Path) -> None:
         ("A1,L1,L2\ninf,1,2\n2,2,1\n", "L", "column 'A1' is infinite in line 2"),
         ("A1,L1,L2\n", "L", "has no rows"),
         ("", "L", "not a CSV file"),
-        ("A1,L1\n1,2,3,4\n1\n", "L", "."),
+        ("A1,L1,L2\n7,1,1,2\n8,2,2,1\n", "L", ", line 2: 4 cells, but the header has 3"),
+        ("A1,L1,L2\n1,1,2,\n2,2,1,\n", "L", ", line 2: 4 cells, but the header has 3"),
+        ("A1,L1,L2\n1,1,2\n2,2\n", "L", ", line 3: 2 cells, but the header has 3"),
+        ("\r\nA1,L1,L2\r\n\r\n1,1,2\r\n  \r\n2,2,1,5\r\n", "L", ", line 6: 4 cells"),
+        ('A1,T,L1,L2\n1,"a\n\nb",1,2\n2,"c,\nd",1\n', "L", ", line 5: 3 cells"),
+        ("A1,L1,L2\n1,1,2\n# a comment\n2,2,1\n", "L", ", line 3: 1 cell, but the header has 3"),
+        ('A1,T,L1,L2\n1,"a\nb",1,2\n\n2,c,1,1\n', "L", "line 5 has ranks 1, 1"),
+        ('A1,T,L1,L2\n1,"a\nb",1,2\n\n,c,1,1\n', "L", "column 'A1' has no value in line 5"),
+        ('A1,L1,L2\n1,1,2\n2,2,"1\n3,1,2\n', "L", ", line 3: not CSV (unexpected end of data)"),
     ],
 )
 def test_bad_files_get_one_clear_line(text: str, labels: str | list[str], said: str, tmp_path: Path) -> None:
@@ -170,6 +178,18 @@ def test_bad_files_get_one_clear_line(text: str, labels: str | list[str], said: 
     assert said in message
     assert message.startswith(str(path))
     assert "\n" not in message
+
+
+def test_files_are_read_as_pandas_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbfA1,"T, x",A3,L1,L2\r\n0.1,"a ""b"", c",1e-3,1,2\r\n\r\n'
+        b'1,"d\ne",+2.50,2,1\r\n.3, f,7,1,2'
+    )
+    data, frame = read_csv(path), pd.read_csv(path)
+    np.testing.assert_array_equal(data.numeric, frame[["A1", "A3"]].to_numpy())
+    assert data.texts[:, 0].tolist() == frame["T, x"].tolist() == ['a "b", c', "d\ne", " f"]
+    assert data.orders.tolist() == [[0, 1], [1, 0], [0, 1]]
 
 
 def test_missing_and_unknown_names(tmp_path: Path) -> None:

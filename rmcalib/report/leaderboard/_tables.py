@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from rmcalib._util.files import CsvTable, read_csv_table
 
 __all__ = ["CATEGORIES", "ModelTable", "Official", "official_from_hub", "read_official", "read_table"]
 
@@ -52,7 +53,8 @@ def read_table(
     The categories are RewardBench 2's as far as they are there, or those named. Empty cells are left out of
     what they would take part in.
     """
-    header, rows = _read(path)
+    table = _read(path)
+    header, rows = table.header, table.rows
     names = _column(path, header, "model")
     scores = _column(path, header, *_SCORES)
     error = _column(path, header, *((metric,) if metric is not None else _CALIBRATION), hint="--metric NAME")
@@ -64,16 +66,16 @@ def read_table(
     models = [row[names].strip() for row in rows]
     for i, name in enumerate(models):
         if not name:
-            raise ValueError(f"{path}, line {i + 2}: the model has no name")
+            raise ValueError(f"{path}, line {table.lines[i]}: the model has no name")
         if name in models[:i]:
-            raise ValueError(f"{path}, line {i + 2}: {name!r} is there twice")
+            raise ValueError(f"{path}, line {table.lines[i]}: {name!r} is there twice")
     return ModelTable(
         models,
         header[error],
-        _numbers(path, rows, error, header),
-        _shares(_numbers(path, rows, scores, header)),
+        _numbers(path, table, error),
+        _shares(_numbers(path, table, scores)),
         {
-            name: _shares(_numbers(path, rows, column, header))
+            name: _shares(_numbers(path, table, column))
             for name, column in found.items()
             if column is not None
         },
@@ -85,7 +87,8 @@ def read_official(path: str | Path) -> Official:
 
     RewardBench 2's categories must be numbers; of the other columns, those that are taken for categories too.
     """
-    header, rows = _read(path)
+    table = _read(path)
+    header, rows = table.header, table.rows
     names = _column(path, header, "model")
     overall = next((place for n in _SCORES if (place := _find(header, n)) is not None), None)
     known = {_plain(name) for name in CATEGORIES}
@@ -98,7 +101,7 @@ def read_official(path: str | Path) -> Official:
     if not there:
         raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
     values = {
-        "overall" if place == overall else name: _shares(_numbers(path, rows, place, header))
+        "overall" if place == overall else name: _shares(_numbers(path, table, place))
         for name, place in there.items()
     }
     figures = {
@@ -134,21 +137,18 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     return Official(RESULTS, figures, note)
 
 
-def _read(path: str | Path) -> tuple[list[str], list[list[str]]]:
+def _read(path: str | Path) -> CsvTable:
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        table = read_csv_table(path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a text file: {error}") from error
-    lines = [row for row in csv.reader(text.splitlines()) if any(cell.strip() for cell in row)]
-    if len(lines) < 2:
+    kept = [i for i, row in enumerate(table.rows) if any(cell.strip() for cell in row)]
+    if not kept:
         raise ValueError(f"{path}: no models in it; expected a header and a line for each model")
-    header, rows = [name.strip() for name in lines[0]], lines[1:]
-    for i, row in enumerate(rows):
-        if len(row) != len(header):
-            raise ValueError(f"{path}, line {i + 2}: {len(row)} cells, but the header has {len(header)}")
-    return header, rows
+    header = [name.strip() for name in table.header]
+    return CsvTable(header, [table.rows[i] for i in kept], [table.lines[i] for i in kept])
 
 
 def _plain(name: str) -> str:
@@ -176,14 +176,15 @@ def _all_numbers(rows: list[list[str]], column: int) -> bool:
         return False
 
 
-def _numbers(path: str | Path, rows: list[list[str]], column: int, header: Sequence[str]) -> list[float]:
+def _numbers(path: str | Path, table: CsvTable, column: int) -> list[float]:
     values = []
-    for i, row in enumerate(rows):
+    for line, row in zip(table.lines, table.rows, strict=True):
         text = row[column].strip()
         try:
             value = float(text) if text else math.nan
         except ValueError:
-            raise ValueError(f"{path}, line {i + 2}: {header[column]} is {text!r}, not a number") from None
+            name = table.header[column]
+            raise ValueError(f"{path}, line {line}: {name} is {text!r}, not a number") from None
         values.append(value if math.isfinite(value) else math.nan)
     return values
 
