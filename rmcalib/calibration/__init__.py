@@ -11,7 +11,6 @@ from rmcalib.calibration._binning import (
 )
 from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import Reliability, ece, reliability
-from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._intervals import (
     Interval,
     Statistic,
@@ -34,18 +33,6 @@ from rmcalib.calibration._maps import (
     fit_platt,
     recalibrate_pairs,
 )
-from rmcalib.calibration._notion_tests import notion_interval, notion_null
-from rmcalib.calibration._notions import (
-    MonteCarloWarning,
-    NotionOptions,
-    NotionResult,
-    Protocol,
-    Stagewise,
-    rankwise,
-    stagewise,
-    sub_k,
-    top_k,
-)
 from rmcalib.calibration._nulls import (
     Band,
     Draw,
@@ -56,11 +43,16 @@ from rmcalib.calibration._nulls import (
     ece_null,
     null_test,
 )
-from rmcalib.calibration._population import population_error
-from rmcalib.calibration._reference import reference_top_1
+from rmcalib.calibration._rankings.full_rank import full_rank
+from rmcalib.calibration._rankings.notions import Stagewise, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration._rankings.population import population_error
+from rmcalib.calibration._rankings.questions import MonteCarloWarning
+from rmcalib.calibration._rankings.reference import reference_top_1
+from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
+from rmcalib.calibration._rankings.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._rankings.uncertainty import notion_interval, notion_null
 from rmcalib.calibration._scores import brier_score, log_score
 from rmcalib.calibration._smooth import cosine_coefficients, fixed_points, residual_grid, smooth_ece
-from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
@@ -83,11 +75,10 @@ __all__ = [
     "Interval",
     "IsotonicMap",
     "MonteCarloWarning",
-    "NotionOptions",
+    "NotionProtocol",
     "NotionResult",
     "NullTest",
     "PlattMap",
-    "Protocol",
     "Reliability",
     "Stagewise",
     "Statistic",

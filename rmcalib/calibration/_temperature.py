@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, as_outcomes, check_integer
-from rmcalib.calibration._notions import check_orders_for
+from rmcalib.calibration._rankings.questions import check_complete
 from rmcalib.calibration._scores import check_one_per_group
 from rmcalib.ranking import HasTemperature, RankingDistribution
 
@@ -57,7 +57,7 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
     >>> bool(2.8 < fit.temperature < 3.2), fit.at_limit
     (True, None)
     """
-    array = check_orders_for(dist, orders)
+    array = check_complete(dist, orders, "a temperature")
     return _fit(check_temperature(dist).temperature_slope(array), len(array))
 
 
@@ -72,7 +72,7 @@ def fit_temperature_per_group(
     >>> {label: fit.at_limit for label, fit in fits.items()}
     {'a': 'hot', 'b': 'cold'}
     """
-    array = check_orders_for(dist, orders)
+    array = check_complete(dist, orders, "a temperature")
     labels = np.asarray(groups)
     if labels.shape != (len(array),):
         raise ValueError(f"groups: expected {len(array)} labels, got shape {labels.shape}")

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import IntArray, check_choice
-from rmcalib.calibration import Discrepancy, Protocol, full_rank, notion_interval, notion_null, sub_k, top_k
+from rmcalib.calibration import (
+    Discrepancy,
+    NotionProtocol,
+    full_rank,
+    notion_interval,
+    notion_null,
+    sub_k,
+    top_k,
+)
 from rmcalib.ranking import PairwiseProbabilities, RankingDistribution
 from rmcalib.ranking.events import Family
 
@@ -32,7 +40,7 @@ class Questions:
     sub: tuple[int, ...] = (2, 3)
     top: tuple[int, ...] = (1, 2, 3)
     notions: tuple[str, ...] = ("rankwise", "rankwise-95")
-    protocols: tuple[Protocol, ...] = ("exact",)
+    protocols: tuple[NotionProtocol, ...] = ("exact",)
     discrepancies: tuple[Discrepancy, ...] = ("abs", "jeffreys_unit")
     resamples: int = 200
     intervals: bool = True
@@ -134,7 +142,7 @@ def _notion_rows(
     family: Family,
     k: int,
     notion: str,
-    protocol: Protocol,
+    protocol: NotionProtocol,
     questions: Questions,
     counted_on: IntArray,
     support: IntArray | None,

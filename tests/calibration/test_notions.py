@@ -301,7 +301,7 @@ def test_pairwise_forecasts_can_be_judged_by_pairs_only() -> None:
         lambda: rankwise(pairs, d.orders),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="pairwise probabilities"):
+        with pytest.raises(ValueError, match="pair"):
             call()
 
 
