@@ -237,10 +237,11 @@ def _simulated_interval(
                     # Up to a share of 1 the data set contains the miscalibration; what goes beyond is added.
                     beyond = max(float(_SHARES[place]), 1.0)
                     draws.add((place, replicate), recentred(total, sums, beyond))
-                    truths.add((place, replicate), recentred(total, total, float(_SHARES[place])))
-    return _inverted(
-        float(value.means()[0]), draws.means(), truths.means().mean(axis=1), linear.values(), level
-    )
+                    if replicate == 0 or chosen is not None:
+                        truths.add((place, replicate), recentred(total, total, float(_SHARES[place])))
+    # Where all data sets have the same events, they have the same true errors.
+    true = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
+    return _inverted(float(value.means()[0]), draws.means(), true, linear.values(), level)
 
 
 def _inverted(
