@@ -1,7 +1,5 @@
 """Cross-validated experiments: data sets × learners × folds, in parallel and resumable."""
 
-import hashlib
-import json
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -12,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.arrays import check_integer
-from rmcalib._util.files import write_csv, write_json, write_text
+from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.interrupts import end_with_parent, spared
-from rmcalib._util.nested import flattened
+from rmcalib.runs import Layout, RunFolder
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._folds import Job, fold_rows
 from rmcalib.tabular._learners import LearnerFactory
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["run_experiment"]
+
+_LAYOUT = Layout(("results.csv",), "*__*__fold-*.csv")
 
 Done = Callable[[str], None]
 
@@ -48,7 +48,6 @@ def run_experiment(
     """
     import pandas as pd
 
-    folder = Path(output)
     check_integer(processes, "processes", 1)
     if not datasets:
         raise ValueError("dataset: none given")
@@ -61,23 +60,24 @@ def run_experiment(
     factories: dict[str, LearnerFactory | None] = (
         dict.fromkeys(plan.learners) if learners is None else _own_learners(learners, plan, processes)
     )
-    _check_manifest(folder, _inputs(datasets, plan, factories), fresh=fresh)
     jobs = [
         Job(data, name, fold, plan, factory)
         for data in datasets
         for name, factory in factories.items()
         for fold in range(plan.folds)
     ]
-    parts = {job.label: folder / "parts" / f"{job.label}.csv" for job in jobs}
-    waiting = []
-    for job in jobs:
-        if parts[job.label].is_file():
-            on_done(job.label)
-        else:
-            waiting.append(job)
-    _run(waiting, parts, processes, on_done)
-    table = pd.concat([read_results(parts[job.label]) for job in jobs], ignore_index=True)
-    write_text(folder / "results.csv", table.to_csv(index=False))
+    with RunFolder(output, _inputs(datasets, plan, factories), _LAYOUT, fresh=fresh) as run:
+        parts = {job.label: run.parts / f"{job.label}.csv" for job in jobs}
+        waiting = []
+        for job in jobs:
+            if parts[job.label].is_file():
+                on_done(job.label)
+            else:
+                waiting.append(job)
+        _run(waiting, parts, processes, on_done)
+        table = pd.concat([read_results(parts[job.label]) for job in jobs], ignore_index=True)
+        write_text(run.folder / "results.csv", table.to_csv(index=False))
+        run.finish()
     return table
 
 
@@ -145,42 +145,3 @@ def _run(jobs: list[Job], parts: dict[str, Path], processes: int, on_done: Done)
                 process.terminate()
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _check_manifest(folder: Path, inputs: dict[str, Any], *, fresh: bool) -> None:
-    """Write what this run is, or make sure that the folder holds the same one."""
-    content = json.loads(json.dumps(inputs))
-    content["hash"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    path = folder / "run.json"
-    if fresh:
-        for part in (folder / "parts").glob("*__*__fold-*.csv"):
-            part.unlink()
-    elif path.is_file():
-        before = _read_manifest(path)
-        if before["hash"] != content["hash"]:
-            raise ValueError(
-                f"{folder}: holds results of another run ({_difference(before, content)}); "
-                "choose another --output or add --fresh to start over"
-            )
-    write_json(path, content)
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:  # neither JSON nor text
-        content = None
-    if not isinstance(content, dict) or "hash" not in content:
-        raise ValueError(
-            f"{path}: not the manifest of a run; choose another --output or add --fresh to start over"
-        )
-    return content
-
-
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    flat_before, flat_now = flattened(before), flattened(now)
-    keys = [
-        key for key in flat_now | flat_before if flat_before.get(key) != flat_now.get(key) and key != "hash"
-    ]
-    shown = [f"{key} was {flat_before.get(key)}, is {flat_now.get(key)}" for key in keys[:3]]
-    return "; ".join(shown)

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rmcalib._util.files import write_file, write_text
+from rmcalib._util.storage import as_path
 from rmcalib.tabular._datasets import Dataset, load_dataset
 from rmcalib.tabular._experiment import run_experiment
 from rmcalib.tabular._figures import errors_by_k
@@ -139,7 +140,7 @@ class ProlrResult:
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write results.csv, summary.csv and a figure per data set; return their paths."""
-        out = Path(folder)
+        out = as_path(folder)
         paths = [
             write_text(out / "results.csv", self.table.to_csv(index=False)),
             write_text(out / "summary.csv", self.summary.to_csv(index=False)),

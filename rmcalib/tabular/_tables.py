@@ -1,10 +1,13 @@
 """Tables of results: reading them, means over folds, and what they say stage by stage."""
 
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from rmcalib._util.storage import as_path, read_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +30,7 @@ def read_results(path: str | Path) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
     for name in table.columns.intersection(_NUMBERS):
         # Python's float gives back exactly what was written; the default of pandas may be off by a bit.
         table[name] = [float(text or "nan") for text in table[name]]

@@ -190,7 +190,7 @@ CASES = {
     "device that is not here": Case("device: no 'cuda'", options("--device", "cuda")),
     "unknown dtype": Case("dtype", options("--dtype", "float7")),
     "too short texts": Case("max_length: 3 tokens", options("--max-length", "3")),
-    "longer than the model reads": Case("beyond the 512 tokens", options("--max-length", "5000")),
+    "longer than the model reads": Case("more than the 512 tokens", options("--max-length", "5000")),
     "revision of a folder": Case("revision:", options("--revision", "v1")),
     "revision of a file": Case("revision:", options("--benchmark-revision", "v1")),
     "output under a file": Case("Not a directory", options("--output", "good.jsonl/runs")),
@@ -334,7 +334,7 @@ def _broken(*_: object) -> None:
 def test_a_mistake_of_ours_is_called_one(
     monkeypatch: pytest.MonkeyPatch, invoke: Callable[..., Outcome]
 ) -> None:
-    monkeypatch.setattr("rmcalib.judges._registry.registry", _broken)
+    monkeypatch.setattr("rmcalib.judges.registry", _broken)
     ended = invoke("models")
     assert ended.code == 1
     assert ended.err == "rmcalib: error: KeyError: 'x' (this should not happen; --verbose shows where)\n"

@@ -74,6 +74,6 @@ def test_doctor_counts_memory_as_a_plan_does(
 
     size = int(parse_bytes("80GB"))
     diagnosis = Diagnosis({"rmcalib": "0"}, (DeviceInfo("cuda:0", "GPU", size, size // 2),), "", True, ())
-    monkeypatch.setattr("rmcalib.judges._doctor.diagnose", lambda: diagnosis)
+    monkeypatch.setattr("rmcalib.judges.diagnose", lambda: diagnosis)
     doctor.examine()
     assert "cuda:0: GPU, 80.0 GB, 40.0 GB free" in capsys.readouterr().out

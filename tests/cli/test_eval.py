@@ -226,6 +226,6 @@ def test_models_lists_the_registry(invoke: Invoke) -> None:
     assert max(map(len, listed.out.splitlines())) <= 80
     entries = json.loads(invoke("models", "--json").out)
     assert len(entries) == 55
-    assert {entry["status"] for entry in entries} >= {"plain", "adapter", "remote", "unsupported"}
+    assert {entry["status"] for entry in entries} >= {"plain", "rebuilt", "own-code", "unsupported"}
     chosen = json.loads(invoke("models", "--include", "nicolinho/*", "--json").out)
     assert len(chosen) == 2

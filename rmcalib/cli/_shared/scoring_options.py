@@ -1,24 +1,25 @@
 """The scoring options of ``eval``, ``score`` and ``batch``: what to score, with what, and how."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib.cli._shared.options import Quiet
 from rmcalib.cli._shared.places import Place
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+if TYPE_CHECKING:
+    from rmcalib.judges import LoadOptions
 
-RUNNING_A_MODEL = (
-    *("limit", "revision", "device", "dtype", "max_length", "token_budget"),
+__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring"]
+
+_JUDGE_OPTIONS = (
+    *("revision", "device", "dtype", "max_length", "token_budget"),
     *("trust_remote_code", "allow_pickle"),
 )
-"""Scoring options that would do nothing where scores are given."""
+RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
+"""Scoring options that have no effect on scores that exist already."""
 
 _WHAT, _HOW = "What to score", "How to score"
 
@@ -28,7 +29,7 @@ Models = Annotated[
         "--model",
         "-m",
         metavar="ID",
-        help="A Hub id, a local folder, or 'demo' (the default); may be given several times.",
+        help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -146,46 +147,17 @@ class Scoring:
     fresh: Fresh = False
     quiet: Quiet = False
 
-    def loading(self) -> dict[str, Any]:
-        """Return the options of :func:`rmcalib.score` that do not depend on the model."""
-        names = (
-            "device",
-            "dtype",
-            "max_length",
-            "token_budget",
-            "trust_remote_code",
-            "allow_pickle",
-            "fresh",
-        )
-        return {name: getattr(self, name) for name in names}
+    def judge_options(self) -> dict[str, Any]:
+        """Return the options of :func:`rmcalib.load_judge` that differ from their defaults.
 
+        Which options a judge has depends on its kind: one that was not given is left to the judge.
+        """
+        given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
+        chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
+        return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
 
-def with_scoring(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the scoring options, which reach it as one `Scoring` called ``scoring``.
+    def load_options(self) -> "LoadOptions":
+        """Return how to load Hugging Face models."""
+        from rmcalib.judges import LoadOptions
 
-    Typer reads options off a function's parameters: the command gets one for each field of `Scoring` in place
-    of ``scoring``, except for those it does ``without``.
-    """
-    hints = get_type_hints(Scoring, include_extras=True)
-    names = [field.name for field in fields(Scoring) if field.name not in without]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def gather(**given: Any) -> None:
-            command(scoring=Scoring(**{name: given.pop(name) for name in names}), **given)
-
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            if parameter.name == "scoring":
-                kind = parameter.kind
-                parameters += [
-                    inspect.Parameter(name, kind, default=getattr(Scoring, name), annotation=hints[name])
-                    for name in names
-                ]
-            else:
-                parameters.append(parameter)
-        gather.__dict__["__signature__"] = inspect.Signature(parameters)
-        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return gather
-
-    return decorate
+        return LoadOptions.of(**self.judge_options())
