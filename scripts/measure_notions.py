@@ -53,33 +53,30 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    rows = [
-        Case(notion, "all", model, 5, n)
-        for model in GENERATORS
-        for notion in ("sub-2", "top-1")
-        for n in (50, 300)
+    pl, mallows = GENERATORS
+    calibrated = [
+        *(Case(notion, "all", pl, 5, n) for notion in ("sub-2", "top-1") for n in (50, 300)),
+        *(Case(notion, "all", mallows, 5, 50) for notion in ("sub-2", "top-1")),
+        Case("top-3", "covering 95%", pl, 6, 60),
+        Case("top-3", "covering 50%", pl, 6, 60),
+        Case("top-3", "covering 95% of a training fold", pl, 6, 60),
+        Case("sub-4", "the most frequent, above max_events", pl, 6, 60),
+        Case("sub-2", "settled by top-2 lists, others left out", pl, 4, 60),
+        Case("sub-2", "settled by top-2 lists, others marginalised", pl, 4, 60),
+        *(Case("full-rank", "all", pl, 3, n) for n in (50, 300)),
+        Case("full-rank", "all", mallows, 3, 50),
+        Case("full-rank", "all", pl, 4, 200),
+        Case("strong sub-2", "all", pl, 4, 100),
     ]
-    rows += [
-        Case("top-3", "covering 95%", "plackett-luce", 6, 60),
-        Case("top-3", "covering 50%", "plackett-luce", 6, 60),
-        Case("top-3", "covering 95% of a training fold", "plackett-luce", 6, 60),
-        Case("sub-4", "the most frequent, above max_events", "plackett-luce", 6, 60),
-        Case("sub-2", "settled by top-2 lists, others left out", "plackett-luce", 4, 100),
-        Case("sub-2", "settled by top-2 lists, others marginalised", "plackett-luce", 4, 100),
-    ]
-    rows += [Case("full-rank", "all", model, 3, n) for model in GENERATORS for n in (50, 300)]
-    rows += [
-        Case("full-rank", "all", "plackett-luce", 4, 200),
-        Case("strong sub-2", "all", "plackett-luce", 4, 100),
-    ]
-    rows += [
+    off = [
         Case(notion, "all", model, 4, n, confidence)
-        for model in GENERATORS
         for notion in ("sub-2", "top-1", "full-rank")
-        for n in (60, 300)
-        for confidence in (0.5, 2.0, 4.0)
+        for model, n, confidence in (
+            *((pl, n, confidence) for n in (60, 300) for confidence in (0.5, 3.0)),
+            (mallows, 60, 3.0),
+        )
     ]
-    return rows
+    return calibrated + off
 
 
 def ask(case: Case, data: Synthetic, train: IntArray) -> NotionResult:
