@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.judges import load_judge as load_judge
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -31,6 +32,7 @@ _HOMES = {
     "Scores": "rmcalib.scores",
     "evaluate": "rmcalib.report",
     "load_benchmark": "rmcalib.benchmarks",
+    "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",
 }

@@ -1,6 +1,6 @@
 """Many judges over one benchmark, on one machine or a Ray cluster."""
 
-from rmcalib.batch._local import Batch, Job, Judge, open_batch, run_local
+from rmcalib.batch._local import Batch, Evaluator, Job, open_batch, run_local
 from rmcalib.batch._plan import (
     Machine,
     PlanEntry,
@@ -21,8 +21,8 @@ from rmcalib.batch._status import ModelStatus, Status
 __all__ = [
     "Batch",
     "Cluster",
+    "Evaluator",
     "Job",
-    "Judge",
     "Machine",
     "ModelStatus",
     "PlanEntry",

@@ -12,7 +12,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,20 @@ from rmcalib.batch._plan import PlanEntry
 from rmcalib.batch._status import ModelStatus, Status
 from rmcalib.batch._worker import Worker, WorkerError, told
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import Recipe, identify, is_local, locate
+from rmcalib.judges import Classifier, LoadOptions, Recipe, is_local, locate
 from rmcalib.runs import RunError, asked_for, finished_scores, run_folder
 from rmcalib.scores import Scores
 
-__all__ = ["Batch", "Job", "Judge", "open_batch", "run_local"]
+__all__ = ["Batch", "Evaluator", "Job", "open_batch", "run_local"]
 
 _SCANS = 100  # of the Hub's cache, while it changes
 
 
 @dataclass(frozen=True)
-class Judge:
+class Evaluator:
     """What is done with scores: `write` puts a model's metrics into its run folder, `metrics.json` last.
 
-    `made_from` is a hash of all that decides about them. Where `metrics.json` has the same, they stay.
+    `made_from` is a hash of everything that changes them. Metrics with the same hash are kept.
     """
 
     write: Callable[[PlanEntry, Scores, Path], None]
@@ -51,19 +51,14 @@ class Job:
     benchmark: Benchmark
     source: str
     limit: int | None = None
-    device: str = "auto"
-    dtype: str = "auto"
-    max_length: int | None = None
-    token_budget: int | None = None
-    trust_remote_code: bool = False
-    allow_pickle: bool = False
+    options: LoadOptions = field(default_factory=LoadOptions)
     fresh: bool = False
     free_disk: bool = False
 
-    def loading(self) -> dict[str, Any]:
-        """Return the options of `load_model` that do not depend on the model."""
-        names = ("device", "dtype", "max_length", "trust_remote_code", "allow_pickle")
-        return {name: getattr(self, name) for name in names}
+    def judge(self, entry: PlanEntry, revision: str | None = None) -> Classifier:
+        """Return the judge of a plan's entry; its model is not loaded yet."""
+        options = dataclasses.replace(self.options, recipe=entry.recipe, revision=revision)
+        return Classifier(entry.model, options)
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ class Ticket:
 
     entry: PlanEntry
     commit: str | None  # None: a local folder
-    asked: str
+    asked: str | None
     folder: Path
     scored: bool = False
     fresh: bool = False
@@ -85,11 +80,11 @@ class Batch:
         self,
         output: Path,
         status: Status,
-        judge: Judge | None,
+        evaluator: Evaluator | None,
         place: str | None = None,
     ) -> None:
         """Remember where the results go, where the states are told, and what is done with scores."""
-        self.output, self.status, self.judge = output, status, judge
+        self.output, self.status, self.evaluator = output, status, evaluator
         self.place = place or str(output)
 
     def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
@@ -97,13 +92,13 @@ class Batch:
         name, folder = ticket.entry.model, ticket.folder
         shutil.rmtree(folder / "parts", ignore_errors=True)  # of a run that was killed while it tidied up
         judged = True
-        if self.judge is not None:
+        if self.evaluator is not None:
             scores = scores or Scores.from_parquet(folder / "scores.parquet")
             made_from = read_object(folder / "metrics.json").get("made_from")
-            judged = not ticket.fresh and made_from == self.judge.made_from(ticket.entry, scores)
+            judged = not ticket.fresh and made_from == self.evaluator.made_from(ticket.entry, scores)
             if not judged:
                 self.status.change(name, "evaluating")
-                self.judge.write(ticket.entry, scores, folder)
+                self.evaluator.write(ticket.entry, scores, folder)
         self.status.change(name, "done", folder=self._named(folder), fresh=not (ticket.scored and judged))
 
     @contextlib.contextmanager
@@ -124,7 +119,7 @@ def open_batch(
     output: Path,
     plan: Sequence[PlanEntry],
     *,
-    judge: Judge | None = None,
+    evaluator: Evaluator | None = None,
     on_change: Callable[[Status], None] | None = None,
     place: str | None = None,
     **about: Any,
@@ -154,7 +149,7 @@ def open_batch(
             if entry.skipped:
                 status.change(entry.model, "skipped", why=entry.skipped)
         try:
-            yield Batch(output, status, judge, place)
+            yield Batch(output, status, evaluator, place)
         except BaseException:
             status.end("interrupted")
             raise
@@ -211,27 +206,24 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
     With ``job.fresh`` nothing counts as done.
     """
-    revision = identify(entry.model)
-    asked = asked_for(entry.model, revision, job.benchmark, recipe=entry.recipe, **job.loading())
+    judge = job.judge(entry)
+    asked = asked_for(judge, job.benchmark)
     folder = run_folder(batch.output, entry.model, job.benchmark.name)
-    commit = None if is_local(entry.model) else revision
+    commit = None if is_local(entry.model) else judge.commit
     scored = not job.fresh and finished_scores(folder, asked) is not None
     return Ticket(entry, commit, asked, folder, scored, job.fresh)
 
 
 def fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
     """Download a model into the Hub's cache: its files, and those of the model an adapter was trained on."""
-    options: dict[str, Any] = {
-        "trust_remote_code": job.trust_remote_code,
-        "allow_pickle": job.allow_pickle,
-        "recipe": recipe,
-    }
     if commit is None:
         return
-    folder, _ = locate(recipe.model, commit, **options)
+    options = dataclasses.replace(job.options, recipe=recipe, revision=commit)
+    folder, _ = locate(recipe.model, options)
     adapter = read_object(folder / "adapter_config.json")
     if adapter.get("base_model_name_or_path"):
-        locate(adapter["base_model_name_or_path"], adapter.get("revision"), **options)
+        base = dataclasses.replace(options, revision=adapter.get("revision"))
+        locate(adapter["base_model_name_or_path"], base)
 
 
 def free_checkpoint(commit: str) -> int:
@@ -268,14 +260,12 @@ def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
         "source": job.source,
         "benchmark_revision": job.benchmark.revision,
         "limit": job.limit,
+        "output": str(batch.output),
+        "fresh": job.fresh,
         "recipe": dataclasses.asdict(ticket.entry.recipe),
-        "options": {
-            **job.loading(),
-            "revision": ticket.commit,
-            "output": str(batch.output),
-            "token_budget": job.token_budget,
-            "fresh": job.fresh,
-        },
+        "options": dataclasses.asdict(
+            dataclasses.replace(job.options, recipe=None, revision=ticket.commit, recipes=())
+        ),
     }
     for event in worker.run(task):
         if event["event"] == "progress":

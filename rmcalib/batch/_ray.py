@@ -85,7 +85,7 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                 if ticket.scored:
                     room.judge(batch, ticket)
                     continue
-                gpus = 0.0 if job.device == "cpu" else gpus_for(entry, cluster, room.total("GPU"))
+                gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, room.total("GPU"))
                 need = {"CPU": cluster.cpus, "GPU": gpus}
                 room.check(need)
                 room.take(need, cluster.shards)
@@ -128,12 +128,8 @@ def _score(
     ray, name = import_ray(), ticket.entry.model
     # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
     remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
-    loading = {**job.loading(), "revision": ticket.commit}
-    crew = Crew(
-        ray,
-        lambda: remote.remote(name, ticket.entry.recipe, loading, job.token_budget, items),
-        room.patience(need),
-    )
+    judge = job.judge(ticket.entry, ticket.commit)
+    crew = Crew(ray, lambda: remote.remote(judge, items), room.patience(need))
     batch.status.change(name, "downloading")
     try:
         inputs, about = crew.open(shards)

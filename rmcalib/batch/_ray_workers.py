@@ -16,7 +16,7 @@ from rmcalib.batch._worker import is_for_users, told
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
-    from rmcalib.judges import Recipe, ScoredItem
+    from rmcalib.judges import Judge, ScoredItem
 
 __all__ = ["Crew", "Scorer", "Stopped", "gist", "import_ray"]
 
@@ -127,39 +127,28 @@ class Crew:
 class Scorer:
     """A worker of a cluster, with one model, which is loaded when it is first needed."""
 
-    def __init__(
-        self,
-        name: str,
-        recipe: Recipe,
-        loading: dict[str, Any],
-        token_budget: int | None,
-        benchmark: Benchmark,
-    ) -> None:
-        """Remember what to score; loading could fail, and that is told by a call, not by a dead worker."""
-        self.name, self.recipe, self.loading = name, recipe, loading
-        self.token_budget, self.benchmark = token_budget, benchmark
+    def __init__(self, judge: Judge, benchmark: Benchmark) -> None:
+        """Remember what to score; loading may fail, and a call reports that better than a dead worker."""
+        self.judge, self.benchmark = judge, benchmark
         self._items = {item.id: item for item in benchmark.items}
-        self._model: Any = None
-        self._scorer: Any = None
         self._warnings: list[str] = []
 
     def about(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what changes a score, and what else the manifest says."""
-        from rmcalib.runs import describe, package_versions, score_inputs
+        from rmcalib.judges import about_judge
+        from rmcalib.runs import package_versions, score_inputs
 
         with self._listening():
-            model = self._loaded()
-        return score_inputs(model, self.benchmark), {**describe(model), "versions": package_versions()}
+            inputs = score_inputs(self.judge, self.benchmark)
+        return inputs, {**about_judge(self.judge), "versions": package_versions()}
 
     def score(self, ids: list[str]) -> tuple[list[ScoredItem], list[str]]:
         """Score the prompts with these ids; also returns what this worker has warned of so far."""
-        from rmcalib.judges import ItemScorer
+        from rmcalib.judges import scored_chunks
 
         items = [self._items[identifier] for identifier in ids]
         with self._listening():
-            if self._scorer is None:  # kept: what it has learned of the model holds for the next block
-                self._scorer = ItemScorer(self._loaded(), token_budget=self.token_budget)
-            scored = [item for chunk in self._scorer.chunks(items) for item in chunk]
+            scored = [item for chunk in scored_chunks(self.judge, items) for item in chunk]
         return scored, list(self._warnings)
 
     def free(self, commit: str) -> int:
@@ -175,16 +164,9 @@ class Scorer:
         for warning in caught:
             line = " ".join(str(warning.message).split())
             if not is_for_users(warning.category, warning.filename):
-                sys.stderr.write(f"{self.name}: {warning.category.__name__}: {line}\n")
+                sys.stderr.write(f"{self.judge.name}: {warning.category.__name__}: {line}\n")
             elif gist(line) not in {gist(text) for text in self._warnings}:
                 self._warnings.append(line)
-
-    def _loaded(self) -> Any:
-        from rmcalib.judges import load_model
-
-        if self._model is None:
-            self._model = load_model(self.name, recipe=self.recipe, **self.loading)
-        return self._model
 
 
 def gist(warning: str) -> str:

@@ -162,9 +162,10 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
             score(
                 task["model"],
                 benchmark,
-                recipe=Recipe(**task["recipe"]),
+                output=task["output"],
+                fresh=task["fresh"],
                 on_progress=on_progress,
-                **task["options"],
+                **{**task["options"], "recipe": Recipe(**task["recipe"])},
             )
     except Exception as error:
         sys.stderr.write(f"{task['model']}:\n{traceback.format_exc()}\n")

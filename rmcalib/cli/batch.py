@@ -150,8 +150,8 @@ def batch_models(
     one_gpu = parse_bytes(gpu_memory)
     selection = Selection(tuple(include or ()), tuple(exclude or ()), size, tuple(family or ()))
     show = Show(json_, scoring.quiet)
-    judging = {"resamples": resamples, "seed": seed} if metrics else None
-    about: Any = {"output": scoring.output, "judging": judging, "show": show}
+    evaluating = {"resamples": resamples, "seed": seed} if metrics else None
+    about: Any = {"output": scoring.output, "evaluating": evaluating, "show": show}
     with plain_warnings(quiet=scoring.quiet, verbose=verbose):
         recipes = None if scores and models is None else read_models(models)
         if scores == PUBLISHED:
@@ -190,8 +190,9 @@ def batch_models(
             bench,
             scoring.benchmark or "reward-bench-2",
             limit=scoring.limit,
+            options=scoring.load_options(),
+            fresh=scoring.fresh,
             free_disk=free_disk,
-            **scoring.loading(),
         )
         cluster = Cluster(address, shards, gpus, one_gpu)
         return run_batch(

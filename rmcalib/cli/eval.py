@@ -16,10 +16,12 @@ from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models,
 from rmcalib.cli._shared.sources import (
     benchmark_for,
     check_export,
+    for_each_model,
     given_scores,
     model_names,
     own_runs,
     run_model,
+    say_failures,
 )
 
 if TYPE_CHECKING:
@@ -27,15 +29,13 @@ if TYPE_CHECKING:
     from rmcalib.cli._shared.conditions import Condition
     from rmcalib.report import Evaluation
 
-    Done = list[tuple[Evaluation, Path]]
-
 __all__ = ["evaluate_models"]
 
 FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit with code 1 if it holds, such as 'ece>0.1' or 'ece[Math]>=0.2'; several allowed.",
+        help="Exit with code 1 if this holds, such as 'ece>0.1' or 'ece[Math]>=0.2'; several allowed.",
     ),
 ]
 
@@ -69,7 +69,7 @@ def evaluate_models(
 
     Without a model, the built-in demo model is run on the built-in demo
     benchmark. Scores and report go to a folder of their own under --output.
-    A killed run goes on where it stopped, and a finished one is not scored
+    A killed run continues where it stopped, and a finished one is not scored
     again. Under torchrun or accelerate launch, processes share the prompts.
 
     Exit codes: 0 done; 1 a --fail-if holds, or one of several models failed;
@@ -82,7 +82,7 @@ def evaluate_models(
     if scores is not None:
         refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
     names = model_names(model, scores)
-    check_export(export_rewardbench, [*names], scoring.output)
+    check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team, Places() as places:
@@ -90,24 +90,19 @@ def evaluate_models(
             bench = benchmark_for(names, scoring, scores)
             own = own_runs(names, bench if scores is None else None)
             scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
-        job = _Job(scoring, scores, conditions, export_rewardbench, resamples, examples, seed)
-        done: Done = []
+        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed)
         met: list[tuple[Condition, Evaluation]] = []
-        failed: list[tuple[str, str]] = []
-        for name in names:
-            try:
-                result = job.run(name, bench)
-                if result is not None:
-                    met += [(c, result[0]) for c in conditions if c.met(result[0].metrics)]
-                    done.append(result)
-            except (ValueError, OSError, MemoryError) as error:
-                if len(names) == 1:
-                    raise
-                failed.append((str(name), " ".join(str(error).split())))
-                if main:
-                    say(f"error: {failed[-1][1]}")
+
+        def work(name: str | None) -> tuple[Evaluation, Path] | None:
+            result = job.run(name)
+            if result is not None:
+                met.extend((c, result[0]) for c in conditions if c.met(result[0].metrics))
+            return result
+
+        results, failed = for_each_model(names, work)
         if not main:
             return
+    done = [result for result in results if result is not None]
     if json_:
         named = [(one, places.shown(folder)) for one, folder in done]
         typer.echo(json.dumps(_content(named, failed, met)))
@@ -118,29 +113,29 @@ def evaluate_models(
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
         say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
-    if failed and not json_ and not scoring.quiet:
-        names_failed = ", ".join(name for name, _ in failed)
-        say(f"{len(failed)} of {len(names)} models failed: {names_failed} (see above)")
+    if not json_ and not scoring.quiet:
+        say_failures(failed, len(names))
     if failed or met:
         raise typer.Exit(1)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is the same for all models of one command."""
+    """The settings that all models of one command share."""
 
     scoring: Scoring
     scores: str | None
+    bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
     resamples: int
     examples: int
     seed: int
 
-    def run(self, name: str | None, bench: Benchmark | None) -> tuple[Evaluation, Path] | None:
+    def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
         """Get one model's scores, evaluate them and write the report; return it and its folder.
 
-        Of several processes only the main one evaluates; the others have done their part, and get None.
+        Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
         from rmcalib.cli._shared.conditions import check_categories
@@ -148,6 +143,7 @@ class _Job:
         from rmcalib.report import evaluate, write_evaluation
         from rmcalib.runs import keep_scores, run_folder
 
+        bench = self.bench
         if self.scores is None:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
             check_categories(self.conditions, bench.categories)
@@ -179,12 +175,12 @@ class _Job:
 
 
 def _content(
-    done: list[tuple[Evaluation, str]], failed: list[tuple[str, str]], met: list[tuple[Condition, Evaluation]]
+    done: list[tuple[Evaluation, str]], failed: list[dict[str, str]], met: list[tuple[Condition, Evaluation]]
 ) -> dict[str, Any]:
     from rmcalib.report import evaluation_content
 
     return {
         "evaluations": [{**evaluation_content(result), "folder": folder} for result, folder in done],
-        "failed": [{"model": name, "error": error} for name, error in failed],
+        "failed": failed,
         "conditions_met": [{"model": result.model, "condition": c.text} for c, result in met],
     }

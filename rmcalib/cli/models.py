@@ -20,9 +20,9 @@ __all__ = ["list_models"]
 
 _HOW = {
     "plain": "loads by its name",
-    "recipe": "with settings that are known here",
-    "adapter": "with a head that is rebuilt here from its checkpoint",
-    "remote": "by its own code, so that it needs --trust-remote-code",
+    "recipe": "with settings from the registry",
+    "rebuilt": "with a head that is rebuilt from its checkpoint",
+    "own-code": "by its own code, so that it needs --trust-remote-code",
     "unsupported": "cannot be scored (see --json)",
 }
 

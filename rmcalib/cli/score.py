@@ -11,9 +11,17 @@ import typer
 
 from rmcalib.cli._shared.options import Config, Json, Verbose
 from rmcalib.cli._shared.places import Places
-from rmcalib.cli._shared.progress import plain_warnings, say
+from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import Export, Models, Scoring, with_scoring
-from rmcalib.cli._shared.sources import benchmark_for, check_export, model_names, own_runs, run_model
+from rmcalib.cli._shared.sources import (
+    benchmark_for,
+    check_export,
+    for_each_model,
+    model_names,
+    own_runs,
+    run_model,
+    say_failures,
+)
 
 __all__ = ["score_models"]
 
@@ -30,38 +38,34 @@ def score_models(
 ) -> None:
     """Score a benchmark with a reward model, and keep the scores: the first half of eval.
 
-    A killed run goes on where it stopped, and a finished one is not scored
+    A killed run continues where it stopped, and a finished one is not scored
     again. Under torchrun or accelerate launch, processes share the prompts.
     """
     from rmcalib._util.processes import is_main_process, joined
     from rmcalib.runs import run_folder
 
-    names = [name for name in model_names(model) if name is not None]
-    check_export(export_rewardbench, [*names], scoring.output)
-    done: list[dict[str, Any]] = []
-    failed: list[dict[str, str]] = []
+    names = model_names(model)
+    check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
-    quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
-    with quiet, joined() as team, Places() as places:
+    with (
+        plain_warnings(quiet=scoring.quiet or not main, verbose=verbose),
+        joined() as team,
+        Places() as places,
+    ):
         with team.step():
-            bench = benchmark_for([*names], scoring)
+            bench = benchmark_for(names, scoring)
             own = own_runs(names, bench)
             scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
-        assert bench is not None
-        for name in names:
-            try:
-                scores = run_model(name, bench, scoring)
-                if export_rewardbench is not None and main:
-                    scores.to_rewardbench_json(export_rewardbench)
-            except (ValueError, OSError, MemoryError) as error:
-                if len(names) == 1:
-                    raise
-                failed.append({"model": name, "error": " ".join(str(error).split())})
-                if main:
-                    say(f"error: {failed[-1]['error']}")
-                continue
+
+        def work(name: str | None) -> dict[str, Any]:
+            assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
+            scores = run_model(name, bench, scoring)
+            if export_rewardbench is not None and main:
+                scores.to_rewardbench_json(export_rewardbench)
             file = run_folder(scoring.output, name, bench.name) / "scores.parquet"
-            done.append({"model": name, "scores": places.shown(file), "manifest": scores.manifest})
+            return {"model": name, "scores": places.shown(file), "manifest": scores.manifest}
+
+        done, failed = for_each_model(names, work)
     if not main:
         return
     if json_:
@@ -73,8 +77,6 @@ def score_models(
                 f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
                 f"{entry['scores'] if '://' in entry['scores'] else Path(entry['scores']).resolve()}"
             )
-    if failed and not json_ and not scoring.quiet:
-        names_failed = ", ".join(entry["model"] for entry in failed)
-        say(f"{len(failed)} of {len(names)} models failed: {names_failed} (see above)")
+        say_failures(failed, len(names))
     if failed:
         raise typer.Exit(1)

@@ -1,46 +1,66 @@
-"""What rewards a response: reward models and how to load and run them."""
+"""What rewards a response: the `Judge` protocol, the kinds of judges, and how to load them."""
 
-from rmcalib.judges._classifier import RewardModel, check_model_name, identify, is_local, load_model, locate
+from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._doctor import Diagnosis, diagnose
+from rmcalib.judges._function import FunctionJudge
 from rmcalib.judges._inference.devices import available_devices, choose_device, main_memory, total_memory
-from rmcalib.judges._inference.scoring import (
-    CHUNK,
-    INDIFFERENT,
-    ItemScorer,
+from rmcalib.judges._inference.scoring import CHUNK, INDIFFERENT, is_indifferent, score_items, shard
+from rmcalib.judges._judge import (
+    SCALES,
+    Judge,
+    Progress,
+    Scale,
     ScoredItem,
-    is_indifferent,
-    score_items,
-    shard,
+    about_judge,
+    asked_of,
+    scored_chunks,
 )
+from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import LEADERBOARD, Recipe, read_recipes, recipe_for, registry
-from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, why_no_calibration
+from rmcalib.judges._resolve import KINDS, check_judge_name, load_judge, registered_judges
+from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
+from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
 
 __all__ = [
     "CHUNK",
     "INDIFFERENT",
+    "KINDS",
     "LEADERBOARD",
+    "SCALES",
+    "Classifier",
     "Diagnosis",
-    "ItemScorer",
+    "FunctionJudge",
+    "Judge",
+    "LoadOptions",
+    "Progress",
     "Recipe",
     "RewardModel",
+    "Scale",
     "ScoredItem",
+    "about_judge",
+    "asked_of",
     "available_devices",
+    "check_judge_name",
     "check_model_name",
     "choose_device",
     "diagnose",
     "identify",
     "is_indifferent",
     "is_local",
+    "load_judge",
     "load_model",
     "locate",
     "main_memory",
     "read_recipes",
     "recipe_for",
     "recipe_of_run",
+    "registered_judges",
     "registry",
     "remember_model",
     "scale_note",
+    "scale_of",
     "score_items",
+    "scored_chunks",
     "shard",
     "total_memory",
     "why_no_calibration",

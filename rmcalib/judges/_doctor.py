@@ -193,8 +193,8 @@ def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> C
 
 def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
     from rmcalib.benchmarks import load_benchmark
-    from rmcalib.judges._classifier import load_model
     from rmcalib.judges._inference.scoring import score_items
+    from rmcalib.judges._reward_model import load_model
 
     try:
         model = load_model("demo", device=device, dtype=dtype)

@@ -1,7 +1,7 @@
 """The registry: how to read each known reward model, and how users add theirs.
 
-`leaderboard.yaml` lists RewardBench 2's classifiers. A user's own entries come from a YAML file of the same
-form, or from an installed package through the entry point group `rmcalib.models`; later ones win.
+`leaderboard.yaml` lists the classifiers of RewardBench 2. Users add entries with a YAML file of the same
+form, and packages with the entry point group `rmcalib.models`. Later entries replace earlier ones.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from typing import Any
 
 from rmcalib.judges._inference.devices import DTYPES
 from rmcalib.judges._inference.pooling import POOLINGS
+from rmcalib.judges._judge import SCALES
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
-STATUSES = ("plain", "recipe", "adapter", "remote", "unsupported")
-SCALES = ("yes", "modified", "no", "unknown")
+STATUSES = ("plain", "recipe", "rebuilt", "own-code", "unsupported")
+_FORMER = {
+    "status": {"adapter": "rebuilt", "remote": "own-code"},
+    "head": {"remote": "own-code"},
+}  # still read
+BRADLEY_TERRY = ("yes", "modified", "no", "unknown")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to read one model: what its files alone do not say. The defaults fit any one-label classifier.
+    """How to read one model: what its files do not say. The defaults fit any one-label classifier.
 
-    `status` is `plain` (works by name), `recipe` (needs some of the fields below), `adapter` (its head is
-    rebuilt here from the checkpoint's tensors), `remote` (its own code, behind `trust_remote_code`) or
+    `status` is `plain` (works by name), `recipe` (needs some of the fields below), `rebuilt` (its head is
+    rebuilt from the checkpoint's tensors), `own-code` (runs its own code, with `trust_remote_code`) or
     `unsupported` (`reason` says why).
     """
 
@@ -42,14 +47,14 @@ class Recipe:
     column: int | None = None  # which output, where there are several
     sign: float = 1.0  # -1 for cost models
     head: str = (
-        "auto"  # "auto": the stock head; "remote": the model's own code; "ldl"; else the tensors' prefix
+        "auto"  # "auto": the stock head; "own-code": the model's code; "ldl"; else the prefix of the tensors
     )
     head_file: str | None = None  # a file of the repository that holds the head's tensors
     backbone_prefix: str | None = (
         None  # the prefix of the transformer's tensors, where it is not the usual one
     )
     architecture: str | None = None  # the transformers model type, where the checkpoint names one of its own
-    output: str = "logits"  # the field of a remote model's output that holds the rewards
+    output: str = "logits"  # with head: own-code, the field of the output that holds the rewards
     pooling: str = "checkpoint"  # by the config's pad token; or "last_token", "before_first_pad"
     append_token_id: int | None = None  # a token put after the rendered text
     tokenizer: str | None = None  # another repository's tokenizer
@@ -58,10 +63,11 @@ class Recipe:
     bradley_terry: str = "unknown"  # is the reward a log-utility? "yes", "modified", "no" or "unknown"
     parameters: float | None = None  # billions
     note: str = ""
+    scale: str | None = None  # what the rewards are (`Scale`); None: as `bradley_terry` says
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
-    """Return all known recipes by model id: the leaderboard's, then entry points', then those in `files`.
+    """Return all known recipes by model id: of the leaderboard, then of entry points, then of `files`.
 
     >>> registry()["Skywork/Skywork-Reward-V2-Llama-3.1-8B"].bradley_terry
     'yes'
@@ -74,7 +80,7 @@ def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
 
 
 def recipe_for(name: str, files: Iterable[str | Path] = ()) -> Recipe:
-    """Return the recipe of a model; one that nobody described is read as a plain one-label classifier."""
+    """Return the recipe of a model; without one, a model is read as a plain one-label classifier."""
     return registry(files).get(name) or Recipe(model=name)
 
 
@@ -95,7 +101,7 @@ def read_recipes(path: Path) -> list[Recipe]:
     names = [recipe.model for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{path}: {name!r} is there twice")
+            raise ValueError(f"{path}: {name!r} is listed twice")
     return recipes
 
 
@@ -123,7 +129,9 @@ def recipe_from(entry: Any, where: str) -> Recipe:
 
 def _checked(recipe: Recipe, where: str) -> Recipe:
     _choice(recipe.status, STATUSES, "status", where)
-    _choice(recipe.bradley_terry, SCALES, "bradley_terry", where)
+    _choice(recipe.bradley_terry, BRADLEY_TERRY, "bradley_terry", where)
+    if recipe.scale is not None:
+        _choice(recipe.scale, SCALES, "scale", where)
     _choice(recipe.pooling, POOLINGS, "pooling", where)
     if recipe.dtype is not None:
         _choice(recipe.dtype, DTYPES, "dtype", where)
@@ -131,19 +139,21 @@ def _checked(recipe: Recipe, where: str) -> Recipe:
         _choice(recipe.attention, ATTENTIONS, "attention", where)
     if recipe.status == "unsupported" and not recipe.reason:
         raise ValueError(f"{where}: 'unsupported' needs a `reason`")
-    if recipe.head == "remote" and not recipe.trust_remote_code:
+    if recipe.head == "own-code" and not recipe.trust_remote_code:
         raise ValueError(
-            f"{where}: `head: remote` runs the model's own code and needs `trust_remote_code: true`"
+            f"{where}: `head: own-code` runs the model's own code and needs `trust_remote_code: true`"
         )
     if "/" in (recipe.head_file or "") or "\\" in (recipe.head_file or ""):
-        raise ValueError(f"{where}: head_file: a file beside config.json, not one in a folder of its own")
+        raise ValueError(f"{where}: head_file: must be a file beside config.json, not in a subfolder")
     return recipe
 
 
 def _typed(kind: str, key: str, value: Any, where: str) -> Any:
-    """Check `value` against a field's annotation; YAML reads a bare yes or no as a truth value."""
+    """Check `value` against the annotation of a field; YAML reads a bare yes or no as a boolean."""
     if key == "bradley_terry" and isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, str):
+        value = _FORMER.get(key, {}).get(value, value)
     base = kind.removesuffix(" | None")
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     right = {

@@ -1,61 +1,97 @@
-"""What is known of the scale of a model's rewards: are they utilities, so that a softmax means something?"""
+"""What is known about the scale of a judge's rewards: does a softmax of them mean something?"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
+from rmcalib.judges._judge import SCALES, Scale
 from rmcalib.judges._registry import Recipe, recipe_from
 from rmcalib.scores import Scores
 
-__all__ = ["recipe_of_run", "remember_model", "scale_note", "why_no_calibration"]
+__all__ = ["recipe_of_run", "remember_model", "scale_note", "scale_of", "why_no_calibration"]
 
 _ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
+_BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
+
+
+def scale_of(recipe: Recipe) -> Scale:
+    """Return the scale of a model's rewards: what its recipe says, or what follows from its loss.
+
+    >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
+    ('log-utilities', 'unknown')
+    """
+    return cast("Scale", recipe.scale) if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
 
 
 def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
-    """Return what is known of the model of a run: what ``known`` says, else what its manifest remembers.
+    """Return what is known about the judge of a run.
 
-    ``known`` is a :func:`~rmcalib.judges._registry.registry`, with the user's files. It comes first, because
-    what is known of a model can be put right after it was scored.
+    Parameters
+    ----------
+    model : the judge's name.
+    manifest : the run's manifest.
+    known : recipes by model (`registry`), with the user's files.
 
-    >>> told = {"about_model": {"loss": "quantile regression", "bradley_terry": "no"}}
-    >>> recipe_of_run("org/rm", told, {}).loss
+    Returns
+    -------
+    Recipe
+        For a classifier, the known recipe, because it may have been corrected since the run; else what the
+        manifest says (`about_model`). Any other judge states its `scale`, which counts.
+
+    Examples
+    --------
+    >>> manifest = {"about_model": {"loss": "quantile regression", "bradley_terry": "no"}}
+    >>> recipe_of_run("org/rm", manifest, {}).loss
     'quantile regression'
-    >>> recipe_of_run("org/rm", told, {"org/rm": Recipe("org/rm", loss="ranking")}).loss
+    >>> recipe_of_run("org/rm", manifest, {"org/rm": Recipe("org/rm", loss="ranking")}).loss
     'ranking'
+    >>> recipe_of_run("mine", {"scale": "ratings"}, {}).scale
+    'ratings'
     """
-    told = manifest.get("about_model")
-    if model in known or not isinstance(told, Mapping):
-        return known.get(model) or Recipe(model)
-    about = {name: told[name] for name in _ABOUT if name in told}
-    return recipe_from({"model": model, **about}, "about_model in the manifest of a run")
+    about, scale = manifest.get("about_model"), manifest.get("scale")
+    if isinstance(about, Mapping) and model not in known:
+        stored = {name: about[name] for name in (*_ABOUT, "scale") if name in about}
+        return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
+    recipe = known.get(model) or Recipe(model)
+    stated = not isinstance(about, Mapping) and scale in SCALES
+    return dataclasses.replace(recipe, scale=scale) if stated else recipe
 
 
 def remember_model(scores: Scores, recipe: Recipe) -> Scores:
-    """Return scores that were made elsewhere with a manifest that remembers what is known of the model."""
+    """Return scores that were made elsewhere, with what is known about their model in the manifest."""
     about = {name: getattr(recipe, name) for name in _ABOUT}
+    if recipe.scale is not None:
+        about["scale"] = recipe.scale
     return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about})
 
 
 def why_no_calibration(recipe: Recipe) -> str | None:
-    """Return why a model's rewards are no Plackett-Luce utilities at all, or None if they can be read so.
+    """Return why a softmax of a judge's rewards has no meaning at all; None if it can be computed.
 
     >>> why_no_calibration(Recipe("org/rm")) is None
     True
+    >>> why_no_calibration(Recipe("mine", scale="probabilities"))
+    'its rewards are probabilities of single responses: a softmax needs their logits'
     """
-    if recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
+    if recipe.scale == "probabilities":
+        return "its rewards are probabilities of single responses: a softmax needs their logits"
+    if recipe.scale is None and recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
         return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
     return None
 
 
 def scale_note(recipe: Recipe) -> str:
-    """Return what a reader should know about the scale of a model's rewards; empty for Bradley-Terry ones.
+    """Return what a reader should know about the scale of a judge's rewards; empty for Bradley-Terry ones.
 
     >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
     'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
+    >>> scale_note(Recipe("mine", scale="ratings"))
+    'its rewards are ratings: a softmax of them means little'
     """
+    if recipe.scale is not None:
+        return "its rewards are ratings: a softmax of them means little" if recipe.scale == "ratings" else ""
     if recipe.bradley_terry == "no":
         return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
     if recipe.bradley_terry == "modified":

@@ -5,7 +5,6 @@ from rmcalib.runs._lock import read_manifest, utc
 from rmcalib.runs._manifest import (
     asked_for,
     content_hash,
-    describe,
     inputs_hash,
     package_versions,
     score_inputs,
@@ -18,7 +17,6 @@ __all__ = [
     "RunError",
     "asked_for",
     "content_hash",
-    "describe",
     "finished_scores",
     "inputs_hash",
     "keep_scores",

@@ -16,38 +16,18 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import identify
+from rmcalib.judges import ScoredItem, identify
 from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import inputs_hash, model_folder, package_versions
 from rmcalib.scores import COLUMNS, Scores
 
 __all__ = ["Run", "RunError", "finished_manifest", "finished_scores", "run_folder"]
-
-
-class ScoredItem(Protocol):
-    """What scoring gives for one prompt."""
-
-    @property
-    def id(self) -> str:
-        """The prompt's id."""
-
-    @property
-    def rewards(self) -> tuple[float, ...]:
-        """One reward a response."""
-
-    @property
-    def n_tokens(self) -> tuple[int, ...]:
-        """The length of each text."""
-
-    @property
-    def truncated(self) -> tuple[bool, ...]:
-        """Whether a text was cut."""
 
 
 def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
@@ -69,7 +49,7 @@ def finished_manifest(folder: Path) -> dict[str, Any]:
     return manifest if manifest.get("status") == "finished" else {}
 
 
-def finished_scores(folder: Path, asked: str) -> Scores | None:
+def finished_scores(folder: Path, asked: str | None) -> Scores | None:
     """Return the scores in `folder` if they are finished and are what is `asked` for (`asked_for`).
 
     This is the one way to know that a run is done, for all commands. Neither weights nor texts are needed.
@@ -78,7 +58,7 @@ def finished_scores(folder: Path, asked: str) -> Scores | None:
     True
     """
     manifest, file = finished_manifest(folder), folder / "scores.parquet"
-    if manifest.get("asked") != asked or not file.is_file():
+    if asked is None or manifest.get("asked") != asked or not file.is_file():
         return None
     with locked(folder):
         try:
@@ -199,7 +179,7 @@ class Run:
             "responses": len(ordered),
             "truncated": sum(bool(row["truncated"]) for row in ordered),
             "empty": self.benchmark.n_empty,
-            "tokens": sum(int(row["n_tokens"]) for row in ordered),
+            "tokens": sum(max(0, int(row["n_tokens"])) for row in ordered),  # negative: unknown
         }
         timings = {"started": utc(self._started), "finished": utc(time.time())}
         self.about |= about

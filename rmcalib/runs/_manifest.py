@@ -1,4 +1,4 @@
-"""What a run was made of: the inputs that change a score, their hash, and what else is worth keeping."""
+"""The inputs of a run: everything that changes a score, and its hash."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from rmcalib._util.hub import folder_name
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
-    from rmcalib.judges import Recipe, RewardModel
+    from rmcalib.judges import Judge
     from rmcalib.scores import Scores
 
-SCORING_VERSION = 1  # raise it when the same inputs would get other scores
-# Fields of a recipe that speak about the model and do not change its scores.
-_TOLD = ("model", "status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
 _PACKAGES = (
     "torch",
     "transformers",
@@ -33,70 +30,31 @@ _PACKAGES = (
 )
 
 
-def score_inputs(model: RewardModel, benchmark: Benchmark) -> dict[str, Any]:
-    """List everything that changes a score; two runs with equal inputs can share their parts."""
-    recipe = dataclasses.asdict(model.recipe)
-    for told in _TOLD:
-        recipe.pop(told)
+def score_inputs(judge: Judge, benchmark: Benchmark) -> dict[str, Any]:
+    """Return everything that changes a score; runs with equal inputs can share their parts."""
     return {
-        "model": model_folder(model.name),
-        "model_revision": model.revision,
-        "model_sources": dict(model.sources),
+        **judge.identity(),
+        "model": model_folder(judge.name),
         "benchmark": benchmark.name,
         "benchmark_revision": benchmark.revision,
         "n_items": len(benchmark),
         "items_sha256": _items_hash(benchmark),
-        "recipe": recipe,
-        "kind": model.kind,
-        "own_code": _own_code(model),
-        "attention": _attention(model),
-        "dtype": str(model.dtype).removeprefix("torch."),
-        "max_length": model.max_length,
-        "scoring_version": SCORING_VERSION,
     }
 
 
-def asked_for(
-    model: str,
-    revision: str,
-    benchmark: Benchmark,
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    max_length: int | None = None,
-    trust_remote_code: bool = False,
-    allow_pickle: bool = False,
-    recipe: Recipe | None = None,
-) -> str:
-    """Return a hash of what was asked for, as far as it decides about `score_inputs`.
+def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
+    """Return a hash of what was asked for; None if the judge cannot tell before it is loaded.
 
-    It needs no weights, and is in a run's manifest (`asked`): whoever asks for the same again, by whatever
-    command or engine, finds the run done (`rmcalib.runs._folder.finished_scores`). `revision` is the model's
-    commit or SHA-256; the options are those of `load_model`. What is left to the machine stays `auto`: the
-    one that asks need not be the one that scores. The base model of a PEFT adapter, which only the adapter
-    names, is not in it.
+    It is in the manifest of a run (`asked`). Any command or engine that asks for the same again finds the run
+    finished (`finished_scores`), and loads no weights.
     """
-    from rmcalib.judges import identify, recipe_for
+    from rmcalib.judges import asked_of
 
-    recipe = recipe or recipe_for(model)
-    asked = {
-        "model": model_folder(model),
-        "revision": revision,
-        "tokenizer": recipe.tokenizer and identify(recipe.tokenizer),
-        "benchmark": [benchmark.name, benchmark.revision, _items_hash(benchmark)],
-        "recipe": dataclasses.asdict(recipe),
-        "dtype": [dtype, device.partition(":")[0]] if dtype == "auto" else dtype,  # the device settles `auto`
-        "max_length": max_length,
-        "allowed": [trust_remote_code, allow_pickle],
-        "scoring_version": SCORING_VERSION,
-    }
-    return inputs_hash(asked)
-
-
-def describe(model: RewardModel) -> dict[str, Any]:
-    """Say about a model what does not change its scores but belongs in the manifest."""
-    known = {name: getattr(model.recipe, name) for name in _TOLD if name != "model"}
-    return {"model": model.name, "device": str(model.device), "about_model": known}
+    asked = asked_of(judge)
+    if asked is None:
+        return None
+    data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]
+    return inputs_hash({**asked, "model": model_folder(judge.name), "benchmark": data})
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
@@ -115,27 +73,13 @@ def content_hash(scores: Scores) -> str:
     return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
 
 
-def _own_code(model: RewardModel) -> list[str]:
-    """Name the classes that came with the checkpoint: the same files are another model without them."""
-    parts = [*model.backbone.modules(), model.tokenizer, model.config]
-    kinds = {type(part) for part in parts}
-    return sorted(kind.__name__ for kind in kinds if kind.__module__.startswith("transformers_modules"))
-
-
-def _attention(model: RewardModel) -> str | None:
-    """Name the attention that transformers has settled on: each rounds in its own way."""
-    config = getattr(model.backbone, "config", model.config)
-    name: str | None = getattr(config, "_attn_implementation", None)
-    return name
-
-
 def _items_hash(benchmark: Benchmark) -> str:
     items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
     return hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of what took part in scoring."""
+    """Return the versions of the packages that take part in scoring."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {"rmcalib": __version__, "python": platform.python_version()}
@@ -148,5 +92,5 @@ def package_versions() -> dict[str, str]:
 
 
 def model_folder(name: str) -> str:
-    """Name a model's folder; a local model is named by where it is, however its path was written."""
+    """Return the name of a judge's folder; a local model is named by its full path."""
     return folder_name(str(Path(name).resolve()) if name and Path(name).is_dir() else name)

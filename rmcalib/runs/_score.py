@@ -1,10 +1,11 @@
-"""Scoring jobs: from a model's name and a benchmark to scores, resumable, by one process or several."""
+"""Score a benchmark with a judge: resumable, by one process or several."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import shutil
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +15,18 @@ from rmcalib._util.files import write_json
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib._util.remote import is_remote, mirrored, runs_in
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import Recipe, check_model_name, identify
+from rmcalib.judges import (
+    INDIFFERENT,
+    Judge,
+    about_judge,
+    is_indifferent,
+    load_judge,
+    scored_chunks,
+    shard,
+)
 from rmcalib.runs._folder import Run, finished_manifest, finished_scores, run_folder
 from rmcalib.runs._lock import RunError, locked, read_manifest
-from rmcalib.runs._manifest import asked_for, content_hash, describe, inputs_hash, score_inputs
+from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -30,108 +39,112 @@ OnProgress = Callable[[int, int, int], None]
 
 
 def score(
-    model: str | RewardModel = "demo",
+    judge: str | Judge | RewardModel | Callable[..., Any] | None = None,
     benchmark: str | Benchmark = "demo",
     *,
+    model: str | Judge | RewardModel | Callable[..., Any] | None = None,
+    name: str | None = None,
+    kind: str | None = None,
     output: str | Path | None = None,
-    revision: str | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    max_length: int | None = None,
-    token_budget: int | None = None,
-    trust_remote_code: bool = False,
-    allow_pickle: bool = False,
-    recipe: Recipe | None = None,
     fresh: bool = False,
     on_progress: OnProgress | None = None,
+    **options: Any,
 ) -> Scores:
-    """Score every response of a benchmark with a reward model.
+    """Score every response of a benchmark with a judge.
 
     Parameters
     ----------
-    model : a Hub id, a local folder, ``"demo"``, or a model that is loaded already. That one is known by its
-        name and revision: after a change of its weights, as in training, keep nothing or pass ``fresh``.
+    judge : a Hub id, a local folder, ``"demo"`` (the default), the name of a registered judge, a function
+        ``f(prompt, responses) -> numbers``, or an object that is a :class:`rmcalib.judges.Judge`.
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
-    output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``), a folder or an fsspec URL.
-        A run that was killed is taken up where it stopped, and a finished one is not scored again. Default:
+    model : another name for ``judge``.
+    name, kind : the name of a function; the kind of judge that a name stands for.
+    output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``): a folder or an fsspec URL.
+        A run that was killed continues where it stopped, and a finished run is not scored again. Default:
         nothing is kept.
-    revision, device, dtype, max_length, trust_remote_code, allow_pickle, recipe : how to load the model; see
-        :func:`rmcalib.judges.load_model`.
-    token_budget : tokens in one forward pass; default what free memory allows.
-    fresh : score again, and replace what an earlier run, with whatever settings, left in the folder.
-    on_progress : called after each forward pass.
+    fresh : score again, and replace the earlier run in the folder, whatever its settings.
+    on_progress : called as responses are scored.
+    **options : how to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the
+        fields of :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
 
     Returns
     -------
     Scores
-        In the benchmark's order, with a manifest. Under ``torchrun`` or ``accelerate launch`` each process
-        scores its share, and all return the same scores; they need an ``output`` that all can reach.
+        In the order of the benchmark, with a manifest. Under ``torchrun`` or ``accelerate launch``, each
+        process scores a part of the prompts and all return the same scores. They need an ``output`` that all
+        of them can reach.
 
     Examples
     --------
     >>> import rmcalib
-    >>> scores = rmcalib.score(model="demo", benchmark=rmcalib.load_benchmark("demo", limit=8))
-    >>> scores.n_items
+    >>> bench = rmcalib.load_benchmark("demo", limit=8)
+    >>> rmcalib.score("demo", bench, device="cpu").n_items
     8
+    >>> def shortest(prompt, responses):
+    ...     return [-len(response) for response in responses]
+    >>> rmcalib.score(shortest, bench).manifest["model"]
+    'shortest'
     """
-    from rmcalib.judges import load_model, score_items, shard
-
+    if judge is not None and model is not None:
+        raise ValueError("judge, model: two names for one argument; give one of them")
     if process_rank()[1] > 1 and (output is None or is_remote(output)):
         raise ValueError("output: several processes need a folder that all of them can reach")
-    loading: dict[str, Any] = {
-        "device": device,
-        "dtype": dtype,
-        "max_length": max_length,
-        "trust_remote_code": trust_remote_code,
-        "allow_pickle": allow_pickle,
-        "recipe": recipe,
-    }
+    given = judge if judge is not None else model if model is not None else "demo"
     with joined() as team, contextlib.ExitStack() as places:
         with team.step():
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
-            name = check_model_name(model) if isinstance(model, str) else model.name
-            inner = run_folder("", name, bench.name)
+            chosen = load_judge(given, kind=kind, name=name, **options)
+            inner = run_folder("", chosen.name, bench.name)
             needed = runs_in([inner.as_posix()])
             keep: Any = TemporaryDirectory() if output is None else mirrored(output, needed=needed)
             folder = places.enter_context(keep) / inner
             there = None
-            if isinstance(model, str) and not fresh and team.rank == 0:
-                there = _finished(folder, model, revision, bench, loading)
+            # A local model's files are hashed to know what is asked for: only if there is a finished run.
+            if not fresh and team.rank == 0 and finished_manifest(folder):
+                there = finished_scores(folder, asked_for(chosen, bench))
         if team.gather(there is not None)[0]:
             return there if there is not None else Scores.from_parquet(folder / "scores.parquet")
 
         with team.step():
-            loaded = load_model(model, revision=revision, **loading) if isinstance(model, str) else model
-            inputs, about = score_inputs(loaded, bench), describe(loaded)
-            if isinstance(model, str):
-                about["asked"] = asked_for(model, loaded.revision, bench, **loading)
+            inputs = score_inputs(chosen, bench)
+            about, asked = about_judge(chosen), asked_for(chosen, bench)
+            about |= {} if asked is None else {"asked": asked}
         if len({*team.gather(inputs_hash(inputs))}) > 1:
-            raise ValueError(f"{name}: the processes found different models or data: start them again")
+            raise ValueError(f"{chosen.name}: the processes found different models or data: start them again")
 
         run = Run(folder, bench, inputs, about=about, fresh=fresh, rank=team.rank)
         with contextlib.ExitStack() as opened:
-            for turn in (team.rank == 0, team.rank > 0):  # the others find the folder opened
+            for turn in (team.rank == 0, team.rank > 0):  # rank 0 opens the folder before the others
                 with team.step():
                     if turn:
                         opened.enter_context(run)
             with team.step():
-                own = {item.id for item in shard(bench.items, team.rank, team.world)}
-                items = [item for item in run.remaining if item.id in own]
-                count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
-                for scored in score_items(loaded, items, token_budget=token_budget, progress=count):
-                    run.add(scored)
-                    team.check()
+                _fill(run, chosen, team, on_progress)
             with team.step():
                 scores = run.finish(processes=team.world) if team.rank == 0 else None
         return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
 
 
-def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
-    """Keep scores that were made elsewhere in a run folder, with a manifest; another run is not replaced.
+def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:
+    """Score this process's part of what is left of a run."""
+    own = {item.id for item in shard(run.benchmark.items, team.rank, team.world)}
+    items = [item for item in run.remaining if item.id in own]
+    count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
+    told_apart: set[bool | None] = set()
+    for scored in scored_chunks(judge, items, count):
+        run.add(scored)
+        told_apart |= {item.told_apart for item in scored}
+        team.check()
+    if is_indifferent(told_apart):
+        warnings.warn(f"{judge.name}: {INDIFFERENT}", stacklevel=2)
 
-    The hash is that of the scores themselves, whatever their manifest says: they are never taken for a run of
-    ours. A run's own scores can be given to it again, and stay what they are. By ``asked``, a hash, they are
-    found again (`finished_scores`).
+
+def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
+    """Write scores that were made elsewhere to a run folder, with a manifest. Another run is not replaced.
+
+    Their hash is that of the scores themselves, so that they are never mistaken for a run of a judge. A run's
+    own scores can be given to it again, and stay as they are. ``asked`` is a hash by which they are found
+    again (`finished_scores`).
 
     >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
@@ -143,9 +156,9 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     digest = content_hash(scores)
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
     manifest = {**about, "status": "finished", "hash": digest} | ({"asked": asked} if asked else {})
-    told, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
+    run_file, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
     with locked(folder):
-        before = read_manifest(told)
+        before = read_manifest(run_file)
         if _is_own(before or {}, file, scores):
             return
         same = before is not None and before.get("hash") == digest
@@ -156,16 +169,16 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
                 f"{folder} holds another run, with other scores than these: choose another --output, or "
                 "--fresh to replace them"
             )
-        if not same:  # killed at any moment, the folder holds no scores beside another's manifest
+        if not same:  # if killed now, no scores stand beside another run's manifest
             file.unlink(missing_ok=True)
             shutil.rmtree(parts, ignore_errors=True)
-            write_json(told, {**manifest, "status": "scoring"})
+            write_json(run_file, {**manifest, "status": "scoring"})
         dataclasses.replace(scores, manifest=manifest).to_parquet(file)
-        write_json(told, manifest)
+        write_json(run_file, manifest)
 
 
 def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
-    """Tell whether a folder's finished run is the very one that `scores` were read from."""
+    """Return whether `scores` were read from the finished run in this folder."""
     finished = manifest.get("status") == "finished" and file.is_file()
     if not finished or manifest.get("hash") in (None, content_hash(scores)):
         return False
@@ -178,17 +191,8 @@ def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
     return there.manifest.get("hash") == manifest["hash"] and content_hash(there) == content_hash(scores)
 
 
-def _finished(
-    folder: Path, model: str, revision: str | None, benchmark: Benchmark, loading: dict[str, Any]
-) -> Scores | None:
-    """Return the scores of a finished run of just what is asked for."""
-    if not finished_manifest(folder):
-        return None  # before all files of a local model are read
-    return finished_scores(folder, asked_for(model, identify(model, revision), benchmark, **loading))
-
-
 def _counter(team: Team, on_progress: OnProgress | None, total: int) -> Callable[[int, int], None]:
-    """Count what all processes have done, and tell it where it is asked for."""
+    """Return a function that counts what all processes have done, and reports it."""
 
     def count(n_responses: int, n_tokens: int) -> None:
         done, tokens = team.add("responses", n_responses), team.add("tokens", n_tokens)

@@ -15,8 +15,8 @@ from rmcalib.batch._local import scoring_ticket
 from rmcalib.batch._ray import _Room, _score
 from rmcalib.batch._status import read_events
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.cli._shared.batch_run import _judge
-from rmcalib.judges import Recipe, identify, recipe_for
+from rmcalib.cli._shared.batch_run import _evaluator
+from rmcalib.judges import LoadOptions, Recipe, identify, recipe_for
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.runs import finished_scores, run_folder, score
 from rmcalib.scores import Scores
@@ -27,19 +27,20 @@ OPTIONS: dict[str, Any] = {"device": "cpu", "max_length": 300}
 ENTRY = PlanEntry(recipe_for("demo"), "llama")
 
 
-def job(**other: Any) -> Job:
-    return Job(load_benchmark("demo", limit=N), "demo", limit=N, **{**OPTIONS, **other})
+def job(*, fresh: bool = False, **other: Any) -> Job:
+    options = LoadOptions(**{**OPTIONS, **other})
+    return Job(load_benchmark("demo", limit=N), "demo", limit=N, options=options, fresh=fresh)
 
 
 def score_demo(output: Path, **other: Any) -> Scores:
     return score("demo", load_benchmark("demo", limit=N), output=output, **{**OPTIONS, **other})
 
 
-def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Batch, set[str]]:
+def run_batch(output: Path, entry: PlanEntry = ENTRY, **settings: Any) -> tuple[Batch, set[str]]:
     """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
-    judge = _judge(job().benchmark, judging) if judging else None
+    evaluator = _evaluator(job().benchmark, settings) if settings else None
     n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
-    with open_batch(output, [entry], judge=judge) as batch:
+    with open_batch(output, [entry], evaluator=evaluator) as batch:
         run_local(batch, job(), [entry])
     assert batch.status.models["demo"].state == "done", batch.status.models["demo"].why
     return batch, {event["event"] for event in read_events(output)[n_before:]}
@@ -50,7 +51,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object, **__: object) -> None:
         raise ValueError("the weights were asked for")
 
-    monkeypatch.setattr("rmcalib.judges.load_model", load)
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", load)
 
 
 @pytest.mark.usefixtures("no_weights")
@@ -83,7 +84,7 @@ def test_score_after_a_cluster_and_the_other_way_round(
         assert not scoring_ticket(batch, job(dtype="bfloat16"), ENTRY).scored
         other = dataclasses.replace(ENTRY, recipe=Recipe("demo", sign=-1))
         assert not scoring_ticket(batch, ours, other).scored
-    monkeypatch.setattr("rmcalib.judges.load_model", None)
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", None)
     assert score_demo(tmp_path).n_items == N
 
 

@@ -44,6 +44,7 @@ from rmcalib.benchmarks._benchmark import load_benchmark
 from rmcalib.batch._ray import Cluster, run_ray
 from rmcalib.batch._ray_workers import Crew
 from rmcalib.batch._plan import make_plan, read_models
+from rmcalib.judges import LoadOptions
 from rmcalib.runs._folder import Run
 
 output, models = Path(sys.argv[1]), Path(sys.argv[2])
@@ -73,7 +74,7 @@ def add_and_kill(run, scored):
 Crew.open, Run.add = open_all, add_and_kill
 bench = load_benchmark("reward-bench-2")
 plan = make_plan(read_models(models))
-job = Job(bench, "reward-bench-2", device="cpu", token_budget=1024)
+job = Job(bench, "reward-bench-2", options=LoadOptions(device="cpu", token_budget=1024))
 with open_batch(output, plan, engine="ray") as batch:
     run_ray(batch, job, plan, Cluster(shards=2))
 print(json.dumps({"parts": killed[0], "models": batch.status.content()["models"]}))

@@ -14,9 +14,9 @@ from rmcalib.batch import Job, PlanEntry, open_batch
 from rmcalib.batch._local import scoring_ticket
 from rmcalib.batch._ray import _blocks, _Room, _score
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import recipe_for
+from rmcalib.judges import LoadOptions, ScoredItem, recipe_for
 from rmcalib.judges._inference import scoring
-from rmcalib.judges._inference.scoring import ItemScorer, ScoredItem
+from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.runs import score
 from rmcalib.scores import Scores
 from tests.batch.test_ray_workers import InProcess
@@ -30,7 +30,9 @@ def on_a_cluster(
 ) -> tuple[Scores, list[str]]:
     """Score the demo on a stand-in for a cluster; also return what was warned of."""
     ray = InProcess({"CPU": shards})
-    job = Job(load_benchmark("demo", limit=N), "demo", limit=N, device="cpu", token_budget=512)
+    job = Job(
+        load_benchmark("demo", limit=N), "demo", limit=N, options=LoadOptions(device="cpu", token_budget=512)
+    )
     assert len(_blocks(job.benchmark.items, shards)) > 2
     monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
     with open_batch(output, [ENTRY]) as batch:

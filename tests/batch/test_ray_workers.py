@@ -18,7 +18,7 @@ from rmcalib.batch._local import scoring_ticket
 from rmcalib.batch._ray import _Room, _score
 from rmcalib.batch._ray_workers import Crew, Stopped
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import Recipe
+from rmcalib.judges import LoadOptions, Recipe
 
 
 class RayError(Exception):
@@ -230,8 +230,8 @@ def test_what_workers_warn_of_is_told_once(
 
     monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
     scorer = SimpleNamespace(chunks=chunks)
-    monkeypatch.setattr("rmcalib.judges.ItemScorer", lambda *_, **__: scorer)
-    job = Job(load_benchmark("demo", limit=200), "demo", limit=200, device="cpu")
+    monkeypatch.setattr("rmcalib.judges._classifier.ItemScorer", lambda *_, **__: scorer)
+    job = Job(load_benchmark("demo", limit=200), "demo", limit=200, options=LoadOptions(device="cpu"))
     entry = PlanEntry(Recipe("demo"), "llama")
     with open_batch(tmp_path, [entry]) as batch:
         ticket = scoring_ticket(batch, job, entry)

@@ -25,7 +25,7 @@ PRELUDE = (
     WITHOUT_WAITING
     + """
 from rmcalib.benchmarks._benchmark import load_benchmark
-from rmcalib.judges._classifier import load_model
+from rmcalib.judges import load_model
 from rmcalib.scores._published import published_scores
 from rmcalib.judges._registry import Recipe
 def attempt(call):
@@ -235,7 +235,9 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
     assert lines[3].startswith("HubError: org/broken: the weights are damaged")
     assert lines[4] == f"causal at {commit(hub, 'models', 'org/sharded')}"
     assert lines[5] == f"{MODEL}@{commit(hub, 'models', MODEL)}"
-    assert lines[6].startswith("HubError: org/orphan: its base model cannot be had: org/none: no such model")
+    assert lines[6].startswith(
+        "HubError: org/orphan: its base model cannot be loaded: org/none: no such model"
+    )
     assert "no score head" in lines[7]
     assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
     assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"

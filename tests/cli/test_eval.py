@@ -70,7 +70,7 @@ def test_a_finished_run_is_evaluated_without_its_weights(
     first, manifest = (folder / "metrics.csv").read_text(), (folder / "run.json").read_text()
     (folder / "report.html").unlink()
     with monkeypatch.context() as patched:
-        patched.setattr("rmcalib.judges.load_model", load_no_more)
+        patched.setattr("rmcalib.judges._classifier.load_model", load_no_more)
         again = invoke(*base)
         assert (again.code, again.err) == (0, "")
         assert (folder / "metrics.csv").read_text() == first
@@ -226,6 +226,6 @@ def test_models_lists_the_registry(invoke: Invoke) -> None:
     assert max(map(len, listed.out.splitlines())) <= 80
     entries = json.loads(invoke("models", "--json").out)
     assert len(entries) == 55
-    assert {entry["status"] for entry in entries} >= {"plain", "adapter", "remote", "unsupported"}
+    assert {entry["status"] for entry in entries} >= {"plain", "rebuilt", "own-code", "unsupported"}
     chosen = json.loads(invoke("models", "--include", "nicolinho/*", "--json").out)
     assert len(chosen) == 2

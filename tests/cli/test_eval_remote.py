@@ -38,7 +38,7 @@ def test_only_the_own_run_is_fetched(
     more = ("--resamples", "20") if command == "eval" else ()
     assert invoke(command, *options, *more).code == 0
     monkeypatch.setattr(Store, "read", count)
-    monkeypatch.setattr("rmcalib.judges.load_model", None)  # not needed: the run is there
+    monkeypatch.setattr("rmcalib.judges._classifier.load_model", None)  # not needed: the run is there
     assert invoke(command, *options, *more).code == 0
     fetched = {name for name in read if not name.startswith(".")}
     assert {"demo/demo/run.json", "demo/demo/scores.parquet"} <= fetched

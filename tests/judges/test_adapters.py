@@ -39,5 +39,5 @@ def test_a_peft_adapter_whose_base_is_gone(plain: Path, tmp_path: Path) -> None:
     settings = json.loads((folder / "adapter_config.json").read_text())
     settings["base_model_name_or_path"] = "/gone/base"
     (folder / "adapter_config.json").write_text(json.dumps(settings))
-    with pytest.raises(HubError, match="its base model cannot be had: '/gone/base' is neither"):
+    with pytest.raises(HubError, match="its base model cannot be loaded: '/gone/base' is neither"):
         load_model(str(folder), device="cpu")

@@ -35,7 +35,7 @@ def test_heads_are_rebuilt_from_their_tensors(
     folder = str(custom.save(tmp_path, prefix))
     with pytest.raises(HubError, match=r"no score head|score"):
         load_model(folder, device="cpu")
-    model = load_model(folder, device="cpu", recipe=Recipe(folder, status="adapter", head=prefix, sign=-1.0))
+    model = load_model(folder, device="cpu", recipe=Recipe(folder, status="rebuilt", head=prefix, sign=-1.0))
     assert model.kind == "causal"
     torch.testing.assert_close(rewards(model), -custom(IDS), atol=1e-5, rtol=1e-5)
 

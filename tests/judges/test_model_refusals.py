@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Recipe, load_model
+from rmcalib.judges import LoadOptions, Recipe, load_model
 from tests.hub import tiny
 from tests.judges.folders import CustomHead, adapter_of, copied, rewards
 
@@ -135,7 +135,7 @@ def test_bad_options_are_named(plain: Path) -> None:
 def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
     with pytest.raises(HubError, match="not supported: no public weights"):
         load_model("org/x", recipe=Recipe("org/x", status="unsupported", reason="no public weights"))
-    recipe = Recipe("org/x", status="remote", head="remote", trust_remote_code=True)
+    recipe = Recipe("org/x", status="own-code", head="own-code", trust_remote_code=True)
     with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
         load_model("org/x", recipe=recipe)
 
@@ -143,7 +143,7 @@ def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
 def test_a_recipe_made_in_python_with_an_unknown_dtype_is_named() -> None:
     from rmcalib.judges._inference import loading
 
-    asked = loading.Asked("me/rm", Recipe("me/rm", dtype="bf16"), "auto", "auto", False, False)
+    asked = loading.Asked("me/rm", Recipe("me/rm", dtype="bf16"), LoadOptions())
     with pytest.raises(
         ValueError, match=r"me/rm: dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)"
     ):
@@ -170,5 +170,5 @@ def test_a_path_with_a_slip_in_it_is_told_apart_from_a_hub_id(
     (tmp_path / "models" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(HubError, match=r"There is a folder models here, but no nope in it"):
         load_model("models/nope")
-    with pytest.raises(HubError, match=r"a file; a model is the folder that it is in: models"):
+    with pytest.raises(HubError, match=r"is a file; give the folder that it is in: models"):
         load_model("models/weights.safetensors")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Recipe, load_model
+from rmcalib.judges import Classifier, LoadOptions, Recipe, about_judge, load_model
 from tests.hub import tiny
 from tests.judges.folders import IDS, copied, rewards
 
@@ -88,9 +88,9 @@ def test_max_length_is_the_model_s_own_and_can_be_shortened(plain: Path, tmp_pat
     folder = str(plain)
     assert load_model(folder, device="cpu").max_length == 512
     assert load_model(folder, device="cpu", max_length=64).max_length == 64
-    with pytest.raises(ValueError, match="max_length: 1024 is beyond the 512 tokens"):
+    with pytest.raises(ValueError, match="max_length: 1024 is more than the 512 tokens"):
         load_model(folder, device="cpu", max_length=1024)
-    with pytest.raises(ValueError, match="max_length: 0 tokens leave no room"):
+    with pytest.raises(ValueError, match="max_length: 0 tokens are too few"):
         load_model(folder, device="cpu", max_length=0)
     long = copied(plain, tmp_path / "long", max_position_embeddings=131072)
     assert load_model(str(long), device="cpu").max_length == 4096
@@ -99,7 +99,7 @@ def test_max_length_is_the_model_s_own_and_can_be_shortened(plain: Path, tmp_pat
 def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmcalib.judges._inference import loading
 
-    asked = loading.Asked("x", Recipe("x"), "auto", "auto", False, False)
+    asked = loading.Asked("x", Recipe("x"), LoadOptions())
     config = tiny.tiny_config()
     size = (plain / "model.safetensors").stat().st_size
     cuda = torch.device("cuda", 0)
@@ -112,8 +112,9 @@ def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: py
 
 
 def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path) -> None:
-    from rmcalib.benchmarks import load_benchmark
-    from rmcalib.runs import describe, inputs_hash, score_inputs
+    from rmcalib.benchmarks import Benchmark, load_benchmark
+    from rmcalib.judges import RewardModel
+    from rmcalib.runs import inputs_hash, score_inputs
 
     def written(text: str) -> str:
         path = tmp_path / "bench.jsonl"
@@ -122,19 +123,25 @@ def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path)
 
     name = str(plain)
     model, bench = load_model(name, device="cpu"), load_benchmark(written("a"))
-    first = inputs_hash(score_inputs(model, bench))
-    assert inputs_hash(score_inputs(load_model(name, device="cpu"), load_benchmark(written("a")))) == first
-    told = load_model(name, device="cpu", recipe=Recipe(name, loss="known", note="x"))
-    assert inputs_hash(score_inputs(told, bench)) == first
-    assert describe(told)["about_model"]["loss"] == "known"
+
+    def hashed(model: RewardModel, bench: Benchmark) -> str:
+        return inputs_hash(score_inputs(Classifier(model), bench))
+
+    first = hashed(model, bench)
+    assert hashed(load_model(name, device="cpu"), load_benchmark(written("a"))) == first
+    recipe = Recipe(name, loss="known", note="x", scale="ratings")
+    described = load_model(name, device="cpu", recipe=recipe)
+    assert hashed(described, bench) == first
+    about = about_judge(Classifier(described))
+    assert (about["about_model"]["loss"], about["scale"]) == ("known", "ratings")
     others = [
         (load_model(name, device="cpu", max_length=64), bench),
         (load_model(name, device="cpu", dtype="bfloat16"), bench),
         (load_model(name, device="cpu", recipe=Recipe(name, sign=-1.0)), bench),
         (model, load_benchmark(written("b"))),
     ]
-    hashes = {inputs_hash(score_inputs(*pair)) for pair in others}
+    hashes = {hashed(*pair) for pair in others}
     assert len(hashes | {first}) == 5
     running: Any = model.backbone.config
     running._attn_implementation = "eager"
-    assert inputs_hash(score_inputs(model, bench)) not in hashes | {first}
+    assert hashed(model, bench) not in hashes | {first}

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Recipe, load_model
+from rmcalib.judges import Classifier, LoadOptions, Recipe, load_model
 from rmcalib.judges._inference.own_code import code_repositories, pin_code
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
@@ -28,12 +28,12 @@ class OwnRewardModel(LlamaForSequenceClassification):
 SCRIPT = """
 import sys
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import load_model
+from rmcalib.judges import Classifier, load_model
 from rmcalib.runs import score_inputs
 
 model = load_model(sys.argv[1], device="cpu", trust_remote_code=True)
 print(model.kind, model.backbone.version, model.sources)
-print(score_inputs(model, load_benchmark("demo", limit=1))["model_sources"])
+print(score_inputs(Classifier(model), load_benchmark("demo", limit=1))["model_sources"])
 """
 
 
@@ -115,7 +115,7 @@ def test_code_that_cannot_be_had_is_told(tmp_path: Path) -> None:
         pin_code("x/y", [tmp_path], {})
 
 
-@pytest.mark.parametrize("head", ["score", "remote", "ldl"])
+@pytest.mark.parametrize("head", ["score", "own-code", "ldl"])
 def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
 
@@ -127,7 +127,7 @@ def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) ->
     settings.write_text(json.dumps(content))
     name = str(tmp_path / "adapter")
     assert load_model(name, device="cpu").kind == "causal"
-    recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "remote")
+    recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "own-code")
     with pytest.raises(
         HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
     ):
@@ -142,7 +142,7 @@ def test_own_code_runs_behind_the_flag_only(tmp_path: Path) -> None:
     with pytest.raises(HubError, match=r"no score head.* try --trust-remote-code if you trust it"):
         load_model(str(folder), device="cpu")
     by_flag = load_model(str(folder), device="cpu", trust_remote_code=True)
-    recipe = Recipe(str(folder), status="remote", head="remote", trust_remote_code=True, sign=-1.0)
+    recipe = Recipe(str(folder), status="own-code", head="own-code", trust_remote_code=True, sign=-1.0)
     by_recipe = load_model(str(folder), device="cpu", trust_remote_code=True, recipe=recipe)
     assert by_flag.kind == by_recipe.kind == "opaque"
     torch.testing.assert_close(rewards(by_flag), 10 * custom(IDS), atol=1e-4, rtol=1e-5)
@@ -163,9 +163,11 @@ def test_runs_with_and_without_own_code_are_different_runs(head: str, tmp_path: 
     bench, recipe = load_benchmark("demo", limit=2), Recipe(str(folder), head=head)
     inputs, asked = [], []
     for flag in (False, True):
-        model = load_model(str(folder), device="cpu", trust_remote_code=flag, recipe=recipe)
-        inputs.append(score_inputs(model, bench))
-        asked.append(asked_for(str(folder), model.revision, bench, trust_remote_code=flag, recipe=recipe))
+        options = LoadOptions(device="cpu", trust_remote_code=flag, recipe=recipe)
+        judge = Classifier(str(folder), options)
+        asked.append(asked_for(judge, bench))
+        inputs.append(score_inputs(judge, bench))
+        assert asked_for(judge, bench) == asked[-1]  # the same before and after loading
     assert inputs[0]["own_code"] == []
     assert inputs[1]["own_code"] == ["OwnRewardModel" if head == "auto" else "OwnModel"]
     assert inputs_hash(inputs[0]) != inputs_hash(inputs[1])

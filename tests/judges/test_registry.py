@@ -28,7 +28,7 @@ ENTRIES = read_recipes(LEADERBOARD)
 def test_every_classifier_of_the_leaderboard_is_there() -> None:
     assert len(ENTRIES) == 55
     count = Counter(recipe.status for recipe in ENTRIES)
-    assert count == {"plain": 27, "recipe": 5, "adapter": 14, "remote": 8, "unsupported": 1}
+    assert count == {"plain": 27, "recipe": 5, "rebuilt": 14, "own-code": 8, "unsupported": 1}
     assert (ROOT / "configs" / "leaderboard.yaml").read_text() == LEADERBOARD.read_text()
 
 
@@ -40,8 +40,8 @@ def test_an_entry_says_all_it_should(recipe: Recipe) -> None:
     assert recipe.template is None or recipe.template in TEMPLATES
     assert recipe.pooling in POOLINGS
     assert recipe.dtype is None or recipe.dtype in DTYPES
-    assert (recipe.status == "remote") == (recipe.head == "remote") == recipe.trust_remote_code
-    assert (recipe.status == "adapter") == (recipe.head not in ("auto", "remote"))
+    assert (recipe.status == "own-code") == (recipe.head == "own-code") == recipe.trust_remote_code
+    assert (recipe.status == "rebuilt") == (recipe.head not in ("auto", "own-code"))
     assert (recipe.loss == "unknown") == (recipe.bradley_terry == "unknown")
 
 
@@ -157,7 +157,7 @@ def test_a_user_s_file_wins_over_the_leaderboard(tmp_path: Path) -> None:
         ("- {model: a/b, attention: flash}", r"attention: unknown 'flash' \(have: eager, sdpa, flash_att"),
         ("- {model: a/b, status: unsupported}", r"'unsupported' needs a `reason`"),
         ("- {model: a/b, head: remote}", r"needs `trust_remote_code: true`"),
-        ("- {model: a/b}\n- {model: a/b}", r"'a/b' is there twice"),
+        ("- {model: a/b}\n- {model: a/b}", r"'a/b' is listed twice"),
     ],
 )
 def test_a_wrong_entry_is_named(text: str, message: str, tmp_path: Path) -> None:
@@ -196,5 +196,7 @@ def test_packages_add_models_through_an_entry_point(monkeypatch: pytest.MonkeyPa
 def test_a_head_in_a_folder_is_refused_because_its_changes_would_not_be_seen(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("- {model: me/rm, head: score, head_file: heads/h.safetensors}\n")
-    with pytest.raises(ValueError, match=r"mine\.yaml.*\(me/rm\): head_file: a file beside config\.json"):
+    with pytest.raises(
+        ValueError, match=r"mine\.yaml.*\(me/rm\): head_file: must be a file beside config\.json"
+    ):
         read_recipes(file)

@@ -14,7 +14,7 @@ from rmcalib.cli._shared.places import Places
 from rmcalib.cli._shared.progress import say
 
 if TYPE_CHECKING:
-    from rmcalib.batch import Batch, Judge, PlanEntry, Status
+    from rmcalib.batch import Batch, Evaluator, PlanEntry, Status
     from rmcalib.benchmarks import Benchmark
     from rmcalib.scores import Scores
 
@@ -58,7 +58,7 @@ def run_batch(
     *,
     output: str,
     benchmark: Benchmark | None,
-    judging: Mapping[str, Any] | None,
+    evaluating: Mapping[str, Any] | None,
     show: Show,
     **about: Any,
 ) -> None:
@@ -66,14 +66,14 @@ def run_batch(
     from rmcalib.batch import open_batch
     from rmcalib.cli._shared.batch_table import live_table
 
-    judge = None if judging is None else _judge(benchmark, judging)
+    evaluator = None if evaluating is None else _evaluator(benchmark, evaluating)
     with Places() as places:
         folder = places.folder(output)
         with live_table(quiet=show.quiet or show.as_json) as table:
             opened = open_batch(
                 folder,
                 plan,
-                judge=judge,
+                evaluator=evaluator,
                 on_change=table,
                 place=places.shown(folder),
                 **about,
@@ -99,9 +99,9 @@ def texts(*, quiet: bool) -> Benchmark | None:
         return None
 
 
-def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
-    """Return what writes a model's metrics and page: the same as ``eval`` does."""
-    from rmcalib.batch import Judge
+def _evaluator(benchmark: Benchmark | None, evaluating: Mapping[str, Any]) -> Evaluator:
+    """Return what writes a model's metrics and page, as ``eval`` does."""
+    from rmcalib.batch import Evaluator
 
     def write(entry: PlanEntry, scores: Any, folder: Path) -> None:
         from rmcalib.report import evaluate, write_evaluation
@@ -111,8 +111,8 @@ def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
             benchmark=benchmark,
             model=entry.model,
             recipe=entry.recipe,
-            resamples=judging["resamples"],
-            seed=judging["seed"],
+            resamples=evaluating["resamples"],
+            seed=evaluating["seed"],
         )
         write_evaluation(result, folder)
 
@@ -120,7 +120,7 @@ def _judge(benchmark: Benchmark | None, judging: Mapping[str, Any]) -> Judge:
         from rmcalib.metrics import Settings
         from rmcalib.report import made_from as hash_of
 
-        settings = Settings(resamples=judging["resamples"], seed=judging["seed"])
+        settings = Settings(resamples=evaluating["resamples"], seed=evaluating["seed"])
         return hash_of(scores, entry.recipe, benchmark, settings)
 
-    return Judge(write, made_from)
+    return Evaluator(write, made_from)

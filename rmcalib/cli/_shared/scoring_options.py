@@ -5,20 +5,24 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from rmcalib.cli._shared.options import Quiet
 from rmcalib.cli._shared.places import Place
 
+if TYPE_CHECKING:
+    from rmcalib.judges import LoadOptions
+
 __all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
 
-RUNNING_A_MODEL = (
-    *("limit", "revision", "device", "dtype", "max_length", "token_budget"),
+_JUDGE_OPTIONS = (
+    *("revision", "device", "dtype", "max_length", "token_budget"),
     *("trust_remote_code", "allow_pickle"),
 )
-"""Scoring options that would do nothing where scores are given."""
+RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
+"""Scoring options that have no effect on scores that exist already."""
 
 _WHAT, _HOW = "What to score", "How to score"
 
@@ -28,7 +32,7 @@ Models = Annotated[
         "--model",
         "-m",
         metavar="ID",
-        help="A Hub id, a local folder, or 'demo' (the default); may be given several times.",
+        help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
         rich_help_panel=_WHAT,
     ),
 ]
@@ -146,18 +150,20 @@ class Scoring:
     fresh: Fresh = False
     quiet: Quiet = False
 
-    def loading(self) -> dict[str, Any]:
-        """Return the options of :func:`rmcalib.score` that do not depend on the model."""
-        names = (
-            "device",
-            "dtype",
-            "max_length",
-            "token_budget",
-            "trust_remote_code",
-            "allow_pickle",
-            "fresh",
-        )
-        return {name: getattr(self, name) for name in names}
+    def judge_options(self) -> dict[str, Any]:
+        """Return the options of :func:`rmcalib.load_judge` that differ from their defaults.
+
+        Which options a judge has depends on its kind: one that was not given is left to the judge.
+        """
+        given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
+        chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
+        return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
+
+    def load_options(self) -> "LoadOptions":
+        """Return how to load Hugging Face models."""
+        from rmcalib.judges import LoadOptions
+
+        return LoadOptions.of(**self.judge_options())
 
 
 def with_scoring(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -1,10 +1,10 @@
-"""Where the scores of ``eval`` and ``score`` come from: a model that is run, or scores made elsewhere."""
+"""Where the scores of ``eval`` and ``score`` come from: a judge that is run, or a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rmcalib.cli._shared.progress import progress_bar, say
 
@@ -15,19 +15,31 @@ if TYPE_CHECKING:
     from rmcalib.cli._shared.scoring_options import Scoring
     from rmcalib.scores import Scores
 
-__all__ = ["benchmark_for", "check_export", "given_scores", "model_names", "own_runs", "run_model"]
+__all__ = [
+    "benchmark_for",
+    "check_export",
+    "for_each_model",
+    "given_scores",
+    "model_names",
+    "own_runs",
+    "run_model",
+    "say_failures",
+]
 
 PUBLISHED = "published"
+T = TypeVar("T")
+Failure = dict[str, str]
+"""A model that failed: ``model`` and ``error``."""
 
 
 def model_names(given: list[str] | None, scores: str | None = None) -> list[str | None]:
-    """Return the models to work on; with scores from a file the name may be left to the file."""
+    """Return the models to work on; None stands for the name that a file of scores has."""
     names = list(dict.fromkeys(given or []))
     if scores is None:
-        if len(names) == 1:  # of several, one that cannot be is one failure among them
-            from rmcalib.judges import check_model_name
+        if len(names) == 1:  # one of several is reported as a failure of that model
+            from rmcalib.judges import check_judge_name
 
-            check_model_name(names[0])
+            check_judge_name(names[0])
         return [*names] or ["demo"]
     if scores == PUBLISHED and not names:
         raise ValueError("--scores published: name the model with --model")
@@ -36,29 +48,31 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
     return [*names] or [None]
 
 
-def check_export(file: Path | None, names: list[str | None], output: str) -> None:
+def check_export(file: Path | None, names: Sequence[str | None], output: str) -> None:
     """Refuse an export that could not be written, before hours of scoring."""
     if file is None:
         return
     if len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
     if file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
-        raise ValueError(f"--export-rewardbench {file}: will be a folder, that of --output: name a file")
+        raise ValueError(f"--export-rewardbench {file}: is the folder of --output, or above it: name a file")
 
 
-def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None = None) -> Benchmark | None:
-    """Load the benchmark that was asked for, or the one that goes with the models.
+def benchmark_for(
+    names: Sequence[str | None], scoring: Scoring, scores: str | None = None
+) -> Benchmark | None:
+    """Load the benchmark that was asked for, or the default for these models.
 
-    Scores made elsewhere need no benchmark: without its texts there are no examples to read.
+    Scores from a file need no benchmark. Without its texts, the report has no examples.
     """
     from rmcalib._util.hub import HubError
     from rmcalib.benchmarks import load_benchmark
 
     name = scoring.benchmark
     if name is None and scores is None:
-        name = "demo" if names == ["demo"] else "reward-bench-2"
+        name = "demo" if list(names) == ["demo"] else "reward-bench-2"
     if name is not None:
-        limit = scoring.limit if scores is None else None  # a file's own limit may go unused
+        limit = scoring.limit if scores is None else None  # from a config file; it has no effect here
         return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
     if scoring.benchmark_revision is not None:
         raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
@@ -73,7 +87,7 @@ def benchmark_for(names: list[str | None], scoring: Scoring, scores: str | None 
 
 
 def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pattern[str] | None:
-    """Match the files of these models' runs of a benchmark; None if it is not known yet where those are."""
+    """Match the files of these models' runs of a benchmark; None if their folders are not known yet."""
     from rmcalib._util.remote import runs_in
     from rmcalib.runs import run_folder
 
@@ -83,10 +97,39 @@ def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pat
     return runs_in(run_folder("", name, benchmark.name).as_posix() for name in known)
 
 
-def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
-    """Score a benchmark with a model, with a progress bar; tells what was scored before."""
+def for_each_model(
+    names: Sequence[str | None], work: Callable[[str | None], T]
+) -> tuple[list[T], list[Failure]]:
+    """Call ``work`` for every model; return its results, and the models that failed.
+
+    An error of the only model is raised.
+    """
     from rmcalib._util.processes import is_main_process
-    from rmcalib.judges import recipe_for
+
+    done: list[T] = []
+    failed: list[Failure] = []
+    for name in names:
+        try:
+            done.append(work(name))
+        except (ValueError, OSError, MemoryError) as error:
+            if len(names) == 1:
+                raise
+            failed.append({"model": str(name), "error": " ".join(str(error).split())})
+            if is_main_process():
+                say(f"error: {failed[-1]['error']}")
+    return done, failed
+
+
+def say_failures(failed: list[Failure], n_models: int) -> None:
+    """Print which models failed, if any."""
+    if failed:
+        names = ", ".join(entry["model"] for entry in failed)
+        say(f"{len(failed)} of {n_models} models failed: {names} (see above)")
+
+
+def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
+    """Score a benchmark with a judge, with a progress bar; say what was scored before."""
+    from rmcalib._util.processes import is_main_process
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
@@ -106,10 +149,9 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
             name,
             benchmark,
             output=scoring.output,
-            revision=scoring.revision,
-            recipe=recipe_for(name, tuple(scoring.recipes or ())),
+            fresh=scoring.fresh,
             on_progress=on_progress,
-            **scoring.loading(),
+            **scoring.judge_options(),
         )
     if not begun:
         tell(f"{name}: all responses were scored before (--fresh scores them again)")
@@ -117,7 +159,7 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
 
 
 def given_scores(source: str, model: str | None, benchmark: Benchmark | None) -> tuple[Scores, str, str]:
-    """Read scores made elsewhere: the scores, the model's name, and what to call the benchmark's folder."""
+    """Read scores made elsewhere: the scores, the model's name, and the name of the benchmark's folder."""
     from rmcalib.report import UNNAMED
     from rmcalib.scores import load_scores, published_scores
 
@@ -128,9 +170,9 @@ def given_scores(source: str, model: str | None, benchmark: Benchmark | None) ->
     scores = load_scores(source)
     if benchmark is not None and not {item.id for item in benchmark.items} & {*scores.item_id.tolist()}:
         raise ValueError(
-            f"{source}: none of its prompts is in {benchmark.name}: name the benchmark that they are of, or "
+            f"{source}: none of its prompts is in {benchmark.name}: name the benchmark they are from, or "
             "leave --benchmark out"
         )
-    told = str(scores.manifest.get("benchmark") or UNNAMED)  # one for all files: so they can be compared
+    stated = str(scores.manifest.get("benchmark") or UNNAMED)  # the same for all files, to compare them
     name = model or str(scores.manifest.get("model") or Path(source).stem)
-    return scores, name, benchmark.name if benchmark is not None else told
+    return scores, name, benchmark.name if benchmark is not None else stated

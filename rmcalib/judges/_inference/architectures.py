@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rmcalib.judges._classifier import RewardModel
+    from rmcalib.judges._reward_model import RewardModel
 
 # Architectures whose attention takes ready masks and positions, so that a row may hold several texts: tested,
 # and checked again on a few prompts of every run. "one": all layers take the same mask; "by layer": a

@@ -23,6 +23,7 @@ from rmcalib.judges._inference.heads import (
     read_tensors,
     tensor_names,
 )
+from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import Recipe
 
 __all__ = ["Asked", "build"]
@@ -39,22 +40,19 @@ class Asked:
 
     name: str
     recipe: Recipe
-    device: str
-    dtype: str
-    trust_remote_code: bool
-    allow_pickle: bool
+    options: LoadOptions
     code_revision: str | None = None  # commit of the code, where it is in another repository
 
     def code(self) -> dict[str, Any]:
         """Return what transformers' loaders need to know about the model's own code."""
-        return {"trust_remote_code": self.trust_remote_code, "code_revision": self.code_revision}
+        return {"trust_remote_code": self.options.trust_remote_code, "code_revision": self.code_revision}
 
 
 def build(asked: Asked, folder: Path, adapter: Path | None, config: Any, options: dict[str, Any]) -> Built:
     """Build what the recipe's `head` asks for; `options` are those of transformers' `from_pretrained`."""
     head = asked.recipe.head
-    if head == "remote":
-        return _remote(asked, folder, config, options)
+    if head == "own-code":
+        return _with_own_code(asked, folder, config, options)
     if head == "auto":
         return _classifier(asked, folder, adapter, config, options)
     return _with_head(asked, folder, config, options)
@@ -66,7 +64,7 @@ def _classifier(
     """The stock `AutoModelForSequenceClassification`, with one output or a named one."""
     from transformers import AutoModelForSequenceClassification
 
-    names = tensor_names(folder, allow_pickle=asked.allow_pickle)
+    names = tensor_names(folder, allow_pickle=asked.options.allow_pickle)
     _settle_labels(asked, folder, adapter, config)
     model, info = AutoModelForSequenceClassification.from_pretrained(
         folder, config=config, output_loading_info=True, **options
@@ -85,7 +83,11 @@ def _classifier(
         )
     score = getattr(model, "score", None)
     if isinstance(score, nn.Linear) and getattr(config, "is_causal", True):
-        stored = {} if adapter is not None else read_tensors(folder, "score", allow_pickle=asked.allow_pickle)
+        stored = (
+            {}
+            if adapter is not None
+            else read_tensors(folder, "score", allow_pickle=asked.options.allow_pickle)
+        )
         layers = (
             linear_layers(stored, asked.name) if stored else [score]
         )  # the file's precision, not the dtype's
@@ -114,7 +116,7 @@ def _with_head(asked: Asked, folder: Path, config: Any, options: dict[str, Any])
 
 def _linear_head(asked: Asked, folder: Path, config: Any) -> Head:
     recipe = asked.recipe
-    tensors = read_tensors(folder, recipe.head, recipe.head_file, allow_pickle=asked.allow_pickle)
+    tensors = read_tensors(folder, recipe.head, recipe.head_file, allow_pickle=asked.options.allow_pickle)
     if not tensors:
         raise HubError(f"{asked.name}: no tensors {recipe.head}.* in the checkpoint, so it has no score head")
     layers = linear_layers(tensors, f"{asked.name}: {recipe.head}")
@@ -139,7 +141,7 @@ def _normaliser(config: Any) -> tuple[float, float]:
 def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
     values_file, gates_file = (asked.recipe.head_file or "").split()
     values, gates = (
-        read_tensors(folder, "network", file, allow_pickle=asked.allow_pickle)
+        read_tensors(folder, "network", file, allow_pickle=asked.options.allow_pickle)
         for file in (values_file, gates_file)
     )
     if not values or not gates:
@@ -150,7 +152,7 @@ def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
     )
 
 
-def _remote(asked: Asked, folder: Path, config: Any, options: dict[str, Any]) -> Built:
+def _with_own_code(asked: Asked, folder: Path, config: Any, options: dict[str, Any]) -> Built:
     """A model whose own code turns token ids into rewards."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
@@ -173,11 +175,11 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
     where = folder if adapter is None else adapter
     file = None if adapter is None else _adapter_file(adapter)
     expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
-    names = tensor_names(where, file, allow_pickle=asked.allow_pickle)
+    names = tensor_names(where, file, allow_pickle=asked.options.allow_pickle)
     stored = [name for name in names if _plain_name(name) in expected]
     if stored:
         prefix, _, _ = stored[0].rpartition(".")
-        config.num_labels = read_tensors(where, prefix, file, allow_pickle=asked.allow_pickle)[
+        config.num_labels = read_tensors(where, prefix, file, allow_pickle=asked.options.allow_pickle)[
             "weight"
         ].shape[0]
     elif "num_labels" not in said and "id2label" not in said:
@@ -199,7 +201,7 @@ def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]
     except ImportError as error:
         raise HubError(f"{asked.name}: a PEFT adapter; install `peft` to load it") from error
 
-    names = tensor_names(adapter, _adapter_file(adapter), allow_pickle=asked.allow_pickle)
+    names = tensor_names(adapter, _adapter_file(adapter), allow_pickle=asked.options.allow_pickle)
     supplied = {_plain_name(name) for name in names if "lora_" not in name}
     wrapped = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     return wrapped.merge_and_unload(safe_merge=True), supplied
@@ -221,7 +223,7 @@ def _what_is_missing(missing: set[str], stored: set[str], config: Any, asked: As
     if not any(name.split(".")[0] in _HEAD_NAMES for name in missing):
         return lacks
     text = f"no score head: {lacks}, which would be random numbers"
-    if getattr(config, "auto_map", None) and not asked.trust_remote_code:
+    if getattr(config, "auto_map", None) and not asked.options.trust_remote_code:
         return f"{text}; the model has code of its own: try --trust-remote-code if you trust it"
     heads = sorted(name for name in stored if "head" in name and not name.startswith("lm_head"))
     if heads:

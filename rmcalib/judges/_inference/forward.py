@@ -23,7 +23,7 @@ from rmcalib.judges._inference.packing import Row, Text, pack, tree_mask
 if TYPE_CHECKING:
     import torch
 
-    from rmcalib.judges._classifier import RewardModel
+    from rmcalib.judges._reward_model import RewardModel
 
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:

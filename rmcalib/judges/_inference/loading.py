@@ -79,7 +79,7 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
             "it out: merge it into its base (peft's merge_and_unload), and score the merged model's folder"
         )
     config = _load_config(asked, folder)
-    device = choose_device(asked.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
     dtype = _dtype(asked, config, device)
     avoid_crashes(device)
     options: dict[str, Any] = {
@@ -108,7 +108,7 @@ def _are_safe(asked: Asked, folder: Path) -> bool:
     if not files and not has_safe_weights(folder):
         raise HubError(f"{asked.name}: no weights in {folder} (model.safetensors)")
     safe = all(file.suffix == ".safetensors" for file in files)
-    if not safe and not asked.allow_pickle:
+    if not safe and not asked.options.allow_pickle:
         raise HubError(f"{asked.name}: {PICKLE_ONLY}")
     return safe
 
@@ -129,8 +129,8 @@ def _load_config(asked: Asked, folder: Path) -> Any:
 
 def _dtype(asked: Asked, config: Any, device: torch.device) -> torch.dtype:
     """Settle the dtype: as asked for; else float32 on a CPU, the recipe's or the checkpoint's elsewhere."""
-    if asked.dtype != "auto":
-        return _named_dtype(asked.dtype, "dtype", ("auto", *DTYPES))
+    if asked.options.dtype != "auto":
+        return _named_dtype(asked.options.dtype, "dtype", ("auto", *DTYPES))
     if device.type == "cpu":
         return torch.float32
     if asked.recipe.dtype is not None:
@@ -148,7 +148,7 @@ def _named_dtype(name: str, where: str, allowed: tuple[str, ...]) -> torch.dtype
 
 def _device_map(asked: Asked, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
     """Spread the model over all CUDA devices if one is too small and this process has them to itself."""
-    if device.type != "cuda" or asked.device != "auto" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if device.type != "cuda" or asked.options.device != "auto" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return None
     own = getattr(config, "dtype", None)
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0

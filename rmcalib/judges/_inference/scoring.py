@@ -9,9 +9,8 @@ resumes at a chunk's beginning repeats the same rewards to the last bit.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -27,10 +26,11 @@ from rmcalib.judges._inference.architectures import (
 from rmcalib.judges._inference.packing import Row, Text, plain_batches, shared_batches
 from rmcalib.judges._inference.pooling import checkpoint_pad, pooled_position
 from rmcalib.judges._inference.templates import Encoded, encode
+from rmcalib.judges._judge import Progress, ScoredItem
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
-    from rmcalib.judges._classifier import RewardModel
+    from rmcalib.judges._reward_model import RewardModel
 
 T = TypeVar("T")
 FloatArray = npt.NDArray[np.float64]
@@ -44,24 +44,6 @@ INDIFFERENT = (
     "all responses of a prompt have the same reward, for every prompt. The reward is probably read before "
     "the response begins: try `pooling: last_token` in the model's recipe"
 )
-Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class ScoredItem:
-    """The rewards of one prompt's responses, in the benchmark's order.
-
-    `n_tokens` counts prompt and response after truncation; `truncated` and `empty` flag single responses.
-    `told_apart` says whether their rewards differ; None if their texts do not.
-    """
-
-    id: str
-    category: str
-    rewards: tuple[float, ...]
-    n_tokens: tuple[int, ...]
-    truncated: tuple[bool, ...]
-    empty: tuple[bool, ...]
-    told_apart: bool | None = None
 
 
 def score_items(
@@ -77,7 +59,7 @@ def score_items(
 
     Parameters
     ----------
-    model : a loaded model (`rmcalib.judges._classifier.load_model`).
+    model : a loaded model (`rmcalib.judges.load_model`).
     items : prompts with their responses.
     max_length : longest text in tokens; longer ones lose their end and are flagged. Default: the model's.
     token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
@@ -154,11 +136,9 @@ def _finish(
         scored.append(
             ScoredItem(
                 id=item.id,
-                category=item.category,
                 rewards=tuple(float(reward) for reward in own),
                 n_tokens=tuple(len(text) for text in texts),
                 truncated=tuple(text.truncated for text in texts),
-                empty=tuple(text.empty for text in texts),
                 told_apart=bool(own.max() - own.min() > least) if differ else None,
             )
         )

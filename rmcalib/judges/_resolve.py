@@ -1,0 +1,169 @@
+"""From a name, a function or an object to a judge.
+
+`KINDS` lists the kinds of judges that are loaded by name. To add one, add a row. Installed packages add
+judges of their own by the entry point group `rmcalib.judges`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from rmcalib.judges._classifier import Classifier
+from rmcalib.judges._function import FunctionJudge
+from rmcalib.judges._judge import Judge, is_judge
+from rmcalib.judges._options import LoadOptions, check_options
+from rmcalib.judges._reward_model import RewardModel, check_model_name
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+__all__ = ["KINDS", "Kind", "check_judge_name", "judge_kind", "load_judge", "registered_judges"]
+
+ENTRY_POINTS = "rmcalib.judges"
+_FUNCTION_OPTIONS = ("scale", "identity", "batched", "batch_size")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of judge that is loaded by name.
+
+    Parameters
+    ----------
+    loader : `"module:function"`. The function is called with the name and the options, and returns a `Judge`.
+        The module is imported only when a judge of this kind is loaded.
+    chosen_by : options that only this kind has. One of them chooses the kind.
+    """
+
+    loader: str
+    chosen_by: tuple[str, ...] = ()
+
+
+KINDS: Mapping[str, Kind] = {
+    "classifier": Kind("rmcalib.judges._resolve:_load_classifier"),
+}
+"""Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
+
+
+def load_judge(
+    judge: str | Judge | RewardModel | Callable[..., Any],
+    *,
+    kind: str | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Judge:
+    """Return a judge, ready to score.
+
+    Parameters
+    ----------
+    judge : a Hub id (`org/name`), a folder, `"demo"`, the name of a judge that an installed package
+        registers, a function `f(prompt, responses) -> numbers`, a loaded `RewardModel`, or a judge, which is
+        returned as it is.
+    kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
+    name : the name of a function (`FunctionJudge`).
+    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for functions,
+        those of `FunctionJudge`; registered judges have their own.
+
+    Returns
+    -------
+    Judge
+        Models are loaded when they are first needed.
+
+    Examples
+    --------
+    >>> load_judge("demo", device="cpu").name
+    'demo'
+    >>> load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest").scale
+    'unknown'
+    """
+    if not isinstance(judge, str):
+        if kind is not None:
+            raise ValueError(f"kind: only the judges that are given by name have one, got kind={kind!r}")
+        return _from_object(judge, name, options)
+    if name is not None:
+        raise ValueError(f"name: {judge!r} has a name already; only functions need one")
+    registered = registered_judges().get(judge)
+    if registered is not None and kind is None:
+        return _from_entry_point(registered, options)
+    module, _, function = KINDS[judge_kind(kind, options)].loader.partition(":")
+    loaded: Judge = getattr(importlib.import_module(module), function)(judge, **options)
+    return loaded
+
+
+def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
+    """Return the kind that was asked for, or that the options choose; options of two kinds are refused.
+
+    >>> judge_kind(None, {"device": "cpu"})
+    'classifier'
+    """
+    if kind is not None:
+        if kind not in KINDS:
+            raise ValueError(f"kind: unknown {kind!r} (have: {', '.join(KINDS)})")
+        return kind
+    chosen = {
+        name: option
+        for name, each in KINDS.items()
+        for option in each.chosen_by
+        if options.get(option) is not None
+    }
+    if len(chosen) > 1:
+        told = " and ".join(f"{option} (of {name})" for name, option in chosen.items())
+        raise ValueError(f"{told} are options of different kinds of judges: leave one out, or name the kind")
+    return next(iter(chosen), "classifier")
+
+
+def check_judge_name(name: str) -> str:
+    """Return `name` if a judge can have it: a registered one, a local model or a Hub id; else raise."""
+    return name if name in registered_judges() else check_model_name(name)
+
+
+def registered_judges() -> dict[str, EntryPoint]:
+    """Return the judges of installed packages by name: entry points of the group `rmcalib.judges`.
+
+    An entry point is a class of judges, or a function that takes the options and returns a judge or a
+    function `f(prompt, responses)`. A judge must have the name of its entry point.
+    """
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _from_object(judge: Any, name: str | None, options: Mapping[str, Any]) -> Judge:
+    if isinstance(judge, type):
+        raise TypeError(f"judge: {judge.__name__} is a class; give an object of it")
+    if isinstance(judge, RewardModel) or is_judge(judge):
+        if name is not None:
+            raise ValueError(f"name: the judge has a name already ({judge.name!r}); only functions need one")
+        own = ("token_budget",) if isinstance(judge, RewardModel) else ()
+        for option in options:
+            if option not in own:
+                raise ValueError(f"{option}: has no effect on a judge that exists already ({judge.name})")
+        return Classifier(judge, LoadOptions(**options)) if isinstance(judge, RewardModel) else judge
+    if not callable(judge):
+        raise TypeError(
+            "judge: expected a name, a function, or an object with the methods score and identity, "
+            f"got {type(judge).__name__}"
+        )
+    check_options(options, _FUNCTION_OPTIONS)
+    return FunctionJudge(judge, name=name, **options)
+
+
+def _from_entry_point(point: EntryPoint, options: Mapping[str, Any]) -> Judge:
+    where = f"entry point {point.name!r} ({point.value})"
+    try:
+        judge = point.load()(**options)
+    except Exception as error:
+        raise ValueError(f"{where} failed: {type(error).__name__}: {error}") from error
+    if isinstance(judge, str) or not (is_judge(judge) or callable(judge)):
+        raise ValueError(f"{where} returned {type(judge).__name__}, not a judge or a function")
+    if not is_judge(judge):
+        return FunctionJudge(judge, name=point.name)
+    if judge.name != point.name:  # run folders are found by the name that users give
+        raise ValueError(f"{where} returned a judge called {judge.name!r}: its name must be {point.name!r}")
+    return cast("Judge", judge)
+
+
+def _load_classifier(name: str, **options: Any) -> Judge:
+    return Classifier(name, LoadOptions.of(**options))
