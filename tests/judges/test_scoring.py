@@ -13,8 +13,8 @@ import torch
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import RewardModel, ScoredItem, score_items, shard
-from rmcalib.judges._inference import architectures, forward, packing, scoring
-from rmcalib.judges._inference.architectures import can_share
+from rmcalib.judges._inference import forward, packing, scoring
+from rmcalib.judges._inference.architectures import CannotShare, how_to_share
 from rmcalib.judges._inference.heads import Output
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 
@@ -37,13 +37,23 @@ def flat(items: Sequence[ScoredItem]) -> list[float]:
     return [reward for item in items for reward in item.rewards]
 
 
+def use_masks(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Share prompts with dense masks, as where neither of the other ways works."""
+    monkeypatch.setattr(scoring, "how_to_share", lambda m: replace(how_to_share(m).with_masks(), **changes))
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_rewards_equal_the_stock_classifier_one_response_at_a_time(architecture: str) -> None:
     model, stock = tiny_model(architecture)
     items = tiny_items(15, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     assert np.ptp(expected) > 0.5
-    assert can_share(model) == (architecture != "deberta-v2")
+    if architecture == "deberta-v2":
+        with pytest.raises(CannotShare):
+            how_to_share(model)
+    else:
+        eager = model.backbone.config._attn_implementation == "eager"  # gemma2, for its soft-capping
+        assert how_to_share(model).attention == ("mask" if eager else "branches")
     assert any(item.truncated[0] for item in scored(model, items, max_length=40))
     np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)
 
@@ -73,8 +83,7 @@ def test_masks_over_the_whole_row_give_the_same_rewards(
     monkeypatch: pytest.MonkeyPatch, architecture: str
 ) -> None:
     """The way of the accelerators, where attention does not go branch by branch."""
-    monkeypatch.setattr(forward, "attends_by_branch", lambda _: False)
-    monkeypatch.setattr(architectures, "attends_by_branch", lambda _: False)
+    use_masks(monkeypatch)
     model, stock = tiny_model(architecture)
     items = tiny_items(15, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
@@ -151,14 +160,17 @@ def test_rotary_embeddings_that_depend_on_the_batch_get_texts_of_one_length(kind
     fresh.load_state_dict(stock.state_dict())
     model = replace(model, backbone=fresh.model, config=config)
     items = tiny_items(12, longest=30)
-    assert not can_share(model)
+    with pytest.raises(CannotShare, match="rotary"):
+        how_to_share(model)
     expected = []
     for item in items:
         for response in item.responses:  # a fresh copy each: the dynamic kind remembers lengths
             copy = type(stock)(config).eval()
             copy.load_state_dict(stock.state_dict())
             expected += list(slow_rewards(model, copy, [replace(item, responses=(response,))])[0])
-    np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-4)
+    with pytest.warns(UserWarning, match="rotary embeddings depend on the longest text"):
+        got = flat(scored(model, items))
+    np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
 def test_a_models_own_code_never_sees_padding() -> None:
@@ -228,7 +240,7 @@ def test_sharing_that_disagrees_is_dropped_with_a_warning(
         return right(trees, branches, *args, **kwargs)
 
     monkeypatch.setattr(forward, "tree_mask", blind)
-    monkeypatch.setattr(forward, "attends_by_branch", lambda _: False)
+    use_masks(monkeypatch)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*rewards differ by up to"):
         got = flat(scored(model, items))
     np.testing.assert_allclose(got, expected, atol=1e-5)
@@ -241,9 +253,9 @@ def test_a_wrong_window_is_noticed_at_the_first_text_that_is_longer(
     model, stock = tiny_model("llama")
     items = [*tiny_items(before_the_long_one, longest=3), *tiny_items(20, longest=3, seed=1)]
     long = items[before_the_long_one]
-    items[before_the_long_one] = replace(long, responses=("yes " * 60, *long.responses))
+    items[before_the_long_one] = replace(long, responses=("yes " * 90, *long.responses))
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
-    monkeypatch.setattr(forward, "last_window", lambda _: 50)
+    use_masks(monkeypatch, windows={"full_attention": 50})
     lengths = [n for item in scored(model, items, share=False) for n in item.n_tokens]
     assert sorted(lengths)[-2] < 50 < max(lengths)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*rewards differ by up to"):
@@ -261,13 +273,14 @@ def test_windows_are_those_the_architecture_applies(architecture: str) -> None:
     with torch.no_grad():
         states, moved = (stock.base_model(ids).last_hidden_state[0, -1] for ids in (near, far))
     unseen = bool((moved - states).abs().max() < 1e-6)
-    assert unseen == all(window == 7 for window in architectures.layer_windows(model.config).values())
+    assert unseen == all(window == 7 for window in how_to_share(model).windows.values())
 
 
 def test_sharing_that_fails_is_dropped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = tiny_model("llama")
     items = tiny_items(10)
     expected = flat(scored(model, items))
+    use_masks(monkeypatch)
     monkeypatch.setattr(forward, "tree_mask", lambda *_, **__: None)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*does not work for this model \("):
         got = flat(scored(model, items))
@@ -279,13 +292,13 @@ def _limited(
 ) -> Callable[..., Any]:
     """Let `function(model, batch)` run out of memory when the batch has more than `most` tokens."""
 
-    def wrapped(model: RewardModel, batch: Any) -> Any:
+    def wrapped(model: RewardModel, batch: Any, *args: Any, **options: Any) -> Any:
         parts = [tree for row in batch for tree in row] if isinstance(batch[0], tuple) else batch
         tokens = sum(len(part) for part in parts)
         calls.append(tokens)
         if tokens > most:
             raise error
-        return function(model, batch)
+        return function(model, batch, *args, **options)
 
     return wrapped
 

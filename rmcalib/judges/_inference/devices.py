@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "bfloat16", "float16")
-
-# How much of the free memory one forward pass may claim. The estimate below is rough, and running out is
-# caught.
-_SHARE_OF_FREE_MEMORY = 0.5
-_MOST_TOKENS_ACCELERATOR = 32_768
-_MOST_TOKENS_CPU = 8_192
-_USUAL_TOKENS_CPU = 1_024
 
 
 def available_devices() -> list[torch.device]:
@@ -60,6 +58,35 @@ def describe_device(device: torch.device) -> str:
     if device.type == "mps":
         return f"Apple {platform.machine()}"
     return f"{platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def upload(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
+    """Copy integer arrays to `device` at once, without waiting for the copy; shapes stay.
+
+    >>> import torch
+    >>> parts = upload([np.zeros((2, 3), np.int64), np.ones(4, np.int64)], torch.device("cpu"))
+    >>> [tuple(part.shape) for part in parts]
+    [(2, 3), (4,)]
+    """
+    import torch
+
+    buffer = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    if device.type == "cuda" and torch.cuda.is_available():
+        buffer = buffer.pin_memory()
+    parts = buffer.to(device, non_blocking=True).split([array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def kernels(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this block, attention on CUDA does not use cuDNN.
+
+    cuDNN plans for every new shape, which takes longer than many passes, and batches differ in shape.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def total_memory(device: torch.device) -> int:
@@ -121,39 +148,6 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
-
-
-def token_budget(config: Any, device: torch.device, itemsize: int, longest: int) -> int:
-    """Estimate how many tokens one forward pass can hold in the free memory of `device`: a power of two.
-
-    Counted per token: the activations that live at once within a layer, and for texts of `longest` tokens the
-    attention mask and, where attention is `eager`, the attention weights. A power of two, so that small
-    changes of the free memory do not change the batches.
-    """
-    most = _MOST_TOKENS_CPU if device.type == "cpu" else _MOST_TOKENS_ACCELERATOR
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    hidden = int(getattr(text, "hidden_size", 4096))
-    inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
-    heads = int(getattr(text, "num_attention_heads", 32))
-    linear = itemsize * (8 * hidden + 3 * inner)
-    quadratic = 2 * itemsize
-    if getattr(text, "_attn_implementation", "eager") == "eager":
-        quadratic += heads * (2 * itemsize + 4)
-    fits = _SHARE_OF_FREE_MEMORY * free_memory(device) / (linear + quadratic * min(longest, most))
-    return max(1, min(most, 1 << max(0, int(fits).bit_length() - 1)))
-
-
-def usual_tokens(device: torch.device) -> int:
-    """Return how many tokens a forward pass on `device` should have, where there is a choice.
-
-    An accelerator is the faster the more there are. A processor needs enough for all its cores, and little
-    enough for what a layer computes to stay in its caches.
-    """
-    import torch
-
-    if device.type != "cpu":
-        return _MOST_TOKENS_ACCELERATOR
-    return _USUAL_TOKENS_CPU * max(1, torch.get_num_threads() // 4)
 
 
 def main_memory() -> Any:
