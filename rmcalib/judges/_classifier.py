@@ -128,7 +128,11 @@ class Classifier:
         known = {
             name: getattr(self.model.recipe, name) for name in _DESCRIPTIVE if name not in ("model", "scale")
         }
-        return {"device": str(self.model.device), "about_model": known}
+        return {
+            "device": str(self.model.device),
+            "dtype_from": self.model.dtype_from,
+            "about_model": known,
+        }
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""

@@ -168,7 +168,7 @@ def test_rotary_embeddings_that_depend_on_the_batch_get_texts_of_one_length(kind
             copy = type(stock)(config).eval()
             copy.load_state_dict(stock.state_dict())
             expected += list(slow_rewards(model, copy, [replace(item, responses=(response,))])[0])
-    with pytest.warns(UserWarning, match="rotary embeddings depend on the longest text"):
+    with pytest.warns(UserWarning, match=r"rotary embeddings depend on the longest text"):
         got = flat(scored(model, items))
     np.testing.assert_allclose(got, expected, atol=1e-4)
 

@@ -29,21 +29,27 @@ def available_devices() -> list[torch.device]:
 def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     """Turn `--device` into a device; `auto` is CUDA, then MPS, then the CPU.
 
-    Under several processes each takes the CUDA device of its `local_rank`.
+    With `auto` and `cuda`, each of several processes takes the CUDA device of its `local_rank`.
     """
     import torch
 
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local_rank % torch.cuda.device_count())
-        return available_devices()[0]
+        best = available_devices()[0]
+        return choose_device(best.type, local_rank=local_rank) if best.type == "cuda" else best
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"device: unknown {name!r} (try auto, cpu, cuda, cuda:1 or mps)") from None
-    found = {d.type for d in available_devices()}
-    if device.type not in found:
-        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(sorted(found))})")
+    found = [one for one in available_devices() if one.type == device.type]
+    if not found:
+        have = ", ".join(sorted({one.type for one in available_devices()}))
+        raise ValueError(f"device: no {name!r} on this machine (have: {have})")
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        return found[local_rank % len(found)]
+    if device.index >= len(found):
+        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(map(str, found))})")
     return device
 
 
