@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 
-import fsspec
 import psutil
 import pytest
 
 from rmcalib._util.interrupts import outlast
-from rmcalib._util.remote.mirror import Mirror, mirrored
-from rmcalib._util.remote.store import Store
 from tests.hooks import PATIENCE
-from tests.remote.stores import QUICK
-
-AT_THE_END = replace(QUICK, every=PATIENCE)  # is when everything is uploaded
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -147,71 +139,3 @@ def test_a_wait_goes_on_to_its_end() -> None:
         outlast(event)
     assert event.is_set()
     threads[0].join()
-
-
-def test_the_last_upload_is_finished_and_the_lock_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    main, write = threading.main_thread().ident, Store.write
-    assert main is not None
-
-    def interrupted(store: Store, name: str, content: bytes) -> None:
-        if name == "a/run.json":
-            monkeypatch.setattr(Store, "write", write)
-            signal.pthread_kill(main, signal.SIGINT)
-            time.sleep(0.2)
-        write(store, name, content)
-
-    scratch: list[Path] = []
-
-    def work() -> None:
-        # Nothing goes up before the end: the interruption would come while the files are still written here.
-        with mirrored("memory://interrupted", pace=AT_THE_END) as folder:
-            monkeypatch.setattr(Store, "write", interrupted)
-            scratch.append(folder)
-            (folder / "a").mkdir()
-            (folder / "a/run.json").write_text("{}")
-            (folder / "a/scores.parquet").write_text("scores")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    store = Store("memory://interrupted", fsspec.filesystem("memory"), "/interrupted")
-    assert store.names() == ["a/run.json", "a/scores.parquet"]
-    assert [name for name in store._all() if name.startswith(".")] == []
-    assert not scratch[0].exists()
-
-
-def test_what_was_not_uploaded_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped: list[Mirror] = []
-
-    def interrupt(mirror: Mirror) -> None:
-        stopped.append(mirror)
-        raise KeyboardInterrupt  # at the worst moment: before it could say that it is the end
-
-    def work() -> None:
-        with mirrored("memory://kept", pace=AT_THE_END) as folder:
-            (folder / "a").mkdir()
-            (folder / "a/run.json").write_text("{}")
-
-    monkeypatch.setattr(Mirror, "stop", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    (mirror,) = stopped
-    assert (mirror.scratch / "a/run.json").exists()
-    mirror._stop.set()
-    assert mirror._ended.wait(PATIENCE)
-    shutil.rmtree(mirror.scratch)
-
-
-def test_interrupted_in_the_middle_everything_is_uploaded() -> None:
-    folders: list[Path] = []
-
-    def work() -> None:
-        with mirrored("memory://late", pace=QUICK) as folder:
-            folders.append(folder)
-            (folder / "a").mkdir()
-            (folder / "a/run.json").write_text("{}")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert Store("memory://late", fsspec.filesystem("memory"), "/late").names() == ["a/run.json"]
-    assert not folders[0].exists()

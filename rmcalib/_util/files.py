@@ -1,4 +1,8 @@
-"""Writing files so that no reader sees half of one (temporary name, flush, rename); reading JSON and CSV."""
+"""Write files so that a reader never sees half of one, and read JSON and CSV.
+
+On this machine a file is written under a temporary name, flushed and renamed. In object storage it is one
+object, written in one request.
+"""
 
 import csv
 import io
@@ -9,6 +13,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
 
 __all__ = [
     "CsvTable",
@@ -22,17 +28,22 @@ __all__ = [
 ]
 
 
-def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> Path:
-    """Let ``write(file)`` fill ``path`` atomically, making the folder if need be, and return the path.
+def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
+    """Let ``write(file)`` fill ``path`` atomically, creating the folder if necessary, and return the path.
 
-    The temporary file is hidden and ends in ``.tmp``: what a killed process leaves can be told.
+    The temporary file is hidden and ends in ``.tmp``, so that leftovers of a killed process are recognised.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_file(Path(folder) / "a" / "b.txt", lambda file: file.write(b"hello")).read_bytes()
     b'hello'
     """
-    target = Path(path)
+    target = as_path(path)
+    if is_remote(target):
+        buffer = io.BytesIO()
+        write(buffer)
+        write_object(target, buffer.getvalue())
+        return target
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -54,7 +65,7 @@ def write_file(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object
     return target
 
 
-def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
+def write_bytes(path: str | Path, content: bytes) -> Path:
     """Write ``content`` to ``path`` atomically.
 
     >>> from tempfile import TemporaryDirectory
@@ -65,8 +76,8 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
     return write_file(path, lambda file: file.write(content))
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write ``text`` as UTF-8 atomically; halves of surrogate pairs, which UTF-8 does not have, become �.
+def write_text(path: str | Path, text: str) -> Path:
+    """Write ``text`` as UTF-8 atomically; lone surrogates, which UTF-8 does not have, become �.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -76,7 +87,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> Path:
     return write_bytes(path, re.sub("[\ud800-\udfff]", "\ufffd", text).encode())
 
 
-def write_json(path: str | os.PathLike[str], content: Any) -> Path:
+def write_json(path: str | Path, content: Any) -> Path:
     """Write ``content`` as indented JSON atomically; NaN and infinity are refused.
 
     >>> from tempfile import TemporaryDirectory
@@ -97,7 +108,7 @@ class CsvTable(NamedTuple):
     lines: list[int]
 
 
-def read_csv_table(path: str | os.PathLike[str]) -> CsvTable:
+def read_csv_table(path: str | Path) -> CsvTable:
     """Read a CSV file with a header, and refuse one with rows that are longer or shorter than the header.
 
     Blank lines are skipped. A quoted cell may hold line breaks.
@@ -129,20 +140,22 @@ def read_csv_table(path: str | os.PathLike[str]) -> CsvTable:
     return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
 
 
-def read_object(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a JSON object; empty if there is none, or none that can be read.
+def read_object(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object; empty if there is no such file, or if its content is not a JSON object.
 
     >>> read_object("nowhere.json")
     {}
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(read_file(as_path(path)))
+    except StorageError:
+        raise
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> Path:
+def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """Write ``rows`` of equal keys as CSV atomically; None becomes an empty cell.
 
     >>> from tempfile import TemporaryDirectory

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import resolve_commit
-from rmcalib.batch._local import Batch, Ticket
+from rmcalib.batch._batch import Batch, Ticket
 from rmcalib.batch._plan import PlanEntry, Selection, select
 from rmcalib.benchmarks import SHORT_NAMES
 from rmcalib.judges import Recipe, registry, remember_model

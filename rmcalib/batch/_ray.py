@@ -1,10 +1,9 @@
 """Batches on a Ray cluster: models, and shards of a model's prompts, on whatever nodes there are.
 
-Workers hold a model each and score blocks of prompts; the process that runs the batch is the only one that
-writes. So nothing has to be shared between nodes, a block that was scored twice because a node was lost is
-kept once, and what is written looks like a local run's: to the last bit of a reward, with the same number of
-threads and tokens in a pass. Blocks are whole chunks of `rmcalib.judges`, which is why it does not
-matter who scores them, or in which order.
+Workers hold one model each and score blocks of prompts. Only the process that runs the batch writes, so nodes
+need no shared disk, and a block that was scored twice because a node was lost is kept once. Blocks are whole
+chunks of `rmcalib.judges`: it does not matter who scores them, or in which order, and the rewards are those
+of a local run to the last bit.
 """
 
 from __future__ import annotations
@@ -14,17 +13,25 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.interrupts import deferred
-from rmcalib.batch._local import Batch, Job, Ticket, scoring_ticket
+from rmcalib.batch._batch import Batch, Job, Ticket, free_checkpoint, scoring_ticket
 from rmcalib.batch._plan import PlanEntry
-from rmcalib.batch._ray_workers import Crew, Scorer, Stopped, gist, import_ray
-from rmcalib.batch._worker import told
-from rmcalib.runs import Run
+from rmcalib.batch._ray_workers import (
+    RESTARTS,
+    Origin,
+    Scorer,
+    gist,
+    import_ray,
+    results,
+    wait_for_first,
+)
+from rmcalib.batch._worker import cause
+from rmcalib.runs import Run, score_inputs
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -32,16 +39,29 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "gpus_for", "run_ray"]
 
 _AT_ONCE = 256  # models
-_MOST_CHUNKS = 8  # in a block: what is lost with a node at most
+_MOST_CHUNKS = 8  # in a block, which is lost if its worker is
 _NODES_GONE = 600.0  # seconds without any node that could hold a worker, before a model has failed
+
+Need = dict[str, float]
+"""What one worker takes of a node, such as ``{"CPU": 1.0, "GPU": 2.0}``."""
+
+
+class Stopped(BaseException):
+    """The batch was interrupted: not a failure of the model."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to run: a cluster's address (`local` starts one here), and what each model gets of it.
+    """A Ray cluster, and what each model gets of it.
 
-    `shards` workers share a model's prompts; each has `gpus` GPUs (None: as many of `gpu_memory` bytes as
-    the model needs, none if the cluster has none) and `cpus` processors.
+    Parameters
+    ----------
+    address : `local` starts a cluster on this machine, `auto` finds one that runs, or `HOST:PORT`.
+    shards : workers that share the prompts of a model.
+    gpus : GPUs of one worker; default as many of `gpu_memory` bytes as the model needs, or none if the
+        cluster has none.
+    gpu_memory : bytes of memory of one GPU.
+    cpus : processors of one worker.
     """
 
     address: str = "local"
@@ -70,100 +90,213 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
     """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
     ray = import_ray()
     joined = ray.is_initialized()
-    room = _Room(ray)
-    pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait; the room limits them
+    evaluating, stopping = threading.Lock(), threading.Event()
+    pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait
     running: list[Future[None]] = []
+
+    def finish(ticket: Ticket) -> None:
+        with evaluating:  # drawing is not safe in several threads
+            batch.conclude(ticket)
+
+    def one(ticket: Ticket, need: Need, group: Any) -> None:
+        with contextlib.suppress(Stopped), batch.attempt(ticket.entry.model):
+            try:
+                look = patience(ray, need, stopping)
+                workers = _workers(ray, job, ticket, need, group)
+                score_on_cluster(batch, job, ticket, workers, look)
+            finally:
+                if ray.is_initialized():
+                    ray.util.remove_placement_group(group)  # ends its workers
+            finish(ticket)
+
     try:
         if not joined:
             _connect(ray, cluster.address)
-        items = ray.put(job.benchmark)
         for entry in plan:
             if entry.skipped:
                 continue
             with batch.attempt(entry.model):
                 ticket = scoring_ticket(batch, job, entry)
                 if ticket.scored:
-                    room.judge(batch, ticket)
+                    finish(ticket)
                     continue
-                gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, room.total("GPU"))
-                need = {"CPU": cluster.cpus, "GPU": gpus}
-                room.check(need)
-                room.take(need, cluster.shards)
-                running.append(pool.submit(_one, batch, job, ticket, cluster, room, need, items))
+                available = float(ray.cluster_resources().get("GPU", 0.0))
+                gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, available)
+                need = {kind: n for kind, n in (("CPU", cluster.cpus), ("GPU", gpus)) if n}
+                group = reserve(ray, need, cluster.shards, patience(ray, need, stopping))
+                running.append(pool.submit(one, ticket, need, group))
         wait(running)
     finally:
-        # Interrupted: every thread ends within a second or so, gives its workers and its folder back, and
-        # only then is the cluster left. Futures are waited for, not threads: a thread whose join was
-        # interrupted counts as ended for Python 3.11, and is not waited for again.
-        room.stopping.set()
+        # Interrupted: every thread ends within a second or so and releases its folder, and only then is the
+        # cluster left. Wait for futures, not threads: Python 3.11 takes a thread whose join was interrupted
+        # for ended.
+        stopping.set()
         wait(running)
         pool.shutdown()
         if not joined:
             ray.shutdown()
 
 
-def _one(
+def reserve(ray: Any, need: Need, shards: int, look: Callable[[], None]) -> Any:
+    """Reserve room for the workers of a model, as soon as the cluster has it; returns a placement group.
+
+    If the whole cluster has room for fewer workers, there are fewer.
+    """
+    if not _fitting(ray, need):
+        largest = {kind: max((node.get(kind, 0.0) for node in _nodes(ray)), default=0.0) for kind in need}
+        kind = next((kind for kind in need if need[kind] > largest[kind]), "CPU")
+        raise ValueError(
+            f"needs {need[kind]:g} {kind}s on one node, and the largest has {largest[kind]:g} "
+            "(see --gpus and --gpu-memory)"
+        )
+    while True:
+        n_workers = max(1, min(shards, _fitting(ray, need)))
+        group = ray.util.placement_group([need] * n_workers)
+        try:
+            while not group.wait(1):
+                look()
+                if max(1, min(shards, _fitting(ray, need))) != n_workers:  # nodes have come or gone
+                    break
+            else:
+                return group
+        except BaseException:
+            ray.util.remove_placement_group(group)
+            raise
+        ray.util.remove_placement_group(group)
+
+
+def patience(ray: Any, need: Need, stopping: threading.Event) -> Callable[[], None]:
+    """Return a function that raises if a model should stop, or has nothing to wait for.
+
+    Nodes that are lost may come back, but they are not waited for forever.
+    """
+    looked = there = time.monotonic()
+
+    def look() -> None:
+        nonlocal looked, there
+        if stopping.is_set():
+            raise Stopped
+        now = time.monotonic()
+        if now - looked < min(10.0, _NODES_GONE / 10):
+            return
+        looked = now
+        if _fitting(ray, need):
+            there = now
+        elif now - there > _NODES_GONE:
+            room = " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items())
+            raise ValueError(f"for {now - there:.0f} s the cluster has had no node with {room}")
+
+    return look
+
+
+def score_on_cluster(
     batch: Batch,
     job: Job,
     ticket: Ticket,
-    cluster: Cluster,
-    room: _Room,
-    need: dict[str, float],
-    items: Any,
+    workers: list[Any],
+    look: Callable[[], None],
 ) -> None:
-    """Score one model and conclude it; what goes wrong is its failure alone."""
-    with contextlib.suppress(Stopped), batch.attempt(ticket.entry.model):
-        try:
-            _score(batch, job, ticket, cluster.shards, room, need, items)
-        finally:
-            room.give(need, cluster.shards)
-        room.judge(batch, ticket)
-
-
-def _score(
-    batch: Batch, job: Job, ticket: Ticket, shards: int, room: _Room, need: dict[str, float], items: Any
-) -> None:
+    """Score one model by its workers, and write what they return."""
     from rmcalib.judges import INDIFFERENT, is_indifferent
 
     ray, name = import_ray(), ticket.entry.model
-    # No restarts by Ray: it would wait for room for a lost worker while others could do the work.
-    remote = ray.remote(num_cpus=need["CPU"], num_gpus=need["GPU"], max_restarts=0)(Scorer)
-    judge = job.judge(ticket.entry, ticket.commit)
-    crew = Crew(ray, lambda: remote.remote(judge, items), room.patience(need))
     batch.status.change(name, "downloading")
-    try:
-        inputs, about = crew.open(shards)
-        about = {**about, "asked": ticket.asked}
-        with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
-            batch.status.change(name, "scoring")
-            blocks = _blocks(run.remaining, shards)
-            total = sum(len(item.responses) for block in blocks for item in block)
-            done = tokens = 0
-            warned: set[str] = set()
-            told_apart: set[bool | None] = set()
-            batch.status.progress(name, 0, total, 0)
-            for scored, warnings in crew.work_off([[item.id for item in block] for block in blocks]):
-                run.add(scored)
-                for text in warnings:
-                    if gist(text) not in warned:
-                        warned.add(gist(text))
-                        batch.status.warn(name, text)
-                told_apart |= {item.told_apart for item in scored}
-                done += sum(len(item.rewards) for item in scored)
-                tokens += sum(sum(item.n_tokens) for item in scored)
-                batch.status.progress(name, done, total, tokens)
-            if is_indifferent(told_apart):
-                batch.status.warn(name, f"{name}: {INDIFFERENT}")
-            run.finish(processes=shards)
-        if crew.other_versions:
-            others = ", ".join(sorted(crew.other_versions))
-            batch.status.warn(name, f"not all workers have the same packages (some: {others})")
-        if crew.losses:
-            batch.status.warn(name, f"{crew.losses} workers were lost on the way, and others took over")
-        if job.free_disk and ticket.commit is not None:
-            batch.status.event("freed", model=name, bytes=crew.free(ticket.commit))
-    finally:
-        crew.dismiss()
+    first = wait_for_first(ray, workers, look)
+    about = first.about | ({} if ticket.asked is None else {"asked": ticket.asked})
+    inputs = score_inputs(job.judge(ticket.entry), job.benchmark, first.identity)
+    with Run(ticket.folder, job.benchmark, inputs, about=about, fresh=job.fresh) as run:
+        batch.status.change(name, "scoring")
+        blocks = _blocks(run.remaining, len(workers))
+        total = sum(len(item.responses) for block in blocks for item in block)
+        done = tokens = 0
+        warned: set[str] = set()
+        origins = {first.process: first}
+        told_apart: set[bool | None] = set()
+        batch.status.progress(name, 0, total, 0)
+        for scored, texts, origin in results(ray, workers, blocks, look):
+            _check_same(first, origin)
+            origins[origin.process] = origin
+            run.add(scored)
+            for text in texts:
+                if gist(text) not in warned:
+                    warned.add(gist(text))
+                    batch.status.warn(name, text)
+            told_apart |= {item.told_apart for item in scored}
+            done += sum(len(item.rewards) for item in scored)
+            tokens += sum(sum(item.n_tokens) for item in scored)
+            batch.status.progress(name, done, total, tokens)
+        if is_indifferent(told_apart):
+            batch.status.warn(name, f"{name}: {INDIFFERENT}")
+        run.finish(processes=len(workers))
+    for text in _remarks(first, origins.values()):
+        batch.status.warn(name, text)
+    if job.free_disk and ticket.commit is not None:
+        freed = _free(ray, {origin.node for origin in origins.values()}, ticket.commit)
+        batch.status.event("freed", model=name, bytes=freed)
+
+
+def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any) -> list[Any]:
+    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+    # Tasks are retried without end, because Ray notices the loss of a node only after many tries. What ends
+    # them is the number of restarts.
+    actor = ray.remote(
+        num_cpus=need.get("CPU", 0),
+        num_gpus=need.get("GPU", 0),
+        max_restarts=RESTARTS,
+        max_task_retries=-1,
+        scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+    )(Scorer)
+    judge = job.judge(ticket.entry, ticket.commit)
+    return [actor.remote(judge) for _ in range(group.bundle_count)]
+
+
+def _check_same(first: Origin, other: Origin) -> None:
+    """Refuse a worker whose scores would be others, say because of another dtype."""
+    differing = [
+        key
+        for key in {**first.identity, **other.identity}
+        if first.identity.get(key) != other.identity.get(key)
+    ]
+    if differing:
+        shown = "; ".join(
+            f"{key}: {first.identity.get(key)} and {other.identity.get(key)}" for key in sorted(differing)
+        )
+        raise ValueError(f"the nodes of the cluster would score differently ({shown}): set it, say --dtype")
+
+
+def _remarks(first: Origin, origins: Iterable[Origin]) -> Iterator[str]:
+    """Yield what users should know about the workers of a model."""
+    origins = list(origins)
+    versions = first.about.get("versions", {}).items()
+    other = {
+        f"{package} {version}"
+        for origin in origins
+        for package, version in origin.about.get("versions", {}).items() - versions
+    }
+    if other:
+        yield f"not all workers have the same packages (some: {', '.join(sorted(other))})"
+    lost = sum(origin.restarted for origin in origins)
+    if lost:
+        yield f"{lost} {'worker was' if lost == 1 else 'workers were'} lost on the way, and Ray replaced " + (
+            "it" if lost == 1 else "them"
+        )
+
+
+def _free(ray: Any, nodes: set[str], commit: str) -> int:
+    """Remove a model from the caches of these nodes, and return the bytes that this freed."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    task = ray.remote(num_cpus=0, max_retries=0)(free_checkpoint)
+    tasks = [
+        task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(commit)
+        for node in nodes
+    ]
+    freed = 0
+    for reference in tasks:
+        with contextlib.suppress(ray.exceptions.RayError):  # a node that is lost has no disk to free
+            freed += ray.get(reference)
+    return freed
 
 
 def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
@@ -175,79 +308,16 @@ def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
     return [list(items[start : start + size]) for start in range(0, len(items), size)]
 
 
-class _Room:
-    """What the cluster has to give, so that no more models are begun than it can hold."""
+def _nodes(ray: Any) -> list[dict[str, float]]:
+    """Return the resources of the nodes that are alive."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
-        self._used = {"CPU": 0.0, "GPU": 0.0}
-        self._changed = threading.Condition()
-        self._judging = threading.Lock()
-        self.stopping = threading.Event()
 
-    def total(self, kind: str) -> float:
-        return float(self._ray.cluster_resources().get(kind, 0.0))
-
-    def check(self, need: dict[str, float]) -> None:
-        """Refuse a worker that no node could ever hold: Ray would wait for ever."""
-        for kind, amount in need.items():
-            most = self._most(kind)
-            if amount > most:
-                raise ValueError(
-                    f"needs {amount:g} {kind}s on one node, and the largest has {most:g} "
-                    "(see --gpus and --gpu-memory)"
-                )
-
-    def patience(self, need: dict[str, float]) -> Callable[[], None]:
-        """Return what is asked while a model waits: ends it when it should stop, or has nothing to wait for.
-
-        Nodes that are lost may come back, but not for ever.
-        """
-        looked = there = time.monotonic()
-
-        def look() -> None:
-            nonlocal looked, there
-            if self.stopping.is_set():
-                raise Stopped
-            now = time.monotonic()
-            if now - looked < min(10.0, _NODES_GONE / 10):
-                return
-            looked = now
-            if all(amount <= self._most(kind) for kind, amount in need.items()):
-                there = now
-            elif now - there > _NODES_GONE:
-                raise ValueError(
-                    f"for {now - there:.0f} s the cluster has had no node left with "
-                    + " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items() if amount)
-                )
-
-        return look
-
-    def _most(self, kind: str) -> float:
-        """What the largest node has."""
-        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
-        return max((float(node.get(kind, 0.0)) for node in nodes), default=0.0)
-
-    def take(self, need: dict[str, float], shards: int) -> None:
-        """Wait until all shards of a model fit, or until nothing else runs."""
-        with self._changed:
-            while any(self._used.values()) and any(
-                self._used[kind] + shards * amount > self.total(kind) for kind, amount in need.items()
-            ):
-                self._changed.wait(timeout=5)  # nodes may come
-            for kind, amount in need.items():
-                self._used[kind] += shards * amount
-
-    def give(self, need: dict[str, float], shards: int) -> None:
-        with self._changed:
-            for kind, amount in need.items():
-                self._used[kind] -= shards * amount
-            self._changed.notify_all()
-
-    def judge(self, batch: Batch, ticket: Ticket) -> None:
-        """Judge one model at a time: drawing is not safe in several threads."""
-        with self._judging:
-            batch.conclude(ticket)
+def _fitting(ray: Any, need: Need) -> int:
+    """Return how many workers the whole cluster can hold."""
+    return sum(
+        min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in need.items()) for node in _nodes(ray)
+    )
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -263,8 +333,19 @@ def _connect(ray: Any, address: str) -> None:
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise ValueError(f"--address {address}: no Ray cluster there: {told(error)}") from None
+        raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None
+    _silence(ray)
     _wait_for_node(ray)
+
+
+def _silence(ray: Any) -> None:
+    """Keep Ray from printing a page of its logs to standard output whenever a worker is lost.
+
+    Ray has no option for that. The batch says in one line how many workers were lost.
+    """
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _wait_for_node(ray: Any) -> None:

@@ -1,4 +1,7 @@
-"""The workers of a cluster: processes on its nodes with one model each, and the crew that a model has."""
+"""The workers of a Ray cluster: actors on its nodes, each with one model.
+
+Ray schedules them, restarts those that are lost with their node or by themselves, and runs their tasks again.
+"""
 
 from __future__ import annotations
 
@@ -6,154 +9,114 @@ import contextlib
 import os
 import re
 import sys
-import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.batch._local import free_checkpoint
-from rmcalib.batch._worker import is_for_users, told
+from rmcalib.batch._worker import cause, is_for_users
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
+    from rmcalib.benchmarks import Item
     from rmcalib.judges import Judge, ScoredItem
 
-__all__ = ["Crew", "Scorer", "Stopped", "gist", "import_ray"]
+    Block = tuple[list[ScoredItem], list[str], "Origin"]
 
-_LOSSES = 5  # workers of one model that may be lost, with their node or by themselves, before it has failed
-_LOOK = 1.0  # seconds between looks whether to go on waiting
+__all__ = ["RESTARTS", "Origin", "Scorer", "gist", "import_ray", "results", "wait_for_first"]
 
-
-class Stopped(BaseException):
-    """The batch was interrupted: not a failure of the model."""
+RESTARTS = 5  # of one worker, before its model has failed
+_LOOK = 1.0  # seconds between checks whether to go on waiting
 
 
-class Crew:
-    """The workers of one model: whoever is ready takes the next block, and a lost one is replaced.
+@dataclass(frozen=True)
+class Origin:
+    """Where scores come from.
 
-    `hire` starts a worker; `patience` is called every second while nothing comes, and raises an error when
-    there is nothing to wait for any more.
+    Parameters
+    ----------
+    identity : everything about the judge that changes a score.
+    about : what the manifest says besides.
+    node : id of the node.
+    process : id of the worker's process.
+    restarted : whether the worker took the place of one that was lost.
     """
 
-    def __init__(self, ray: Any, hire: Callable[[], Any], patience: Callable[[], None]) -> None:
-        """Begin with nobody."""
-        self.losses = 0
-        self._ray, self._hire, self._patience = ray, hire, patience
-        self._busy: dict[Any, tuple[Any, list[str] | None]] = {}  # by reference: the worker, and its block
-        self._idle: list[Any] = []
-        self._inputs: dict[str, Any] | None = None
-        self._versions: dict[str, str] = {}
-        self.other_versions: set[str] = set()  # what workers have that the first one has not
+    identity: dict[str, Any]
+    about: dict[str, Any]
+    node: str = ""
+    process: str = ""
+    restarted: bool = False
 
-    def open(self, n_workers: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Hire workers and wait for the first to be ready; returns what it says about the model."""
-        for _ in range(n_workers):
-            self._add()
-        while True:
-            for _, about in self._finished([]):
-                self._inputs, self._versions = about[0], about[1].get("versions", {})
-                return about
 
-    def work_off(self, blocks: list[list[str]]) -> Iterator[tuple[list[ScoredItem], list[str]]]:
-        """Yield each block's scores and warnings (`Scorer.score`) once, in the order in which they come."""
-        while blocks or any(block is not None for _, block in self._busy.values()):
-            while blocks and self._idle:
-                worker, block = self._idle.pop(), blocks.pop(0)
-                self._busy[worker.score.remote(block)] = (worker, block)
-            for scored_block, result in self._finished(blocks):
-                if scored_block is not None:
-                    yield result
-                else:
-                    self._compare(*result)
+def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Origin:
+    """Wait until a worker has loaded the model, and return what it says about itself."""
+    waiting = [worker.origin.remote() for worker in workers]
+    ready: list[Any] = []
+    while not ready:
+        look()
+        ready, _ = ray.wait(waiting, num_returns=1, timeout=_LOOK)
+    with _errors(ray):
+        origin: Origin = ray.get(ready[0])
+    return origin
 
-    def free(self, commit: str) -> int:
-        """Drop the model from the caches of the workers that are there."""
-        freed = 0
-        for worker in self._idle:
-            try:
-                freed += _get(self._ray, worker.free.remote(commit))
-            except _LostError:  # and its node's disk with it
-                continue
-        return freed
 
-    def dismiss(self) -> None:
-        """Let all workers go."""
-        for worker in [*self._idle, *(worker for worker, _ in self._busy.values())]:
-            if self._ray.is_initialized():
-                self._ray.kill(worker)
+def results(
+    ray: Any, workers: list[Any], blocks: list[list[Item]], look: Callable[[], None]
+) -> Iterator[Block]:
+    """Let the workers score blocks of prompts; yield each block's scores (`Scorer.score`) as they come.
 
-    def _add(self) -> None:
-        worker = self._hire()
-        self._busy[worker.about.remote()] = (worker, None)
-
-    def _compare(self, inputs: dict[str, Any], about: dict[str, Any]) -> None:
-        """Refuse a worker whose scores would be others, say with another dtype; note other versions."""
-        versions = about.get("versions", {}).items() - self._versions.items()
-        self.other_versions |= {f"{package} {version}" for package, version in versions}
-        assert self._inputs is not None
-        other = [key for key in {**self._inputs, **inputs} if self._inputs.get(key) != inputs.get(key)]
-        if other:
-            told = "; ".join(f"{key}: {self._inputs.get(key)} and {inputs.get(key)}" for key in sorted(other))
-            raise ValueError(
-                f"the nodes of the cluster would score differently ({told}): set it, say --dtype"
-            )
-
-    def _finished(self, blocks: list[list[str]]) -> Iterator[tuple[list[str] | None, Any]]:
-        """Wait for a worker; what a lost one was doing goes back to `blocks`."""
-        ready: list[Any] = []
-        while not ready:
-            self._patience()
-            ready, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=_LOOK)
-        for reference in ready:
-            worker, block = self._busy.pop(reference)
-            try:
-                result = _get(self._ray, reference)
-            except _LostError as error:
-                self.losses += 1
-                self._ray.kill(worker)  # it may only be out of reach
-                if self.losses > _LOSSES:
-                    raise ValueError(
-                        f"{self.losses} workers were lost, for want of memory or with their nodes: {error}"
-                    ) from None
-                blocks += [block] if block is not None else []
-                time.sleep(self.losses)  # a node that was just lost may still be offered to new workers
-                self._patience()
-                self._add()
-            else:
-                self._idle.append(worker)
-                yield block, result
+    Parameters
+    ----------
+    ray : the module.
+    workers : handles of `Scorer` actors.
+    blocks : prompts.
+    look : called every second. It raises an error if there is nothing to wait for any more.
+    """
+    pool = ray.util.ActorPool(workers)
+    for block in blocks:
+        pool.submit(lambda worker, items: worker.score.remote(items), block)
+    while pool.has_next():
+        look()
+        try:
+            with _errors(ray):
+                result = pool.get_next_unordered(timeout=_LOOK)
+        except TimeoutError:
+            continue
+        # A worker without work leaves its place to one that was lost and waits for room.
+        while (idle := pool.pop_idle()) is not None:
+            ray.kill(idle)
+        yield result
 
 
 class Scorer:
-    """A worker of a cluster, with one model, which is loaded when it is first needed."""
+    """A worker of a cluster, with one judge, whose model is loaded when it is first needed."""
 
-    def __init__(self, judge: Judge, benchmark: Benchmark) -> None:
-        """Remember what to score; loading may fail, and a call reports that better than a dead worker."""
-        self.judge, self.benchmark = judge, benchmark
-        self._items = {item.id: item for item in benchmark.items}
+    def __init__(self, judge: Judge) -> None:
+        """Remember the judge. Loading may fail; then a call raises, and the worker does not die."""
+        self.judge = judge
+        self._origin: Origin | None = None
         self._warnings: list[str] = []
 
-    def about(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what changes a score, and what else the manifest says."""
+    def origin(self) -> Origin:
+        """Load the model, and return what changes a score, and where this worker runs."""
         from rmcalib.judges import about_judge
-        from rmcalib.runs import package_versions, score_inputs
+        from rmcalib.runs import package_versions
 
-        with self._listening():
-            inputs = score_inputs(self.judge, self.benchmark)
-        return inputs, {**about_judge(self.judge), "versions": package_versions()}
+        if self._origin is None:
+            with self._listening():
+                identity = self.judge.identity()
+            about = {**about_judge(self.judge), "versions": package_versions()}
+            self._origin = Origin(identity, about, *_place())
+        return self._origin
 
-    def score(self, ids: list[str]) -> tuple[list[ScoredItem], list[str]]:
-        """Score the prompts with these ids; also returns what this worker has warned of so far."""
+    def score(self, items: list[Item]) -> Block:
+        """Score prompts; also returns the warnings of this worker so far."""
         from rmcalib.judges import scored_chunks
 
-        items = [self._items[identifier] for identifier in ids]
         with self._listening():
             scored = [item for chunk in scored_chunks(self.judge, items) for item in chunk]
-        return scored, list(self._warnings)
-
-    def free(self, commit: str) -> int:
-        """Drop the model from this node's cache; return the bytes that freed."""
-        return free_checkpoint(commit)
+        return scored, list(self._warnings), self.origin()
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
@@ -170,7 +133,7 @@ class Scorer:
 
 
 def gist(warning: str) -> str:
-    """Return what a warning says apart from its numbers, which differ from block to block.
+    """Return a warning without its numbers, which differ from block to block.
 
     >>> gist("rewards differ by up to 2.1e-05") == gist("rewards differ by up to 0.3")
     True
@@ -178,30 +141,42 @@ def gist(warning: str) -> str:
     return re.sub(r"\d[\d.e+-]*", "#", warning)
 
 
-class _LostError(Exception):
-    """A worker is gone, or cannot be reached."""
+def _place() -> tuple[str, str, bool]:
+    """Return this worker's node and process, and whether Ray has restarted it."""
+    ray = import_ray()
+    process = uuid.uuid4().hex
+    if not ray.is_initialized():
+        return "", process, False
+    context = ray.get_runtime_context()
+    return str(context.get_node_id()), process, bool(context.was_current_actor_reconstructed)
 
 
-def _get(ray: Any, reference: Any) -> Any:
-    """Get a result; what the worker raised is raised here, and that it was lost is told apart from that."""
+@contextlib.contextmanager
+def _errors(ray: Any) -> Iterator[None]:
+    """Turn Ray's errors into one line: what a worker raised, or why there is no worker."""
     try:
-        return ray.get(reference)
+        yield
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause if isinstance(error.cause, Exception) else error
-        raise ValueError(told(cause)) from None
+        raised = error.cause if isinstance(error.cause, Exception) else error
+        raise ValueError(cause(raised)) from None
+    except TimeoutError:  # one of Ray's errors is both
+        raise
     except ray.exceptions.RayError as error:
         if getattr(error, "actor_init_failed", False):
-            why = told(error)[-300:]
+            why = cause(error)[-300:]
             raise ValueError(f"a node cannot start a worker (is rmcalib installed there?): {why}") from None
-        raise _LostError(told(error)[:300]) from None
+        raise ValueError(
+            f"a worker was lost {RESTARTS + 1} times, because of its memory or its node: {cause(error)[:300]}"
+        ) from None
 
 
 def import_ray() -> Any:
-    """Import Ray, or say how to get it."""
+    """Import Ray, or raise an error that says how to install it."""
     # After an interruption, a thread that still waits for a result must not start another cluster.
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     try:
         import ray
+        import ray.util
     except ImportError:
         raise ValueError("--engine ray: Ray is not installed (pip install 'rmcalib[ray]')") from None
     return ray

@@ -1,7 +1,7 @@
-"""The state of a batch on disk: `batch.json`, whole at every moment, and `events.jsonl`, which only grows.
+"""The state of a batch on disk: `batch.json` and `events.jsonl`.
 
-Another process can read both while the batch runs. `batch.json` is what is so now; `events.jsonl` has one
-JSON object a line for everything that happened, over all runs of the batch.
+Other processes can read both while the batch runs. `batch.json` is the state now, and is replaced as a whole.
+`events.jsonl` has one JSON object per line for everything that happened, over all runs of the batch.
 """
 
 from __future__ import annotations
@@ -11,28 +11,30 @@ import os
 import platform
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import write_json
+from rmcalib._util.storage import is_remote, read_file, write_object
 from rmcalib.runs import utc
 
 __all__ = ["STATES", "ModelStatus", "Status", "read_events"]
 
 STATES = ("waiting", "downloading", "ready", "scoring", "scored", "evaluating", "done", "failed", "skipped")
 _TIMED = ("downloading", "scoring", "evaluating")
-_EVERY = 2.0  # seconds between two writes of mere progress
+_EVERY = 2.0  # seconds between two writes if only the progress has changed
 
 
 @dataclass
 class ModelStatus:
-    """What is known of one model; `why` is the cause of a failure, or the reason it was skipped.
+    """The state of one model; `why` is the cause of a failure, or the reason why it was skipped.
 
-    `seconds` are those since its download or, later, its scoring began; `tokens_per_second` is the speed of
-    scoring alone, without loading the model. `planned` are the plan's seconds, of which only the proportions
-    between models are used.
+    `seconds` count from the start of its download or, later, of its scoring. `tokens_per_second` is the speed
+    of scoring, without loading the model. `planned` is the time in the plan; only the proportions between
+    models are used.
     """
 
     model: str
@@ -59,8 +61,8 @@ class Status:
     ...     status = Status(Path(folder), [ModelStatus("org/rm")], engine="local")
     ...     status.change("org/rm", "failed", why="gated")
     ...     status.end()
-    ...     told = json.loads((Path(folder) / "batch.json").read_text())
-    ...     told["status"], told["models"][0]["why"], [e["event"] for e in read_events(Path(folder))]
+    ...     content = json.loads((Path(folder) / "batch.json").read_text())
+    ...     content["status"], content["models"][0]["why"], [e["event"] for e in read_events(Path(folder))]
     ('finished', 'gated', ['start', 'failed', 'end'])
     """
 
@@ -81,12 +83,14 @@ class Status:
         self._first: dict[str, float] = {}  # by model: when its first response was about to be scored
         self._began: float | None = None
         self._written = 0.0
-        output.mkdir(parents=True, exist_ok=True)
+        self._failing = False
+        if not is_remote(output):
+            output.mkdir(parents=True, exist_ok=True)
         self.event("start", models=len(self.models), pid=os.getpid(), **about)
         self._write()
 
     def change(self, model: str, state: str, **values: Any) -> None:
-        """Put a model into another state (one of `STATES`), with what else is known of it."""
+        """Put a model into another state (one of `STATES`), and set other fields of it."""
         assert state in STATES, state
         with self._lock:
             entry = self.models[model]
@@ -103,12 +107,12 @@ class Status:
             self._write()
 
     def progress(self, model: str, done: int, total: int, tokens: int) -> None:
-        """Say how far a model is."""
+        """Record how far a model is."""
         with self._lock:
             entry, now = self.models[model], time.time()
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
             if not self._first:
-                self._began = now  # the first download and the first import are no measure of what is left
+                self._began = now  # the first download and the first import say nothing about the speed
             elapsed = now - self._first.setdefault(model, now)
             if done and elapsed > 0:
                 entry.tokens_per_second = round(tokens / elapsed, 1)
@@ -127,13 +131,8 @@ class Status:
     def event(self, kind: str, **values: Any) -> None:
         """Append one line to `events.jsonl`."""
         line = json.dumps({"time": utc(time.time()), "event": kind, **values}, ensure_ascii=False)
-        path = self.output / "events.jsonl"
-        with self._lock, path.open("ab+") as file:
-            # A process killed in the middle of a line must not spoil the next one.
-            if file.tell() > 0:
-                file.seek(-1, os.SEEK_END)
-                line = line if file.read(1) == b"\n" else f"\n{line}"
-            file.write(f"{line}\n".encode("utf-8", "replace"))
+        with self._lock:
+            self._keep(lambda: _append(self.output / "events.jsonl", line))
 
     def end(self, state: str = "finished") -> None:
         """End the run of the batch."""
@@ -148,9 +147,9 @@ class Status:
         return {state: states.count(state) for state in STATES if state in states}
 
     def seconds_left(self) -> float | None:
-        """Estimate the time until all models are done, from the pace so far; None if there is no pace yet.
+        """Estimate the time until all models are done from the speed so far; None if nothing is done yet.
 
-        What was done and what is left are weighed by the plan's times.
+        Models are weighted by their times in the plan.
         """
         with self._lock:
             entries = [e for e in self.models.values() if e.state not in ("failed", "skipped")]
@@ -159,7 +158,7 @@ class Status:
             done = left = 0.0
             for entry in entries:
                 if entry.state == "done" and not entry.fresh:
-                    continue  # by an earlier run: says nothing about the pace
+                    continue  # by an earlier run: says nothing about the speed
                 share = entry.responses_done / entry.responses if entry.responses else 0.0
                 share = 1.0 if entry.state in ("scored", "evaluating", "done") else share
                 done += share * (entry.planned or usual)
@@ -169,7 +168,7 @@ class Status:
             return round((time.time() - self._began) * left / done, 1)
 
     def tick(self) -> None:
-        """Bring the times of models in the works up to now."""
+        """Update the times of the models that are being worked on."""
         with self._lock:
             for name, entry in self.models.items():
                 if entry.state in _TIMED and name in self._since:
@@ -191,16 +190,43 @@ class Status:
         }
 
     def _write(self) -> None:
+        self._keep(lambda: write_json(self.output / "batch.json", self.content()))
         self._written = time.time()
-        write_json(self.output / "batch.json", self.content())
         if self.on_change is not None:
             self.on_change(self)
 
+    def _keep(self, write: Callable[[], object]) -> None:
+        """Write a file. After the first one, failures are warnings: the models matter more."""
+        try:
+            write()
+            self._failing = False
+        except (OSError, ValueError) as error:
+            if not self._written:
+                raise
+            if not self._failing:
+                warnings.warn(f"{error}; the batch goes on", stacklevel=1)
+            self._failing = True
+
+
+def _append(path: Path, line: str) -> None:
+    """Append a line to a file, and end the line of a process that was killed while it wrote."""
+    try:
+        before = read_file(path)
+    except FileNotFoundError:
+        before = b""
+    gap = b"\n" if before and not before.endswith(b"\n") else b""
+    added = gap + f"{line}\n".encode("utf-8", "replace")
+    if is_remote(path):  # objects cannot grow
+        write_object(path, before + added)
+        return
+    with path.open("ab") as file:
+        file.write(added)
+
 
 def read_events(output: Path) -> list[Mapping[str, Any]]:
-    """Read the events of a batch; a line that was cut off by a kill is passed over."""
+    """Read the events of a batch; a line that was cut off by a kill is ignored."""
     events = []
-    for line in (output / "events.jsonl").read_bytes().split(b"\n"):
+    for line in read_file(output / "events.jsonl").split(b"\n"):
         try:
             event = json.loads(line)
         except ValueError:

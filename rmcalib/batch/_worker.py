@@ -1,41 +1,62 @@
-"""The process that scores for a local batch, and the door to it.
+"""The process that scores for a local batch.
 
-The two talk in JSON lines: tasks go in by standard input, events come out by standard output. Whatever
-libraries print goes to a log file. When the batch dies, however it dies, the worker's input ends, and so does
-the worker: no process is left behind that holds a run folder.
+A model that crashes the process (out of memory, a fault in compiled code) is one failure among others: the
+next model gets a new process. What libraries print goes to a log file. The process ends with the batch,
+however that ends, so no process is left behind that holds a run folder.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import gc
+import multiprocessing
 import os
-import queue
 import signal
-import subprocess
 import sys
-import threading
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Worker", "WorkerError", "is_for_users", "main", "told"]
+from rmcalib._util.interrupts import end_with_parent, spared
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.judges import Judge
+
+__all__ = ["Event", "Task", "Worker", "WorkerError", "cause", "is_for_users"]
 
 _PACKAGE = Path(__file__).parents[1]
 _EVERY = 0.5  # seconds between two reports of progress
+
+Event = tuple[str, tuple[Any, ...]]
+"""`("progress", (done, total, tokens))` or `("warning", (text,))`."""
 
 
 class WorkerError(ValueError):
     """Scoring failed in the worker; the message is one line."""
 
 
-def told(error: BaseException) -> str:
-    """Say in one line what went wrong.
+@dataclass(frozen=True)
+class Task:
+    """What to score, and where to keep the scores."""
 
-    >>> told(ValueError("two\\nlines")), told(KeyError("x"))
+    judge: Judge
+    benchmark: Benchmark
+    output: str
+    fresh: bool = False
+
+
+def cause(error: BaseException) -> str:
+    """Return in one line what went wrong.
+
+    >>> cause(ValueError("two\\nlines")), cause(KeyError("x"))
     ('two lines', "KeyError: 'x'")
     """
     line = " ".join(str(error).split())
@@ -44,95 +65,85 @@ def told(error: BaseException) -> str:
 
 
 def is_for_users(category: type[Warning], filename: str) -> bool:
-    """Tell whether a warning is one of ours about a model; those of libraries go to a log."""
+    """Return whether a warning is one of ours about a model; those of libraries go to a log."""
     return filename.startswith(str(_PACKAGE)) and issubclass(category, UserWarning)
 
 
 class Worker:
-    """A process that scores models one after another; it is started anew when a model took it down."""
+    """A process that scores models one after another; a new one is started after a crash."""
 
     def __init__(self, log: Path) -> None:
-        """Remember where the worker's own output goes; it is started by its first task."""
+        """Remember where the worker's output goes; the first task starts it."""
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: BaseProcess | None = None
+        self._pool: ProcessPoolExecutor | None = None
+        self._future: Future[None] | None = None
+        self._events: Connection | None = None
 
     def __enter__(self) -> Worker:
         """Do nothing yet."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process."""
-        self._stop()
+        """End the process, also in the middle of a model: finished parts are on disk."""
+        if self.process is not None and self._future is not None and not self._future.done():
+            self.process.terminate()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        if self._events is not None:
+            self._events.close()
+        self._pool = self._events = None
 
-    def run(self, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give the worker a task and yield its events until it has ended; a bad one ends with `failed`."""
-        process = self._start()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # then it died, which is seen below
-            process.stdin.write(json.dumps(task).encode() + b"\n")
-            process.stdin.flush()
-        for line in process.stdout:
-            event = json.loads(line)
-            if event["event"] == "scored":
-                return
-            yield event
-            if event["event"] == "failed":
-                return
-        code = process.wait()
-        self._stop()
-        raise WorkerError(f"the scoring process {_ending(code)} (what it printed is in {self.log})")
+    def run(self, task: Task) -> Iterator[Event]:
+        """Score a model and yield events while that goes on; raises `WorkerError` if it fails."""
+        self._submit(task)
+        assert self._future is not None
+        assert self._events is not None
+        try:
+            while (event := self._events.recv()) is not None:
+                yield event
+        except EOFError:  # the process has ended; the future knows it
+            pass
+        try:
+            self._future.result()
+        except BrokenProcessPool:
+            assert self.process is not None
+            self.process.join()
+            ending = _ending(self.process.exitcode or 0)
+            self.__exit__()
+            raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE")}
-            paths = [str(_PACKAGE.parent), environment.get("PYTHONPATH", "")]
-            environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-            code = "from rmcalib.batch._worker import main; main()"
-            with self.log.open("ab") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", code],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    env=environment,
-                )
-        return self._process
-
-    def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
+    def _submit(self, task: Task) -> None:
+        if self._pool is not None:
+            self._future = self._pool.submit(_score, task)
             return
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-        if process.poll() is None:
-            process.terminate()
-        process.wait()
+        # Spawned, not forked: torch and its threads do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        self._events, sender = spawn.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            1, mp_context=spawn, initializer=_begin, initargs=(str(self.log), sender)
+        )
+        before = set(multiprocessing.active_children())
+        with spared():
+            self._future = self._pool.submit(_score, task)
+        (self.process,) = set(multiprocessing.active_children()) - before
+        sender.close()  # the worker has the only other end, so that its death ends the stream
 
 
-def main() -> None:
-    """Score what standard input asks for, until it ends."""
-    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print goes to the log
-    tasks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(tasks,), daemon=True).start()
-    while True:
-        task = tasks.get()
-        _send(channel, **_score(task, channel))
-        _release()
+_send: Callable[[Event | None], object] = print  # `_begin` sets it in the worker
 
 
-def _listen(tasks: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in sys.stdin.buffer:
-        tasks.put(json.loads(line))
-    os._exit(0)  # the batch has ended, in the middle of a model or not; finished parts are on disk
+def _begin(log: str, events: Connection) -> None:
+    """Prepare the worker: its output goes to the log, and it ends with the batch."""
+    global _send
+    _send = events.send
+    end_with_parent()
+    with Path(log).open("ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
 
 
-def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
-    from rmcalib.benchmarks import load_benchmark
-    from rmcalib.judges import Recipe
+def _score(task: Task) -> None:
     from rmcalib.runs import score
 
     last = 0.0
@@ -141,48 +152,32 @@ def _score(task: dict[str, Any], channel: IO[str]) -> dict[str, Any]:
         nonlocal last
         if time.time() - last > _EVERY or done == total:
             last = time.time()
-            _send(channel, event="progress", done=done, total=total, tokens=tokens)
+            _send(("progress", (done, total, tokens)))
 
     def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
         line = " ".join(str(message).split())
         if is_for_users(category, filename):
-            _send(channel, event="warning", text=line)
+            _send(("warning", (line,)))
         else:
-            sys.stderr.write(f"{task['model']}: {category.__name__}: {line}\n")
+            sys.stderr.write(f"{task.judge.name}: {category.__name__}: {line}\n")
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = show
-            there = Path(task["source"]).is_file() or task["source"] == "demo"
-            revision = None if there else task["benchmark_revision"]
-            benchmark = load_benchmark(task["source"], revision=revision, limit=task["limit"])
-            if benchmark.revision != task["benchmark_revision"]:
-                raise ValueError(f"{task['source']}: has changed since the batch began")
-            score(
-                task["model"],
-                benchmark,
-                output=task["output"],
-                fresh=task["fresh"],
-                on_progress=on_progress,
-                **{**task["options"], "recipe": Recipe(**task["recipe"])},
-            )
+            score(task.judge, task.benchmark, output=task.output, fresh=task.fresh, on_progress=on_progress)
     except Exception as error:
-        sys.stderr.write(f"{task['model']}:\n{traceback.format_exc()}\n")
+        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
         sys.stderr.flush()
-        return {"event": "failed", "error": told(error)}
-    return {"event": "scored"}
-
-
-def _send(channel: IO[str], **event: Any) -> None:
-    channel.write(json.dumps(event) + "\n")
-    channel.flush()
+        # Not the error itself, which may be of a kind that cannot be sent to another process.
+        raise WorkerError(cause(error)) from None
+    finally:
+        _release()
+        _send(None)
 
 
 def _release() -> None:
-    """Give back the memory of the last model before the next one is loaded."""
-    import gc
-
+    """Free the memory of the last model before the next one is loaded."""
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
@@ -193,4 +188,4 @@ def _ending(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     name = signal.Signals(-code).name
-    return f"was ended by {name}" + (", which is how a system short of memory does it" if code == -9 else "")
+    return f"was ended by {name}" + (", as the system does when memory runs out" if code == -9 else "")

@@ -8,10 +8,32 @@ from rmcalib.calibration._binning import (
     bin_edges,
     bin_index,
     binned_error,
+    grouped_sums,
+    unpack_bins,
 )
+from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
 from rmcalib.calibration._differences import Difference, recentred_difference
-from rmcalib.calibration._ece import Reliability, ece, reliability
+from rmcalib.calibration._ece import (
+    Reliability,
+    brier_score,
+    cosine_coefficients,
+    ece,
+    fixed_points,
+    log_score,
+    reliability,
+    residual_grid,
+    smooth_ece,
+)
 from rmcalib.calibration._full_rank import full_rank
+from rmcalib.calibration._inference import (
+    Inference,
+    binned_inference,
+    difference,
+    ece_interval,
+    mean_difference,
+    pairwise_inference,
+    smooth_inference,
+)
 from rmcalib.calibration._intervals import (
     Interval,
     Statistic,
@@ -19,11 +41,12 @@ from rmcalib.calibration._intervals import (
     binned_worlds,
     bootstrap_sums,
     check_level,
-    ece_interval,
     mean_interval,
+    proportion_interval,
     recentred_interval,
     resampling_weights,
     share_limits,
+    skew_interval,
 )
 from rmcalib.calibration._maps import (
     BetaMap,
@@ -58,28 +81,27 @@ from rmcalib.calibration._nulls import (
 )
 from rmcalib.calibration._population import population_error
 from rmcalib.calibration._reference import reference_top_1
-from rmcalib.calibration._scores import brier_score, log_score
-from rmcalib.calibration._smooth import cosine_coefficients, fixed_points, residual_grid, smooth_ece
 from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
     fit_temperature,
     fit_temperature_per_group,
-    fit_top_1_temperature,
     scale_temperature,
-    top_1_probabilities,
 )
+from rmcalib.calibration._top_1 import fit_top_1_temperature, temperature_interval, top_1_probabilities
 
 __all__ = [
     "Band",
     "BetaMap",
     "BinSums",
+    "Decomposition",
     "Difference",
     "Discrepancy",
     "Draw",
     "EceOptions",
     "ErrorOptions",
+    "Inference",
     "Interval",
     "IsotonicMap",
     "MonteCarloWarning",
@@ -89,6 +111,7 @@ __all__ = [
     "PlattMap",
     "Protocol",
     "Reliability",
+    "ScaleLoss",
     "Stagewise",
     "Statistic",
     "Summary",
@@ -98,15 +121,18 @@ __all__ = [
     "bin_edges",
     "bin_index",
     "binned_error",
+    "binned_inference",
     "binned_worlds",
     "bootstrap_sums",
     "brier_score",
     "check_level",
     "compare_with_null",
     "consistency_band",
+    "corp",
     "cosine_coefficients",
     "cross_fit",
     "cross_fitted_temperature",
+    "difference",
     "draw_one_per_group",
     "ece",
     "ece_interval",
@@ -119,12 +145,16 @@ __all__ = [
     "fit_top_1_temperature",
     "fixed_points",
     "full_rank",
+    "grouped_sums",
     "log_score",
+    "mean_difference",
     "mean_interval",
     "notion_interval",
     "notion_null",
     "null_test",
+    "pairwise_inference",
     "population_error",
+    "proportion_interval",
     "rankwise",
     "recalibrate_pairs",
     "recentred_difference",
@@ -133,12 +163,17 @@ __all__ = [
     "reliability",
     "resampling_weights",
     "residual_grid",
+    "scale_loss",
     "scale_temperature",
     "share_limits",
+    "skew_interval",
     "smooth_ece",
+    "smooth_inference",
     "stagewise",
     "sub_k",
     "summarise",
+    "temperature_interval",
     "top_1_probabilities",
     "top_k",
+    "unpack_bins",
 ]

@@ -24,6 +24,8 @@ __all__ = [
     "bin_index",
     "bin_sums",
     "binned_error",
+    "grouped_sums",
+    "unpack_bins",
 ]
 
 Spacing = Literal["width", "mass", "log"]
@@ -35,7 +37,7 @@ _LOWEST_LOG_EDGE = -12
 
 
 class EceOptions(TypedDict, total=False):
-    """The options of :func:`~rmcalib.calibration._ece`, as :class:`ErrorOptions` explains them."""
+    """The options of :func:`~rmcalib.calibration.ece`, as :class:`ErrorOptions` explains them."""
 
     bins: int | ArrayLike
     spacing: Spacing
@@ -141,6 +143,29 @@ def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n
         return np.bincount(flat, weights, minlength=size).astype(np.float64).reshape(shape)
 
     return BinSums(total(None), total(probabilities.reshape(-1)), total(outcomes.reshape(-1)))
+
+
+def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int) -> FloatArray:
+    """Return what each group adds to the bin sums: (G, 3B), counts, then probabilities, then outcomes.
+
+    >>> grouped_sums(np.array([0.2, 0.8]), np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 1]), 2)
+    array([[1. , 0. , 0.2, 0. , 0. , 0. ],
+           [0. , 1. , 0. , 0.8, 0. , 1. ]])
+    """
+    cell = groups * n_bins + index
+    size = (int(groups.max()) + 1) * n_bins
+    sums = [np.bincount(cell, weights, size).reshape(-1, n_bins) for weights in (None, p, y)]
+    return np.concatenate(sums, axis=1).astype(np.float64)
+
+
+def unpack_bins(rows: FloatArray) -> BinSums:
+    """Turn rows (..., 3B) such as those of `grouped_sums` into bin sums.
+
+    >>> unpack_bins(np.array([1.0, 0.5, 0.0])).probability
+    array([0.5])
+    """
+    count, probability, outcome = np.split(rows, 3, axis=-1)
+    return BinSums(count, probability, outcome)
 
 
 def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:

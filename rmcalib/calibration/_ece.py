@@ -1,11 +1,13 @@
-"""The binned calibration error of binary forecasts, and its reliability diagram."""
+"""Errors and scores of binary forecasts: binned and smooth calibration errors, Brier and log score."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, as_outcomes, as_probabilities
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups, as_outcomes, as_probabilities
 from rmcalib.calibration._binning import (
     BinSums,
     Discrepancy,
@@ -19,14 +21,16 @@ from rmcalib.calibration._binning import (
     binned_error,
 )
 
-__all__ = ["Reliability", "as_forecast", "ece", "reliability", "round_off"]
+__all__ = ["Reliability", "brier_score", "ece", "log_score", "reliability", "smooth_ece"]
+
+_GRID = 4096
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram, one entry a bin (B,): edges, number of forecasts, their mean, what came true.
+    """A reliability diagram: for each bin (B,) its edges, number of forecasts, their mean, and the frequency.
 
-    ``confidence`` and ``frequency`` of an empty bin (count 0) are NaN: there is nothing to tell.
+    ``confidence`` and ``frequency`` of an empty bin (count 0) are NaN.
     """
 
     low: FloatArray
@@ -46,11 +50,28 @@ def ece(
     norm: Norm = 1,
     debias: bool = False,
 ) -> float:
-    """Return the expected calibration error of ``probabilities`` (n,) for 0/1 ``outcomes`` (n,).
+    """Return the expected calibration error of forecasts of yes/no outcomes.
 
     ECE = Σ_b |I_b|/n · |freq(I_b) − conf(I_b)| over bins that are left-closed, with p = 1 in the last one.
-    :class:`~rmcalib.calibration.ErrorOptions` explains the options.
 
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    bins: number of bins, or their edges from 0 to 1.
+    spacing: bins of equal "width", of equal "mass", or logarithmic ("log") from 1e-12.
+    discrepancy: between the frequency f and the mean forecast c of a bin: "abs" |f − c|; "kl" the Bernoulli
+        divergence KL(f‖c); "jeffreys" KL(f‖c) + KL(c‖f) with f smoothed to (n₁ + ½)/(n + 1);
+        "jeffreys_unit" the same mapped to [0, 1) by 1 − exp(−J).
+    norm: 1 weighted mean over bins, 2 root of the weighted mean square, "max" largest.
+    debias: subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
+
+    Returns
+    -------
+    float: the error; 0 if every bin's frequency equals its mean forecast.
+
+    Examples
+    --------
     >>> ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])
     0.1
     >>> ece([0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1])
@@ -64,8 +85,20 @@ def ece(
 def reliability(
     probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int | ArrayLike = 10, spacing: Spacing = "width"
 ) -> Reliability:
-    """Return the reliability diagram of ``probabilities`` (n,) for 0/1 ``outcomes`` (n,).
+    """Return the reliability diagram of forecasts of yes/no outcomes.
 
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    bins, spacing: as for `ece`.
+
+    Returns
+    -------
+    Reliability: edges, counts, mean forecasts and frequencies of the bins.
+
+    Examples
+    --------
     >>> diagram = reliability([0.2, 0.4, 0.9], [0, 1, 1], bins=2)
     >>> diagram.count, diagram.confidence.round(2), diagram.frequency
     (array([2., 1.]), array([0.3, 0.9]), array([0.5, 1. ]))
@@ -75,6 +108,89 @@ def reliability(
     sums = _sums(p, y, edges)
     count = np.where(sums.count > 0, sums.count, np.nan)
     return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
+
+
+def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
+    """Return the smooth ECE (Błasiok and Nakkiran 2023), which has neither bins nor a width to choose.
+
+    smECE_σ = ∫ |r_σ(t)| dt, where r_σ are the residuals y − p at p, smoothed by a Gaussian of width σ that is
+    reflected at 0 and 1. The result is the σ at which smECE_σ = σ.
+
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+
+    Returns
+    -------
+    float: the error.
+
+    Examples
+    --------
+    >>> smooth_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # doctest: +ELLIPSIS
+    0.0999...
+    """
+    p, y = as_forecast(probabilities, outcomes)
+    grid = residual_grid(p, (y - p) / len(p), np.zeros(len(p), dtype=np.int64), _GRID)
+    (width,) = fixed_points(cosine_coefficients(grid), steps=40)
+    return round_off(float(width), 1e-9)
+
+
+def brier_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLike | None = None) -> float:
+    """Return the Brier score: the mean of (p − y)², or with ``groups`` the mean of its sum over a group.
+
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    groups: (n,) labels; the rows of a group are the possible answers to one question (multi-class score).
+
+    Returns
+    -------
+    float: the score; 0 is best.
+
+    Examples
+    --------
+    >>> brier_score([0.75, 0.25], [1, 0])
+    0.0625
+    >>> brier_score([0.75, 0.25], [1, 0], groups=[0, 0])
+    0.125
+    """
+    p, y = as_forecast(probabilities, outcomes)
+    index = as_groups(groups, len(p))
+    return float(((p - y) ** 2).sum() / (index.max() + 1))
+
+
+def log_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLike | None = None) -> float:
+    """Return the mean negative log-likelihood of the outcomes.
+
+    An outcome that was given probability 0 makes the score infinite.
+
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    groups: (n,) labels; exactly one row of each group happened, and only its probability counts.
+
+    Returns
+    -------
+    float: the score in nats; 0 is best.
+
+    Examples
+    --------
+    >>> round(log_score([0.5, 0.5], [1, 0]), 4)
+    0.6931
+    >>> round(log_score([0.8, 0.2], [1, 0], groups=["a", "a"]), 4)
+    0.2231
+    """
+    p, y = as_forecast(probabilities, outcomes)
+    if groups is not None:
+        check_one_per_group(y, as_groups(groups, len(p)))
+        likelihood = p[y == 1]
+    else:
+        likelihood = np.where(y == 1, p, 1 - p)
+    with np.errstate(divide="ignore"):
+        return float(-np.log(likelihood).mean() + 0.0)
 
 
 def as_forecast(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -92,12 +208,93 @@ def as_forecast(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArr
 
 
 def round_off(value: float, tolerance: float = 1e-15) -> float:
-    """Return 0 for what is only rounding, so that a perfectly calibrated table measures exactly 0.
+    """Return 0 for a rounding error, so that a perfectly calibrated table has an error of exactly 0.
 
     >>> round_off(-1e-17)
     0.0
     """
     return 0.0 if abs(value) < tolerance else value
+
+
+def check_one_per_group(outcomes: FloatArray, groups: IntArray) -> None:
+    """Raise a ValueError unless exactly one outcome of each group happened.
+
+    >>> check_one_per_group(np.array([1.0, 1.0]), np.array([0, 0]))
+    Traceback (most recent call last):
+    ...
+    ValueError: outcomes: group number 0 has 2 outcomes of 1, expected exactly one
+    """
+    happened = np.bincount(groups, outcomes)
+    bad = happened != 1
+    if bad.any():
+        group = int(np.argmax(bad))
+        raise ValueError(
+            f"outcomes: group number {group} has {int(happened[group])} outcomes of 1, expected exactly one"
+        )
+
+
+def residual_grid(p: FloatArray, residual: FloatArray, groups: IntArray, size: int) -> FloatArray:
+    """Split each ``residual`` (n,) between the two nearest of ``size`` + 1 points: (groups, size + 1).
+
+    >>> residual_grid(np.array([0.25]), np.array([1.0]), np.array([0]), 2)
+    array([[0.5, 0.5, 0. ]])
+    """
+    n_groups = int(groups.max()) + 1
+    left, share = grid_cells(p, size)
+    cells, n_cells = groups * (size + 1) + left, n_groups * (size + 1)
+    to_left = np.bincount(cells, residual * (1 - share), n_cells)
+    to_right = np.bincount(cells + 1, residual * share, n_cells)
+    grid: FloatArray = (to_left + to_right).astype(np.float64).reshape(n_groups, size + 1)
+    return grid
+
+
+def grid_cells(p: FloatArray, size: int) -> tuple[IntArray, FloatArray]:
+    """Return the grid point at or below each p (n,), and how much of the step to the next p has gone.
+
+    >>> grid_cells(np.array([0.25, 1.0]), 2)
+    (array([0, 1]), array([0.5, 1. ]))
+    """
+    place = p * size
+    left = np.minimum(place.astype(np.int64), size - 1)
+    return left, place - left
+
+
+def cosine_coefficients(grid: FloatArray) -> FloatArray:
+    """Return the cosine coefficients of rows (R, size + 1)."""
+    # An even extension of period 2 has a real spectrum: its cosine coefficients.
+    even = np.concatenate([grid, grid[:, -2:0:-1]], axis=1)
+    even[:, [0, grid.shape[1] - 1]] *= 2
+    return np.fft.rfft(even, axis=1).real / 2
+
+
+def smoothed(coefficients: FloatArray, width: FloatArray) -> FloatArray:
+    """Smooth rows given by cosine coefficients (R, size + 1) with Gaussians of ``width`` (R,): densities.
+
+    Smoothing with reflection at both ends multiplies the k-th coefficient by exp(−(π k width)²/2).
+    """
+    size = coefficients.shape[1] - 1
+    damped = coefficients * np.exp(-((np.pi * width[:, None] * np.arange(size + 1)) ** 2) / 2)
+    density: FloatArray = np.fft.irfft(damped, 2 * size, axis=1)[:, : size + 1] * 2 * size
+    return density
+
+
+def smoothed_norm(coefficients: FloatArray, width: FloatArray) -> FloatArray:
+    """Return ∫ |smoothed row| for each row (R,), by the trapezoidal rule."""
+    density = np.abs(smoothed(coefficients, width))
+    return (density.sum(axis=1) - (density[:, 0] + density[:, -1]) / 2) / (coefficients.shape[1] - 1)
+
+
+def fixed_points(coefficients: FloatArray, *, steps: int) -> FloatArray:
+    """Return for each row (R, size + 1) the σ at which the norm of the smoothed residual is σ: (R,).
+
+    The norm falls as σ grows, so bisection finds it; ``steps`` is the number of halvings.
+    """
+    low, high = np.zeros(len(coefficients)), np.ones(len(coefficients))
+    for _ in range(steps):
+        middle = (low + high) / 2
+        above = smoothed_norm(coefficients, middle) > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return (low + high) / 2
 
 
 def _sums(p: FloatArray, y: FloatArray, edges: FloatArray) -> BinSums:

@@ -1,55 +1,40 @@
-"""Bootstrap intervals of calibration errors.
+"""Confidence intervals of means, proportions and functions of sums; bootstrap and recentred intervals.
 
-Rows that belong together (the responses to one prompt) are resampled together: ``groups``. A bootstrap
-resamples the groups' bin sums, not rows: one matrix product gives all replicates.
+Rows that belong together (the responses to one prompt) form one group. A bootstrap resamples the sums of the
+groups, not rows: one matrix product gives all replicates.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Unpack
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_groups,
-    check_choice,
-    check_integer,
-    chunks,
-)
-from rmcalib.calibration._binning import (
-    BinSums,
-    EceOptions,
-    ErrorOptions,
-    as_bins,
-    bin_edges,
-    bin_index,
-    binned_error,
-)
-from rmcalib.calibration._ece import as_forecast
+from rmcalib._util.arrays import FloatArray, as_floats, as_groups, check_choice, check_integer, chunks
+from rmcalib.calibration._binning import BinSums, ErrorOptions, binned_error
 
 __all__ = [
     "Interval",
-    "IntervalMethod",
     "Worlds",
     "binned_worlds",
     "bootstrap_sums",
-    "ece_interval",
     "mean_interval",
+    "proportion_interval",
     "recentred_interval",
+    "resampling_weights",
     "share_limits",
+    "skew_interval",
 ]
 
-IntervalMethod = Literal["recentred", "percentile"]
 Statistic = Callable[[FloatArray], FloatArray]
 Worlds = tuple[FloatArray, FloatArray]
-"""Imagined worlds, by the size of their miscalibration: errors drawn in each (S, R), and true errors (S,)."""
+"""Alternatives of growing miscalibration: errors drawn under each (S, R), and their true errors (S,)."""
 
 SHARES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
-"""Sizes of the imagined miscalibrations behind a recentred interval, as shares of the observed one."""
+"""Sizes of the alternatives behind a recentred interval, as multiples of the observed miscalibration."""
 
 
 @dataclass(frozen=True)
@@ -63,73 +48,141 @@ class Interval:
     resamples: int
 
 
-def ece_interval(
-    probabilities: ArrayLike,
-    outcomes: ArrayLike,
-    *,
-    groups: ArrayLike | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    method: IntervalMethod = "recentred",
-    rng: np.random.Generator | int = 0,
-    **options: Unpack[EceOptions],
-) -> Interval:
-    """Return the binned calibration error with a bootstrap interval; ``groups`` (n,) are resampled whole.
-
-    Bin edges stay those of the data. Sampling noise only ever adds to an ECE, once in the value and once
-    more in a resample, so that the quantiles of the resamples ("percentile") lie too high and never reach 0,
-    even for a calibrated forecast. The default "recentred" asks instead which true errors make the observed
-    one likely: see :func:`recentred_interval`. ``results/statistics.md`` has the measured coverage of both.
-
-    >>> p = np.linspace(0.05, 0.95, 200)
-    >>> y = np.random.default_rng(0).random(200) < p ** 2
-    >>> interval = ece_interval(p, y)
-    >>> bool(interval.low < interval.value < interval.high)
-    True
-    """
-    check_choice(method, "method", ("percentile", "recentred"))
-    p, y = as_forecast(probabilities, outcomes)
-    error = error_options(options)
-    edges = bin_edges(p, error)
-    sums = _grouped_sums(p, y, as_groups(groups, len(p)), bin_index(p, edges), len(edges) - 1)
-    generator = np.random.default_rng(rng)
-    if method == "percentile":
-        return bootstrap_sums(
-            sums,
-            lambda rows: binned_error(_unpack(rows), error),
-            resamples=resamples,
-            level=level,
-            rng=generator,
-        )
-    total, replicates = _unpack(sums.sum(axis=0)), _unpack(_resampled(sums, resamples, generator))
-    worlds = binned_worlds(total, replicates, error)
-    return recentred_interval(float(binned_error(total, error)), *worlds, level=level)
-
-
 def mean_interval(
     values: ArrayLike,
     *,
     groups: ArrayLike | None = None,
-    resamples: int = 1000,
     level: float = 0.95,
+    method: Literal["skew", "percentile"] = "skew",
+    resamples: int = 1000,
     rng: np.random.Generator | int = 0,
 ) -> Interval:
-    """Return the mean of ``values`` (n,) with a percentile bootstrap interval over ``groups``.
+    """Return a mean with its confidence interval.
 
+    Parameters
+    ----------
+    values: (n,) numbers.
+    groups: (n,) labels of rows that belong together; by default every row is a group.
+    level: confidence level.
+    method: "skew" corrects Student's t for skewness (see `skew_interval`); "percentile" takes quantiles of
+        bootstrap means.
+    resamples, rng: of the bootstrap; "skew" needs none.
+
+    Returns
+    -------
+    Interval: the mean and its limits.
+
+    Examples
+    --------
     >>> interval = mean_interval([0.0, 1.0, 0.0, 1.0])
     >>> interval.value, interval.low < 0.5 < interval.high
     (0.5, True)
     """
+    check_level(level)
+    check_choice(method, "method", ("skew", "percentile"))
     x = as_floats(values, "values", ndim=1)
     index = as_groups(groups, len(x))
-    sums = np.column_stack([np.bincount(index, x), np.bincount(index).astype(np.float64)])
-    return bootstrap_sums(
-        sums, lambda rows: rows[:, 0] / rows[:, 1], resamples=resamples, level=level, rng=rng
-    )
+    sums = np.column_stack([np.bincount(index, x), np.bincount(index)]).astype(np.float64)
+    if method == "percentile":
+        return bootstrap_sums(
+            sums, lambda rows: rows[:, 0] / rows[:, 1], resamples=resamples, level=level, rng=rng
+        )
+    mean = float(x.mean())
+    below, above = skew_interval((sums[:, 0] - mean * sums[:, 1]) / sums[:, 1].mean(), level)
+    return Interval(mean, mean + min(below, 0.0), mean + max(above, 0.0), level, 0)
+
+
+def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float]:
+    """Return the confidence interval of the mean of independent ``values`` (n,), corrected for skewness.
+
+    Hall's (1992) cubic transformation g(t) = t + γ t²/(3√n) + γ² t³/(27n) + γ/(6√n) makes Student's t of
+    values with skewness γ nearly normal; the interval inverts it. The plain t interval is too short on the
+    side of rare large values, such as the losses of the few wrong answers of an accurate model.
+
+    Parameters
+    ----------
+    values: (n,) independent numbers.
+    level: confidence level.
+
+    Returns
+    -------
+    low, high: the limits; both the mean if the values are equal.
+
+    Examples
+    --------
+    >>> low, high = skew_interval(np.array([0.0] * 9 + [1.0]))
+    >>> round(low, 3), round(high, 3)
+    (-0.052, 0.889)
+    """
+    n, mean = len(values), float(values.mean())
+    spread = float(values.std(ddof=1)) if n > 1 else 0.0
+    if spread <= 1e-15 * max(abs(mean), 1.0):
+        return mean, mean
+    skewness = float((((values - mean) / spread) ** 3).mean())
+    t = student_quantile(level, n)
+
+    def inverse(x: float) -> float:
+        if abs(skewness) < 1e-8:
+            return x
+        cube = np.cbrt(1 + skewness * (x / np.sqrt(n) - skewness / (6 * n)))
+        return float(3 * np.sqrt(n) / skewness * (cube - 1))
+
+    error = spread / float(np.sqrt(n))
+    # Very skewed values can push a limit beyond the mean.
+    return min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+
+
+def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
+    """Return a proportion with Wilson's interval.
+
+    (A + z²/2n ± z √(A(1 − A)/n + z²/4n²)) / (1 + z²/n) for the proportion A of n values in {0, 1}. Values
+    between 0 and 1, such as 1/2 for a tie between two responses, vary less: n is then replaced by the
+    effective number A(1 − A)/s², where s² is the variance of the mean.
+
+    Parameters
+    ----------
+    values: (n,) numbers in [0, 1], most of them 0 or 1.
+    level: confidence level.
+
+    Returns
+    -------
+    Interval: the proportion and its limits.
+
+    Examples
+    --------
+    >>> interval = proportion_interval([1] * 97 + [0] * 3)
+    >>> interval.value, round(interval.low, 3), round(interval.high, 3)
+    (0.97, 0.915, 0.99)
+    """
+    from scipy.special import ndtri
+
+    check_level(level)
+    x = as_floats(values, "values", ndim=1)
+    if x.min() < 0 or x.max() > 1:
+        raise ValueError(f"values: {x.min() if x.min() < 0 else x.max()} is outside [0, 1]")
+    share, variance, n = float(x.mean()), float(x.var()), float(len(x))
+    if variance > 0:
+        n *= share * (1 - share) / variance
+    z2 = float(ndtri((1 + level) / 2)) ** 2
+    middle = share + z2 / (2 * n)
+    margin = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n**2)))
+    low, high = (middle - margin) / (1 + z2 / n), (middle + margin) / (1 + z2 / n)
+    return Interval(share, max(float(low), 0.0), min(float(high), 1.0), level, 0)
+
+
+def student_quantile(level: float, n: int) -> float:
+    """Return the two-sided quantile of Student's t for a mean of n values.
+
+    >>> round(student_quantile(0.95, 100), 3)
+    1.984
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(n - 1, 1), (1 + level) / 2))
 
 
 def share_limits(low: float, high: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the limits of a share of ``n`` outcomes, given those of its resamples.
+    """Return the limits of a proportion of ``n`` outcomes, given those of its resamples.
 
     Where all outcomes are alike, so are all resamples, and would look certain: then the limits are the exact
     ones of Clopper and Pearson, ((1 − level)/2)^(1/n) away from the other end.
@@ -163,7 +216,7 @@ def bootstrap_sums(
     """
     check_level(level)
     value = float(statistic(sums.sum(axis=0, keepdims=True))[0])
-    replicates = statistic(_resampled(sums, resamples, np.random.default_rng(rng)))
+    replicates = statistic(resampled_sums(sums, resamples, np.random.default_rng(rng)))
     low, high = np.quantile(replicates, [(1 - level) / 2, (1 + level) / 2])
     return Interval(value, float(low), float(high), level, len(replicates))
 
@@ -229,17 +282,6 @@ def resampling_weights(resamples: int, n_groups: int, rng: np.random.Generator) 
     return counts.reshape(resamples, n_groups).astype(np.float64)
 
 
-def error_options(options: EceOptions) -> ErrorOptions:
-    """Gather the options of ``ece`` into one checked object.
-
-    >>> error_options({"bins": 5}).bins
-    5
-    """
-    given: dict[str, Any] = dict(options)
-    given["bins"] = as_bins(given.get("bins", 10))
-    return ErrorOptions(**given)
-
-
 def check_level(level: float) -> None:
     """Raise a ValueError unless 0 < level < 1.
 
@@ -252,22 +294,9 @@ def check_level(level: float) -> None:
         raise ValueError(f"level: {level} is out of range, expected a share between 0 and 1 such as 0.95")
 
 
-def _resampled(sums: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:
-    """Sums over resampled groups: (G, q) -> (R, q)."""
+def resampled_sums(sums: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:
+    """Return the sums over resampled groups: (G, q) -> (R, q)."""
     result = np.empty((check_integer(resamples, "resamples", 1), sums.shape[1]))
     for rows in chunks(len(result), len(sums)):
         result[rows] = resampling_weights(rows.stop - rows.start, len(sums), rng) @ sums
     return result
-
-
-def _grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int) -> FloatArray:
-    """Bin sums of every group side by side: (G, 3B)."""
-    cell = groups * n_bins + index
-    size = (int(groups.max()) + 1) * n_bins
-    sums = [np.bincount(cell, weights, size).reshape(-1, n_bins) for weights in (None, p, y)]
-    return np.concatenate(sums, axis=1).astype(np.float64)
-
-
-def _unpack(rows: FloatArray) -> BinSums:
-    count, probability, outcome = np.split(rows, 3, axis=-1)
-    return BinSums(count, probability, outcome)

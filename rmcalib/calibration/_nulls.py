@@ -1,20 +1,23 @@
 """What a calibrated forecast would show: null distributions, p-values, consistency bands.
 
-An ECE is above zero even for a perfect forecast. Outcomes drawn from the forecast itself say by how much.
+An ECE is above zero even for a perfect forecast. Outcomes drawn from the forecast itself show by how much.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer, chunks
 from rmcalib.calibration._binning import (
     BinSums,
-    EceOptions,
+    Discrepancy,
     ErrorOptions,
+    Norm,
     Spacing,
     as_bins,
     bin_edges,
@@ -23,11 +26,14 @@ from rmcalib.calibration._binning import (
     binned_error,
 )
 from rmcalib.calibration._ece import as_forecast
-from rmcalib.calibration._intervals import check_level, error_options
+from rmcalib.calibration._intervals import check_level
 
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null", "null_test"]
 
-Draw = Literal["independent", "one_per_group"]
+SmallInts = NDArray[np.int32]
+Draw = Literal["auto", "independent", "one_per_group"]
+
+_LEAST = 1e-9  # smallest probability of an outcome of a group
 
 
 @dataclass(frozen=True)
@@ -59,33 +65,47 @@ def ece_null(
     outcomes: ArrayLike,
     *,
     groups: ArrayLike | None = None,
-    draw: Draw = "independent",
+    draw: Draw = "auto",
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
-    **options: Unpack[EceOptions],
+    bins: int | ArrayLike = 10,
+    spacing: Spacing = "width",
+    discrepancy: Discrepancy = "abs",
+    norm: Norm = 1,
+    debias: bool = False,
 ) -> NullTest:
     """Compare the binned error with its distribution under outcomes drawn from the forecast itself.
 
-    draw: "independent" yes/no outcomes, or "one_per_group": in each group, whose probabilities sum to one,
-    exactly one row happens.
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    groups: (n,) labels of rows that belong together, such as the responses to one prompt.
+    draw: "one_per_group" draws exactly one row of each group, whose probabilities sum to 1; "independent"
+        draws every row by itself; "auto" takes the former where the data has this form.
+    resamples: number of simulated data sets.
+    rng: generator or seed.
+    bins, spacing, discrepancy, norm, debias: as for `ece`.
 
+    Returns
+    -------
+    NullTest: the error, the mean and 95% point of its null distribution, and the p-value.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(500)
     >>> bool(ece_null(p, rng.random(500) < p).p_value > 0.05), ece_null(p, np.ones(500)).p_value < 0.01
     (True, True)
     """
     p, y = as_forecast(probabilities, outcomes)
-    error = error_options(options)
+    error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     edges = bin_edges(p, error)
-    n_bins = len(edges) - 1
-    index = bin_index(p, edges)
-    observed = float(binned_error(bin_sums(index, p, y, n_bins), error))
-    happened = _simulated_bins(
-        p, index, n_bins, _groups_for(draw, groups, p), resamples, np.random.default_rng(rng)
-    )
-    count = np.broadcast_to(np.bincount(index, minlength=n_bins).astype(np.float64), happened.shape)
-    probability = np.broadcast_to(np.bincount(index, p, n_bins).astype(np.float64), happened.shape)
-    return compare_with_null(observed, binned_error(BinSums(count, probability, happened), error))
+    observed = bin_sums(bin_index(p, edges), p, y, len(edges) - 1)
+    happened = _simulated_bins(p, y, groups, edges, draw, resamples, rng)
+    count, probability = (np.broadcast_to(x, happened.shape) for x in (observed.count, observed.probability))
+    drawn = binned_error(BinSums(count, probability, happened), error)
+    return compare_with_null(float(binned_error(observed, error)), drawn)
 
 
 def null_test(
@@ -95,8 +115,21 @@ def null_test(
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
 ) -> NullTest:
-    """Compare any error with its null distribution; ``simulate`` draws outcomes and returns the error once.
+    """Compare any error with its null distribution.
 
+    Parameters
+    ----------
+    observed: the error of the data.
+    simulate: draws outcomes with a generator and returns their error.
+    resamples: number of simulated data sets.
+    rng: generator or seed.
+
+    Returns
+    -------
+    NullTest: as for `ece_null`.
+
+    Examples
+    --------
     >>> null_test(3.0, lambda rng: float(rng.normal()), resamples=200).p_value < 0.02
     True
     """
@@ -109,7 +142,7 @@ def consistency_band(
     probabilities: ArrayLike,
     *,
     groups: ArrayLike | None = None,
-    draw: Draw = "independent",
+    draw: Draw = "auto",
     bins: int | ArrayLike = 10,
     spacing: Spacing = "width",
     level: float = 0.95,
@@ -118,19 +151,28 @@ def consistency_band(
 ) -> Band:
     """Return where the bars of a reliability diagram would lie if the forecast were calibrated.
 
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    groups, draw, resamples, rng: as for `ece_null`; here "auto" only looks at the probabilities.
+    bins, spacing: as for `ece`.
+    level: probability that a bar lies within the band.
+
+    Returns
+    -------
+    Band: lower and upper limits of the bars.
+
+    Examples
+    --------
     >>> band = consistency_band(np.full(100, 0.5), bins=1)
     >>> bool(0.3 < band.low[0] < 0.5 < band.high[0] < 0.7)
     True
     """
     check_level(level)
-    p, _ = as_forecast(probabilities, np.zeros(len(np.atleast_1d(np.asarray(probabilities)))))
+    p, y = as_forecast(probabilities, np.zeros(np.size(probabilities)))
     edges = bin_edges(p, ErrorOptions(as_bins(bins), spacing))
-    n_bins = len(edges) - 1
-    index = bin_index(p, edges)
-    happened = _simulated_bins(
-        p, index, n_bins, _groups_for(draw, groups, p), resamples, np.random.default_rng(rng)
-    )
-    count = np.bincount(index, minlength=n_bins).astype(np.float64)
+    happened = _simulated_bins(p, y, groups, edges, draw, resamples, rng)
+    count = np.bincount(bin_index(p, edges), minlength=len(edges) - 1).astype(np.float64)
     low, high = np.quantile(happened, [(1 - level) / 2, (1 + level) / 2], axis=0)
     nonempty = np.where(count > 0, count, np.nan)
     return Band(low / nonempty, high / nonempty, level)
@@ -148,50 +190,99 @@ def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
     return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value, len(draws))
 
 
-def _groups_for(draw: Draw, groups: ArrayLike | None, p: FloatArray) -> IntArray | None:
-    """Group numbers if one row of each group happens, None if rows are independent."""
-    check_choice(draw, "draw", ("independent", "one_per_group"))
-    if draw == "independent":
-        return None
+def is_one_per_group(draw: Draw, groups: ArrayLike | None, p: FloatArray, y: FloatArray | None) -> bool:
+    """Return whether exactly one row of each group happens; check that its probabilities sum to 1 if so.
+
+    >>> is_one_per_group("auto", [0, 0], np.array([0.25, 0.75]), np.array([1.0, 0.0]))
+    True
+    """
+    check_choice(draw, "draw", ("auto", "independent", "one_per_group"))
+    if draw == "independent" or (draw == "auto" and groups is None):
+        return False
     if groups is None:
         raise ValueError("groups: needed for draw='one_per_group'")
     index = as_groups(groups, len(p))
     sums = np.bincount(index, p)
     bad = np.abs(sums - 1) > 1e-5
+    if draw == "auto":
+        return not bad.any() and (y is None or bool((np.bincount(index, y) == 1).all()))
     if bad.any():
         group = int(np.argmax(bad))
         raise ValueError(
             f"probabilities: those of group number {group} sum to {sums[group]:.6g}, "
             "expected 1 for draw='one_per_group'"
         )
-    return index
+    return True
 
 
-def _simulated_bins(
-    p: FloatArray,
-    index: IntArray,
-    n_bins: int,
-    groups: IntArray | None,
-    resamples: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Number of outcomes in each bin, drawn from the forecast: (R, B)."""
-    n_replicates = check_integer(resamples, "resamples", 1)
-    happened = np.empty((n_replicates, n_bins))
-    if groups is None:
-        rows_by_bin = np.argsort(index, kind="stable")
-        starts = np.searchsorted(index[rows_by_bin], np.arange(n_bins))
-        filled = np.bincount(index, minlength=n_bins) > 0
-        for part in chunks(n_replicates, len(p)):
-            hits = rng.random((part.stop - part.start, len(p))) < p[rows_by_bin]
-            happened[part] = 0
-            happened[part, filled] = np.add.reduceat(hits, starts[filled], axis=1, dtype=np.float64)
-        return happened
-    for part, winners in draw_one_per_group(p, groups, n_replicates, rng):
-        n_rows = part.stop - part.start
-        cell = index[winners] + n_bins * np.arange(n_rows)[:, None]
-        happened[part] = np.bincount(cell.reshape(-1), minlength=n_rows * n_bins).reshape(n_rows, n_bins)
-    return happened
+@dataclass(frozen=True)
+class OutcomeGroups:
+    """Mutually exclusive outcomes, group after group: exactly one of each group happens.
+
+    Attributes
+    ----------
+    sizes: (G,) number of outcomes of each group.
+    cell: (A,) the cell that an outcome counts in; ``n_cells`` if in none.
+    n_cells: number of cells.
+    """
+
+    sizes: IntArray
+    cell: IntArray
+    n_cells: int
+
+    @classmethod
+    def of_rows(cls, groups: IntArray, cell: IntArray, n_cells: int, *, one_per_group: bool) -> OutcomeGroups:
+        """Return the outcomes of rows that are sorted by ``groups`` (N,), and the ``cell`` (N,) of each row.
+
+        Independent rows are groups of their own with two outcomes: the row happens, or it does not.
+        """
+        if one_per_group:
+            return cls(np.bincount(groups), cell, n_cells)
+        both = np.column_stack([cell, np.full(len(cell), n_cells)]).reshape(-1)
+        return cls(np.full(len(cell), 2), both, n_cells)
+
+    def probabilities(self, p: FloatArray) -> FloatArray:
+        """Return the outcomes' probabilities (A,) for rows that happen with probability p (N,)."""
+        if len(p) == len(self.cell):
+            q = np.maximum(p, _LEAST)
+            return q / np.repeat(np.add.reduceat(q, np.cumsum(self.sizes) - self.sizes), self.sizes)
+        q = np.clip(p, 0.0, 1.0)
+        return np.column_stack([q, 1 - q]).reshape(-1)
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        """Count what happened, rows (R, G), by ``step`` (R, G) and cell: (R, n_steps, n_cells)."""
+        width = self.n_cells + 1
+        size = len(rows) * n_steps * width
+        small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
+        cells = self.cell.astype(small)[rows] + np.multiply(step, width, dtype=small)
+        cells += np.multiply(np.arange(len(rows)), width * n_steps, dtype=small)[:, None]
+        counts = np.bincount(cells.reshape(-1), minlength=size)
+        return counts.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)
+
+    def expected(self, q: FloatArray) -> FloatArray:
+        """Return the expected counts (n_cells,) of outcomes with probabilities q (A,)."""
+        return np.bincount(self.cell, q, self.n_cells + 1)[:-1].astype(np.float64)
+
+
+def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
+    """Choose one outcome of each group with probabilities ``q`` (A,), given uniform numbers (R, G): (R, G).
+
+    >>> uniform = np.array([[0.1, 0.9]], dtype=np.float32)
+    >>> choose_rows(uniform, np.array([0.5, 0.5, 0.2, 0.8]), np.array([2, 2]))
+    array([[0, 3]], dtype=int32)
+    """
+    first = np.cumsum(sizes) - sizes
+    total = np.cumsum(q)
+    within = (total - np.repeat(total[first] - q[first], sizes)).astype(np.float32)
+    chosen = np.zeros(uniform.shape, dtype=np.int32)
+    for place in range(int(sizes.max()) - 1):
+        longer = np.flatnonzero(sizes > place + 1)
+        limit = within[first[longer] + place]
+        if len(longer) == len(sizes):
+            chosen += uniform >= limit
+        else:
+            chosen[:, longer] += uniform[:, longer] >= limit
+    return chosen + first.astype(np.int32)
 
 
 def draw_one_per_group(
@@ -199,7 +290,7 @@ def draw_one_per_group(
 ) -> Iterator[tuple[slice, IntArray]]:
     """Draw one row of each group with the probabilities ``p`` (n,), ``resamples`` times, in slices.
 
-    Yields a slice of the resamples, and which rows happened in them: (slice's length, G).
+    Yields a slice of the resamples, and the rows that happened in them: (length of the slice, G).
 
     >>> p, groups = np.array([0.0, 1.0, 1.0]), np.array([0, 0, 1])
     >>> [rows.tolist() for _, rows in draw_one_per_group(p, groups, 2, np.random.default_rng(0))]
@@ -207,11 +298,42 @@ def draw_one_per_group(
     """
     rows_by_group = np.argsort(groups, kind="stable")
     sizes = np.bincount(groups)
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    totals = np.cumsum(p[rows_by_group])
-    base = totals[first] - p[rows_by_group][first]
-    mass = totals[first + sizes - 1] - base
     for part in chunks(resamples, len(sizes)):
-        draws = base + rng.random((part.stop - part.start, len(sizes))) * mass
-        winners = np.clip(np.searchsorted(totals, draws, side="right"), first, first + sizes - 1)
-        yield part, rows_by_group[winners]
+        uniform = rng.random((part.stop - part.start, len(sizes)), dtype=np.float32)
+        yield part, rows_by_group[choose_rows(uniform, p[rows_by_group], sizes)]
+
+
+def _simulated_bins(
+    p: FloatArray,
+    y: FloatArray,
+    groups: ArrayLike | None,
+    edges: FloatArray,
+    draw: Draw,
+    resamples: int,
+    rng: np.random.Generator | int,
+) -> FloatArray:
+    """Number of outcomes in each bin, drawn from the forecast: (R, B)."""
+    one_per_group = is_one_per_group(draw, groups, p, y if y.any() else None)
+    order, index = sorted_rows(p, y, as_groups(groups, len(p)))
+    n_bins = len(edges) - 1
+    outcomes = OutcomeGroups.of_rows(index, bin_index(p[order], edges), n_bins, one_per_group=one_per_group)
+    q = outcomes.probabilities(p[order])
+    happened = np.empty((check_integer(resamples, "resamples", 1), n_bins))
+    generator, none = np.random.default_rng(rng), np.zeros((1, 1), dtype=np.int32)
+    for part in chunks(len(happened), len(outcomes.sizes)):
+        uniform = generator.random((part.stop - part.start, len(outcomes.sizes)), dtype=np.float32)
+        rows = choose_rows(uniform, q, outcomes.sizes)
+        happened[part] = outcomes.counts(rows, none, 1)[:, 0]
+    return happened
+
+
+def sorted_rows(p: FloatArray, y: FloatArray, groups: IntArray) -> tuple[IntArray, IntArray]:
+    """Return an order of rows by group, then by forecast, and the groups in that order.
+
+    With rows in this order, results do not depend on the order in which they are given.
+
+    >>> sorted_rows(np.array([0.6, 0.4, 1.0]), np.array([1.0, 0.0, 1.0]), np.array([1, 1, 0]))
+    (array([2, 1, 0]), array([0, 1, 1]))
+    """
+    order = np.lexsort((y, p, groups))
+    return order, groups[order]

@@ -12,9 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, as_outcomes, check_integer
+from rmcalib._util.arrays import (
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_groups,
+    check_integer,
+)
 from rmcalib.calibration._notions import check_orders_for
-from rmcalib.calibration._scores import check_one_per_group
 from rmcalib.ranking import Mallows, PlackettLuce, RankingDistribution, SparseRankings, index_of_orders
 
 __all__ = [
@@ -22,12 +27,10 @@ __all__ = [
     "cross_fit",
     "fit_temperature",
     "fit_temperature_per_group",
-    "fit_top_1_temperature",
     "scale_temperature",
-    "top_1_probabilities",
 ]
 
-_LOG_RANGE = (-20.0, 20.0)
+LOG_RANGE = (-20.0, 20.0)
 
 Slope = Callable[[float], float]
 
@@ -57,7 +60,7 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
     (True, None)
     """
     array = check_orders_for(dist, orders)
-    return _fit(_slope(dist, array), len(array))
+    return find_temperature(_slope(dist, array), len(array))
 
 
 def fit_temperature_per_group(
@@ -122,38 +125,6 @@ def take_instances(dist: RankingDistribution, index: IntArray) -> RankingDistrib
     if isinstance(dist, SparseRankings):
         return SparseRankings(dist.orders, dist.logits[index], dist.unseen_logit[index])
     raise ValueError(f"dist: {type(dist).__name__} has no temperature (have: {_HAVE_TEMPERATURE})")
-
-
-def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
-    """Fit T for top-1 forecasts softmax(rewards/T) within groups of any size; one outcome of each group is 1.
-
-    rewards, outcomes, groups: (N,), flat over all responses of all prompts.
-
-    >>> fit_top_1_temperature([2.0, 0.0] * 3, [1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2]).temperature.__round__(4)
-    2.8854
-    """
-    r, y, index = _top_1_data(rewards, outcomes, groups)
-    won = np.bincount(index, r * y)
-
-    def slope(beta: float) -> float:
-        p = _softmax(r * beta, index)
-        return float((np.bincount(index, p * r) - won).mean())
-
-    return _fit(slope, int(index.max()) + 1)
-
-
-def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: float = 1.0) -> FloatArray:
-    """Return P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over each row's group: (N,).
-
-    Plackett-Luce top-1 probabilities of prompts with any numbers of responses, flat, in log space.
-
-    >>> top_1_probabilities([0.0, 0.0, 5.0, 5.0, 5.0, 5.0], [0, 0, 1, 1, 1, 1])
-    array([0.5 , 0.5 , 0.25, 0.25, 0.25, 0.25])
-    """
-    if not (np.isfinite(temperature) and temperature > 0):
-        raise ValueError(f"temperature: {temperature} is not a positive number")
-    r = as_floats(rewards, "rewards", ndim=1)
-    return _softmax(r / temperature, as_groups(groups, len(r)))
 
 
 Model = TypeVar("Model")
@@ -256,11 +227,11 @@ def _sparse_slope(dist: SparseRankings, orders: IntArray) -> Slope:
     return slope
 
 
-def _fit(slope: Slope, n: int) -> TemperatureFit:
+def find_temperature(slope: Slope, n: int) -> TemperatureFit:
     """Find the zero of a rising function of log β, and report what is left there."""
     from scipy.optimize import brentq
 
-    low, high = _LOG_RANGE
+    low, high = LOG_RANGE
     if slope(np.exp(low)) >= 0:
         return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
     if slope(np.exp(high)) <= 0:
@@ -268,21 +239,3 @@ def _fit(slope: Slope, n: int) -> TemperatureFit:
     # Brent's method takes some twenty slopes where bisection takes fifty and more.
     beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
     return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
-
-
-def _softmax(logits: FloatArray, groups: IntArray) -> FloatArray:
-    peak = np.full(int(groups.max()) + 1, -np.inf)
-    np.maximum.at(peak, groups, logits)
-    weights = np.exp(logits - peak[groups])
-    return weights / np.bincount(groups, weights)[groups]
-
-
-def _top_1_data(
-    rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
-    if len(r) != len(y):
-        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
-    index = as_groups(groups, len(r))
-    check_one_per_group(y, index)
-    return r, y, index

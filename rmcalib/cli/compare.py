@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
-from rmcalib.cli._shared.places import Places
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -32,8 +30,8 @@ def compare(
         str, typer.Option(metavar="NAME", help="What to print: a category, or 'all'; files have all.")
     ] = "overall",
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", dir_okay=False, help="Write all rows as CSV."),
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
     ] = None,
     recipes: options.Recipes = None,
     resamples: Resamples = 1000,
@@ -49,8 +47,8 @@ def compare(
     from rmcalib.metrics import Settings, compare_scores
     from rmcalib.report import clean_text, open_scores
 
-    with plain_warnings(quiet=quiet, verbose=verbose), Places() as places:
-        (first, name_a), (second, name_b) = (open_scores(places.copy(place)) for place in (a, b))
+    with plain_warnings(quiet=quiet, verbose=verbose):
+        (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
         known = registry(recipes or ())
         about = [recipe_of_run(name, s.manifest, known) for name, s in ((name_a, first), (name_b, second))]
         if name_a == name_b:

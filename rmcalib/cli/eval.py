@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options
-from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings, say
-from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring, with_scoring
+from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
     benchmark_for,
     check_export,
     for_each_model,
     given_scores,
     model_names,
-    own_runs,
     run_model,
     say_failures,
 )
@@ -40,7 +39,7 @@ FailIf = Annotated[
 ]
 
 
-@with_scoring()
+@with_options()
 def evaluate_models(
     *,
     context: typer.Context,
@@ -76,6 +75,7 @@ def evaluate_models(
     2 bad usage or bad input.
     """
     from rmcalib._util.processes import is_main_process, joined
+    from rmcalib._util.storage import shown
     from rmcalib.cli._shared.conditions import parse_condition
 
     conditions = [parse_condition(text) for text in fail_if or []]
@@ -85,11 +85,10 @@ def evaluate_models(
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
-    with quiet, joined() as team, Places() as places:
+    with quiet, joined() as team:
         with team.step():
+            output_folder(scoring.output)
             bench = benchmark_for(names, scoring, scores)
-            own = own_runs(names, bench if scores is None else None)
-            scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
         job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed)
         met: list[tuple[Condition, Evaluation]] = []
 
@@ -104,12 +103,11 @@ def evaluate_models(
             return
     done = [result for result in results if result is not None]
     if json_:
-        named = [(one, places.shown(folder)) for one, folder in done]
-        typer.echo(json.dumps(_content(named, failed, met)))
+        typer.echo(json.dumps(_content(done, failed, met)))
     elif not scoring.quiet:
         from rmcalib.cli._shared.summary import print_evaluations
 
-        print_evaluations([(one, places.shown(folder.resolve())) for one, folder in done])
+        print_evaluations([(one, shown(folder)) for one, folder in done])
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
         say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
@@ -175,12 +173,12 @@ class _Job:
 
 
 def _content(
-    done: list[tuple[Evaluation, str]], failed: list[dict[str, str]], met: list[tuple[Condition, Evaluation]]
+    done: list[tuple[Evaluation, Path]], failed: list[dict[str, str]], met: list[tuple[Condition, Evaluation]]
 ) -> dict[str, Any]:
     from rmcalib.report import evaluation_content
 
     return {
-        "evaluations": [{**evaluation_content(result), "folder": folder} for result, folder in done],
+        "evaluations": [{**evaluation_content(result), "folder": str(folder)} for result, folder in done],
         "failed": failed,
         "conditions_met": [{"model": result.model, "condition": c.text} for c, result in met],
     }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,16 +10,13 @@ import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
-from rmcalib.cli._shared.places import Place, Places
+from rmcalib.cli._shared.places import Place, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
     from rmcalib.report import Leaderboard
 
 __all__ = ["report_leaderboard"]
-
-_REPLACED = re.compile(r"[^/]+\.csv|figures/[^/]+\.(?:png|pdf)")
-"""What a report may have of an earlier one in the same place, and removes if it does not have it itself."""
 
 
 def report_leaderboard(
@@ -82,6 +77,7 @@ def report_leaderboard(
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
     """Rank all scored models by calibration, and report what calibration goes with."""
+    from rmcalib._util.storage import shown
     from rmcalib.metrics import Settings
     from rmcalib.report import (
         leaderboard_from_runs,
@@ -98,7 +94,8 @@ def report_leaderboard(
         "recipes": tuple(recipes or ()),
         "settings": Settings(resamples=resamples, seed=seed),
     }
-    with plain_warnings(quiet=quiet, verbose=verbose), Places() as places:
+    folder = output_folder(output)
+    with plain_warnings(quiet=quiet, verbose=verbose):
         if table is not None:
             clash = {"folders with runs": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
             given = next((name for name, value in clash.items() if value), None)
@@ -115,19 +112,18 @@ def report_leaderboard(
             )
             with progress_bar("reading runs", quiet=quiet) as show:
                 board = leaderboard_from_runs(
-                    [places.copy(run) for run in runs],
+                    runs,
                     benchmark=benchmark,
                     metric=metric or "ece",
                     official=official,
                     on_model=None if show is None else lambda done, total, _: show(done, total, 0),
                     **shared,
                 )
-        board = replace(board, notes=[places.shown(note) for note in board.notes])
-        page = write_leaderboard(board, places.folder(output, needed=_REPLACED))
+        page = write_leaderboard(board, folder)
     if json_:
-        typer.echo(json.dumps(_content(board, places.shown(page))))
+        typer.echo(json.dumps(_content(board, str(page))))
     elif not quiet:
-        _print(board, places.shown(page.resolve()))
+        _print(board, shown(page))
 
 
 def _methods(given: list[str] | None) -> tuple[str, ...]:

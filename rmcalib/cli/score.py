@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Verbose
-from rmcalib.cli._shared.places import Places
+from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
+from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
-from rmcalib.cli._shared.scoring_options import Export, Models, Scoring, with_scoring
+from rmcalib.cli._shared.scoring_options import Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
     benchmark_for,
     check_export,
     for_each_model,
     model_names,
-    own_runs,
     run_model,
     say_failures,
 )
@@ -26,7 +23,7 @@ from rmcalib.cli._shared.sources import (
 __all__ = ["score_models"]
 
 
-@with_scoring()
+@with_options()
 def score_models(
     *,
     model: Models = None,
@@ -42,20 +39,16 @@ def score_models(
     again. Under torchrun or accelerate launch, processes share the prompts.
     """
     from rmcalib._util.processes import is_main_process, joined
+    from rmcalib._util.storage import shown
     from rmcalib.runs import run_folder
 
     names = model_names(model)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
-    with (
-        plain_warnings(quiet=scoring.quiet or not main, verbose=verbose),
-        joined() as team,
-        Places() as places,
-    ):
+    with plain_warnings(quiet=scoring.quiet or not main, verbose=verbose), joined() as team:
         with team.step():
+            output_folder(scoring.output)
             bench = benchmark_for(names, scoring)
-            own = own_runs(names, bench)
-            scoring = replace(scoring, output=str(places.folder(scoring.output, needed=own)))
 
         def work(name: str | None) -> dict[str, Any]:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
@@ -63,7 +56,7 @@ def score_models(
             if export_rewardbench is not None and main:
                 scores.to_rewardbench_json(export_rewardbench)
             file = run_folder(scoring.output, name, bench.name) / "scores.parquet"
-            return {"model": name, "scores": places.shown(file), "manifest": scores.manifest}
+            return {"model": name, "scores": str(file), "manifest": scores.manifest}
 
         done, failed = for_each_model(names, work)
     if not main:
@@ -75,7 +68,7 @@ def score_models(
             counts = entry["manifest"]["counts"]
             typer.echo(
                 f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
-                f"{entry['scores'] if '://' in entry['scores'] else Path(entry['scores']).resolve()}"
+                f"{shown(entry['scores'])}"
             )
         say_failures(failed, len(names))
     if failed:

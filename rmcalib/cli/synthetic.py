@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -56,9 +56,9 @@ def synthetic(
     import numpy as np
 
     from rmcalib import __version__
-    from rmcalib._util.files import write_json
     from rmcalib.ranking import synthetic as generators
     from rmcalib.report import forecast_report, report_content, write_forecast_report
+    from rmcalib.runs import Layout, RunFolder
 
     folder = output or Path("runs/synthetic") / model.value
     about = {
@@ -71,54 +71,33 @@ def synthetic(
         "resamples": resamples,
         "seed": seed,
     }
-    _check_folder(folder, about, fresh=fresh)
-    rng = np.random.default_rng(seed)
-    if model is Model.PLACKETT_LUCE:
-        data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
-    elif model is Model.MALLOWS:
-        data = generators.synthetic_mallows(instances, items, confidence=confidence, rng=rng)
-    else:
-        data = generators.synthetic_mixture(instances, items, confidence=confidence, rng=rng)
-    report = forecast_report(
-        data.forecast,
-        data.orders,
-        title=f"Calibration of a synthetic {model.value.title()} forecast",
-        subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
-        sub=[k for k in (2, 3) if k <= items],
-        top=[k for k in (1, 2) if k <= items],
-        resamples=resamples,
-        seed=seed,
-    )
-    if fresh:
-        for name in _WRITTEN:
-            (folder / name).unlink(missing_ok=True)
-    write_json(folder / _WRITTEN[0], about)
-    page = write_forecast_report(report, folder)
+    with RunFolder(folder, about, Layout(_RESULTS), fresh=fresh) as run:
+        rng = np.random.default_rng(seed)
+        if model is Model.PLACKETT_LUCE:
+            data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)
+        elif model is Model.MALLOWS:
+            data = generators.synthetic_mallows(instances, items, confidence=confidence, rng=rng)
+        else:
+            data = generators.synthetic_mixture(instances, items, confidence=confidence, rng=rng)
+        report = forecast_report(
+            data.forecast,
+            data.orders,
+            title=f"Calibration of a synthetic {model.value.title()} forecast",
+            subtitle=f"{instances:,} rankings of {items} items; {confidence:g} × as confident as the truth",
+            sub=[k for k in (2, 3) if k <= items],
+            top=[k for k in (1, 2) if k <= items],
+            resamples=resamples,
+            seed=seed,
+        )
+        page = write_forecast_report(report, folder)
+        run.finish()
     if json_:
         typer.echo(json.dumps({**report_content(report), "page": str(page)}))
     elif not quiet:
         _print(report.summary, report.title, report.words, page)
 
 
-_WRITTEN = ("run.json", "metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
-
-
-def _check_folder(folder: Path, about: dict[str, Any], *, fresh: bool) -> None:
-    """Raise a ValueError if ``folder`` holds results of anything but ``about``, unless they may go."""
-    if fresh or not any((folder / name).exists() for name in _WRITTEN):
-        return
-    try:
-        before = json.loads((folder / _WRITTEN[0]).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        before = None
-    if before != about:
-        known = isinstance(before, dict) and before.get("command") == about["command"]
-        other = next((key for key in about if known and before.get(key) != about[key]), None)
-        told = f" ({other} was {before.get(other)}, now {about[other]})" if other else ""
-        raise ValueError(
-            f"{folder}: holds results of another run{told}; "
-            "choose another --output or add --fresh to start over"
-        )
+_RESULTS = ("metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
 
 
 def _print(summary: "Summary", title: str, words: str, page: Path) -> None:

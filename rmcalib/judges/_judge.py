@@ -142,7 +142,7 @@ def scored_chunks(
     >>> from rmcalib.judges import load_judge
     >>> judge = load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest")
     >>> [[item.rewards for item in chunk] for chunk in scored_chunks(judge, load_benchmark("demo").items[:1])]
-    [[(46.0, 12.0, 56.0, 42.0)]]
+    [[(32.0, 29.0, 32.0, 32.0)]]
     """
     counts = progress is not None and "progress" in inspect.signature(judge.score).parameters
     chunks: Iterator[list[ScoredItem]]

@@ -1,7 +1,7 @@
 """One resumable run folder: manifest, lock, parts, and `score`, which fills it."""
 
-from rmcalib.runs._folder import Run, RunError, finished_scores, run_folder
-from rmcalib.runs._lock import read_manifest, utc
+from rmcalib.runs._folder import Layout, RunFolder
+from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import (
     asked_for,
     content_hash,
@@ -9,19 +9,24 @@ from rmcalib.runs._manifest import (
     package_versions,
     score_inputs,
 )
+from rmcalib.runs._run import Run, finished_scores, remove_leftover_parts, run_folder
 from rmcalib.runs._score import OnProgress, keep_scores, score
 
 __all__ = [
+    "Layout",
     "OnProgress",
     "Run",
     "RunError",
+    "RunFolder",
     "asked_for",
     "content_hash",
     "finished_scores",
     "inputs_hash",
     "keep_scores",
+    "locked",
     "package_versions",
     "read_manifest",
+    "remove_leftover_parts",
     "run_folder",
     "score",
     "score_inputs",

@@ -1,4 +1,4 @@
-"""Who works in a run folder: one process at a time, and its manifest."""
+"""Which process works in a run folder, and the manifest of the folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import write_json
+from rmcalib._util.storage import StorageError, is_remote, read_file
 
 __all__ = ["RunError", "locked", "read_manifest", "utc"]
 
@@ -22,51 +23,59 @@ class RunError(ValueError):
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run folder, which is made if need be; `lock.json` says who does.
+def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Iterator[None]:
+    """Hold the lock of a folder, which is created if necessary; the file `owner` names the process.
 
-    The system gives the lock back when its owner dies, so that no lock is ever stale.
+    The operating system releases the lock when the process ends, so no lock is ever stale. Object storage
+    has no locks: there, nothing happens.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, locked(Path(folder)):
     ...     (read_manifest(Path(folder) / "lock.json") or {})["pid"] == os.getpid()
     True
     """
+    if is_remote(folder):
+        yield
+        return
     from filelock import FileLock, Timeout
 
-    owner = folder / "lock.json"
+    path = folder / owner
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock", timeout=0)
+        lock = FileLock(folder / name, timeout=0)
         lock.acquire()
     except Timeout:
-        who = read_manifest(owner) or {}
-        told = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
-        raise RunError(f"{folder} is in use by {told}: wait for it, or choose another --output") from None
+        who = read_manifest(path) or {}
+        process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
+        raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
-        started = {"pid": os.getpid(), "host": platform.node(), "started": utc(time.time())}
-        write_json(owner, {**started, "command": " ".join(sys.argv[:1])})
+        if owner == "lock.json":
+            started = {"pid": os.getpid(), "host": platform.node(), "started": utc(time.time())}
+            write_json(path, {**started, "command": " ".join(sys.argv[:1])})
         yield
     finally:
-        owner.unlink(missing_ok=True)
+        if owner == "lock.json":
+            path.unlink(missing_ok=True)
         lock.release()
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """Read a manifest: None if there is none, empty if it is unreadable."""
+    """Read a manifest: None if there is none, empty if it is not a JSON object."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path))
     except FileNotFoundError:
         return None
+    except StorageError:
+        raise
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 
 
 def utc(seconds: float) -> str:
-    """Write a time as others read it.
+    """Write a time in ISO 8601.
 
     >>> utc(0)
     '1970-01-01T00:00:00Z'

@@ -30,10 +30,15 @@ _PACKAGES = (
 )
 
 
-def score_inputs(judge: Judge, benchmark: Benchmark) -> dict[str, Any]:
-    """Return everything that changes a score; runs with equal inputs can share their parts."""
+def score_inputs(
+    judge: Judge, benchmark: Benchmark, identity: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return everything that changes a score; runs with equal inputs can share their parts.
+
+    ``identity`` is the judge's, if it was loaded elsewhere.
+    """
     return {
-        **judge.identity(),
+        **(judge.identity() if identity is None else identity),
         "model": model_folder(judge.name),
         "benchmark": benchmark.name,
         "benchmark_revision": benchmark.revision,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import shutil
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.files import write_json
 from rmcalib._util.processes import Team, joined, process_rank
-from rmcalib._util.remote import is_remote, mirrored, runs_in
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import (
     INDIFFERENT,
@@ -24,9 +21,10 @@ from rmcalib.judges import (
     scored_chunks,
     shard,
 )
-from rmcalib.runs._folder import Run, finished_manifest, finished_scores, run_folder
-from rmcalib.runs._lock import RunError, locked, read_manifest
+from rmcalib.runs._folder import RunFolder
+from rmcalib.runs._lock import read_manifest
 from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
+from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -87,17 +85,15 @@ def score(
     """
     if judge is not None and model is not None:
         raise ValueError("judge, model: two names for one argument; give one of them")
-    if process_rank()[1] > 1 and (output is None or is_remote(output)):
+    if process_rank()[1] > 1 and output is None:
         raise ValueError("output: several processes need a folder that all of them can reach")
     given = judge if judge is not None else model if model is not None else "demo"
     with joined() as team, contextlib.ExitStack() as places:
         with team.step():
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
             chosen = load_judge(given, kind=kind, name=name, **options)
-            inner = run_folder("", chosen.name, bench.name)
-            needed = runs_in([inner.as_posix()])
-            keep: Any = TemporaryDirectory() if output is None else mirrored(output, needed=needed)
-            folder = places.enter_context(keep) / inner
+            place = places.enter_context(TemporaryDirectory()) if output is None else output
+            folder = run_folder(place, chosen.name, bench.name)
             there = None
             # A local model's files are hashed to know what is asked for: only if there is a finished run.
             if not fresh and team.rank == 0 and finished_manifest(folder):
@@ -154,33 +150,23 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     ['run.json', 'scores.parquet']
     """
     digest = content_hash(scores)
+    before = read_manifest(folder / "run.json") or {}
+    if _is_own(before, folder / "scores.parquet", scores):
+        return
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
-    manifest = {**about, "status": "finished", "hash": digest} | ({"asked": asked} if asked else {})
-    run_file, file, parts = folder / "run.json", folder / "scores.parquet", folder / "parts"
-    with locked(folder):
-        before = read_manifest(run_file)
-        if _is_own(before or {}, file, scores):
-            return
-        same = before is not None and before.get("hash") == digest
-        if before is not None and same and "asked" in before:
-            manifest = {"asked": before["asked"], **manifest}
-        if not same and not fresh and (before is not None or file.exists() or parts.exists()):
-            raise RunError(
-                f"{folder} holds another run, with other scores than these: choose another --output, or "
-                "--fresh to replace them"
-            )
-        if not same:  # if killed now, no scores stand beside another run's manifest
-            file.unlink(missing_ok=True)
-            shutil.rmtree(parts, ignore_errors=True)
-            write_json(run_file, {**manifest, "status": "scoring"})
-        dataclasses.replace(scores, manifest=manifest).to_parquet(file)
-        write_json(run_file, manifest)
+    if before.get("hash") == digest and "asked" in before:
+        about["asked"] = before["asked"]
+    if asked:
+        about["asked"] = asked
+    with RunFolder(folder, {}, SCORING, about=about, fresh=fresh, digest=digest) as run:
+        kept = dataclasses.replace(scores, manifest=run.manifest("finished"))
+        kept.to_parquet(run.folder / "scores.parquet")
+        run.finish()
 
 
 def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
     """Return whether `scores` were read from the finished run in this folder."""
-    finished = manifest.get("status") == "finished" and file.is_file()
-    if not finished or manifest.get("hash") in (None, content_hash(scores)):
+    if manifest.get("status") != "finished" or manifest.get("hash") in (None, content_hash(scores)):
         return False
     if manifest["hash"] != scores.manifest.get("hash"):
         return False

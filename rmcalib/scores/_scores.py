@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.files import write_file, write_text
+from rmcalib._util.storage import as_path, read_file
 from rmcalib.benchmarks import distinct_ids
 from rmcalib.scores._columns import KINDS, Place, checked_columns, row_place
 
@@ -127,10 +129,8 @@ class Scores:
         import pyarrow
         import pyarrow.parquet
 
-        if Path(path).is_dir():  # pyarrow would look for files in it
-            raise ValueError(f"{path}: Is a directory")
         try:
-            table = pyarrow.parquet.read_table(Path(path))
+            table = pyarrow.parquet.read_table(io.BytesIO(read_file(as_path(path))))
         except (pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"{path}: {_why(error)}") from error
         stored = (table.schema.metadata or {}).get(_METADATA, b"{}")
@@ -147,7 +147,7 @@ class Scores:
     def from_jsonl(cls, path: str | Path) -> Scores:
         """Read JSONL: one object a response, with our columns (`n_tokens` and `truncated` may be missing)."""
         rows, places = [], []
-        for number, line in enumerate(_read(Path(path)).split(b"\n"), start=1):
+        for number, line in enumerate(_read(as_path(path)).split(b"\n"), start=1):
             if not line.strip():
                 continue
             row = _parse(line, f"{path}, line {number}")
@@ -168,7 +168,7 @@ class Scores:
     @classmethod
     def from_rewardbench_json(cls, path: str | Path) -> Scores:
         """Read a file of RewardBench's `eval-set-scores`: scores flat or nested, correct responses first."""
-        return from_rewardbench(_parse(_read(Path(path)), str(path)), source=str(path))
+        return from_rewardbench(_parse(_read(as_path(path)), str(path)), source=str(path))
 
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write RewardBench's `eval-set-scores` form (without the texts, which are not kept here)."""
@@ -182,7 +182,7 @@ def load_scores(path: str | Path) -> Scores:
         ".jsonl": Scores.from_jsonl,
         ".json": Scores.from_rewardbench_json,
     }
-    reader = readers.get(Path(path).suffix)
+    reader = readers.get(as_path(path).suffix)
     if reader is None:
         raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
     return reader(path)
@@ -193,7 +193,8 @@ def read_scores_hash(path: str | Path) -> str | None:
     import pyarrow.parquet as pq
 
     try:
-        stored = (pq.read_schema(path).metadata or {}).get(_METADATA, b"{}")
+        with as_path(path).open("rb") as file:
+            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
         found = json.loads(stored).get("hash")
     except (OSError, ValueError, AttributeError):  # whoever reads the scores says what is wrong with them
         return None
@@ -299,7 +300,7 @@ def _check(scores: Scores) -> None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise ValueError(f"{path}: {_why(error)}") from error
 

@@ -1,7 +1,5 @@
 """Cross-validated experiments: data sets × learners × folds, in parallel, resumable, as one tidy table."""
 
-import hashlib
-import json
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -14,11 +12,11 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import IntArray, check_choice, check_integer
-from rmcalib._util.files import read_csv_table, write_csv, write_json
+from rmcalib._util.files import read_csv_table, write_csv
 from rmcalib._util.interrupts import end_with_parent, spared
-from rmcalib._util.nested import flattened
 from rmcalib.calibration import fit_temperature, scale_temperature
 from rmcalib.ranking import PairwiseProbabilities, RankingDistribution
+from rmcalib.runs import Layout, RunFolder
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._evaluation import Questions, Row, evaluate
 from rmcalib.tabular._features import fit_encoder
@@ -54,6 +52,7 @@ events, what a calibrated forecast would show (mean, 95% point, p-value), and ho
 _WHOLE = ("fold", "k", "n", "n_events")
 _NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 _CALIBRATION_SHARE = 0.2
+_LAYOUT = Layout(("results.csv",), "*__*__fold-*.csv")
 
 Done = Callable[[str], None]
 
@@ -118,7 +117,6 @@ def run_experiment(
     gives the same numbers whatever the number of processes. Another plan or other data in the same folder
     is refused unless ``fresh``. ``on_done`` hears of each fold, finished now or before.
     """
-    folder = Path(output)
     check_integer(processes, "processes", 1)
     if not datasets:
         raise ValueError("dataset: none given")
@@ -128,23 +126,29 @@ def run_experiment(
                 f"{data.name}: {len(data)} rows are too few for {plan.folds} folds of at least two rows; "
                 "use fewer folds or more rows"
             )
-    _check_manifest(folder, datasets, plan, fresh=fresh)
     jobs = [
         _Job(data, learner, fold, plan)
         for data in datasets
         for learner in plan.learners
         for fold in range(plan.folds)
     ]
-    parts = {job.label: folder / "parts" / f"{job.label}.csv" for job in jobs}
-    waiting = []
-    for job in jobs:
-        if parts[job.label].is_file():
-            on_done(job.label)
-        else:
-            waiting.append(job)
-    _run(waiting, parts, processes, on_done)
-    rows = [row for job in jobs for row in read_rows(parts[job.label])]
-    write_csv(folder / "results.csv", rows)
+    inputs = {
+        "rmcalib": __version__,
+        "datasets": {data.name: data.fingerprint for data in datasets},
+        "plan": asdict(plan),
+    }
+    with RunFolder(output, inputs, _LAYOUT, fresh=fresh) as run:
+        parts = {job.label: run.parts / f"{job.label}.csv" for job in jobs}
+        waiting = []
+        for job in jobs:
+            if parts[job.label].is_file():
+                on_done(job.label)
+            else:
+                waiting.append(job)
+        _run(waiting, parts, processes, on_done)
+        rows = [row for job in jobs for row in read_rows(parts[job.label])]
+        write_csv(run.folder / "results.csv", rows)
+        run.finish()
     return rows
 
 
@@ -271,53 +275,6 @@ def _forecasts(
         temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
         forecasts[f"{learner}+t"] = scale_temperature(dist, temperature)
     return train, test, forecasts
-
-
-def _check_manifest(folder: Path, datasets: Sequence[Dataset], plan: Plan, *, fresh: bool) -> None:
-    """Write what this run is, or make sure that the folder holds the same one."""
-    content = json.loads(
-        json.dumps(
-            {
-                "rmcalib": __version__,
-                "datasets": {data.name: data.fingerprint for data in datasets},
-                "plan": asdict(plan),
-            }
-        )
-    )
-    content["hash"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    path = folder / "run.json"
-    if fresh:
-        for part in (folder / "parts").glob("*__*__fold-*.csv"):
-            part.unlink()
-    elif path.is_file():
-        before = _read_manifest(path)
-        if before["hash"] != content["hash"]:
-            raise ValueError(
-                f"{folder}: holds results of another run ({_difference(before, content)}); "
-                "choose another --output or add --fresh to start over"
-            )
-    write_json(path, content)
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:  # neither JSON nor text
-        content = None
-    if not isinstance(content, dict) or "hash" not in content:
-        raise ValueError(
-            f"{path}: not the manifest of a run; choose another --output or add --fresh to start over"
-        )
-    return content
-
-
-def _difference(before: dict[str, Any], now: dict[str, Any]) -> str:
-    flat_before, flat_now = flattened(before), flattened(now)
-    keys = [
-        key for key in flat_now | flat_before if flat_before.get(key) != flat_now.get(key) and key != "hash"
-    ]
-    shown = [f"{key} was {flat_before.get(key)}, is {flat_now.get(key)}" for key in keys[:3]]
-    return "; ".join(shown)
 
 
 def _cell(name: str, text: str) -> Any:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from rmcalib.batch._local import free_checkpoint
+from rmcalib.batch._batch import free_checkpoint
 from rmcalib.batch._status import read_events
-from rmcalib.batch._worker import Worker, WorkerError
+from rmcalib.batch._worker import Task, Worker, WorkerError
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import load_judge
 from tests.batch.batch_hub import (
     BENCH,
     BROKEN,
@@ -187,7 +189,7 @@ def test_a_batch_in_use_is_refused_in_one_line(
             environment(model_hub.url, home), "--models", models_file(home / "m.yaml"), "--output", output
         )
     assert done.returncode == 2
-    assert "in use by another batch" in done.stderr
+    assert "is in use by process" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -195,25 +197,17 @@ def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pyt
     model = tiny.save_model(tmp_path / "model")
     bench = tmp_path / "bench.jsonl"
     bench.write_text("".join(json.dumps(row) + "\n" for row in tiny.benchmark_rows(64)))
-    from rmcalib.benchmarks import load_benchmark
-
-    task = {
-        "model": str(model),
-        "source": str(bench),
-        "benchmark_revision": load_benchmark(str(bench)).revision,
-        "limit": None,
-        "recipe": {"model": str(model)},
-        "options": {"device": "cpu", "output": str(tmp_path / "runs")},
-    }
+    judge = load_judge(str(model), device="cpu")
+    task = Task(judge, load_benchmark(str(bench)), str(tmp_path / "runs"))
     with Worker(tmp_path / "batch.log") as worker:
         with monkeypatch.context() as patched:
             for name, value in held(os.environ, "True").items():
                 patched.setenv(name, value)
             events = worker.run(task)
-            assert next(events)["event"] == "progress"
-        assert worker._process is not None
-        os.kill(worker._process.pid, signal.SIGKILL)
-        with pytest.raises(WorkerError, match=r"was ended by SIGKILL, .* short of memory"):
+            assert next(events)[0] == "progress"
+        assert worker.process is not None
+        os.kill(worker.process.pid or 0, signal.SIGKILL)
+        with pytest.raises(WorkerError, match=r"was ended by SIGKILL, .* memory runs out"):
             list(events)
-        assert [event["event"] for event in worker.run(task)][-1] == "progress"  # a new process did it
+        assert [kind for kind, _ in worker.run(task)][-1] == "progress"  # a new process did it
     assert list((tmp_path / "runs").glob("*/*/scores.parquet"))

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 
 from rmcalib._util.files import write_json
-from rmcalib.batch import Batch, Job, PlanEntry, open_batch, run_local
-from rmcalib.batch._local import scoring_ticket
-from rmcalib.batch._ray import _Room, _score
+from rmcalib.batch import BatchRequest, PlanEntry, Scoring, Status
+from rmcalib.batch import run_batch as run_request
+from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._status import read_events
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.cli._shared.batch_run import _evaluator
+from rmcalib.cli._shared.batch_run import evaluator_for
 from rmcalib.judges import LoadOptions, Recipe, identify, recipe_for
+from rmcalib.metrics import Settings
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.runs import finished_scores, run_folder, score
 from rmcalib.scores import Scores
-from tests.batch.test_ray_workers import InProcess
+from tests.batch.stand_in_ray import score_in_process
 
 N = 40
 OPTIONS: dict[str, Any] = {"device": "cpu", "max_length": 300}
@@ -28,22 +29,22 @@ ENTRY = PlanEntry(recipe_for("demo"), "llama")
 
 
 def job(*, fresh: bool = False, **other: Any) -> Job:
-    options = LoadOptions(**{**OPTIONS, **other})
-    return Job(load_benchmark("demo", limit=N), "demo", limit=N, options=options, fresh=fresh)
+    return Job(load_benchmark("demo", limit=N), LoadOptions(**{**OPTIONS, **other}), fresh=fresh)
 
 
 def score_demo(output: Path, **other: Any) -> Scores:
     return score("demo", load_benchmark("demo", limit=N), output=output, **{**OPTIONS, **other})
 
 
-def run_batch(output: Path, entry: PlanEntry = ENTRY, **settings: Any) -> tuple[Batch, set[str]]:
+def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Status, set[str]]:
     """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
-    evaluator = _evaluator(job().benchmark, settings) if settings else None
     n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
-    with open_batch(output, [entry], evaluator=evaluator) as batch:
-        run_local(batch, job(), [entry])
-    assert batch.status.models["demo"].state == "done", batch.status.models["demo"].why
-    return batch, {event["event"] for event in read_events(output)[n_before:]}
+    request = BatchRequest(
+        [entry.recipe], how=Scoring("demo", limit=N, options=LoadOptions(**OPTIONS)), output=output
+    )
+    status = run_request(request, evaluator=evaluator_for(Settings(**judging)) if judging else None)
+    assert status.models["demo"].state == "done", status.models["demo"].why
+    return status, {event["event"] for event in read_events(output)[n_before:]}
 
 
 @pytest.fixture
@@ -65,20 +66,19 @@ def test_score_after_a_batch(tmp_path: Path) -> None:
 
 def test_batch_after_score(tmp_path: Path) -> None:
     score_demo(tmp_path)
-    batch, events = run_batch(tmp_path)
+    status, events = run_batch(tmp_path)
     assert events == {"start", "done", "end"}
-    assert not batch.status.models["demo"].fresh
+    assert not status.models["demo"].fresh
 
 
 def test_score_after_a_cluster_and_the_other_way_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ray, ours = InProcess({"CPU": 1}), job()
-    monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
+    ours = job()
     with open_batch(tmp_path, [ENTRY]) as batch:
         ticket = scoring_ticket(batch, ours, ENTRY)
         assert not ticket.scored
-        _score(batch, ours, ticket, 1, _Room(ray), {"CPU": 1.0, "GPU": 0.0}, ours.benchmark)
+        score_in_process(batch, ours, ticket, monkeypatch)
         assert scoring_ticket(batch, ours, ENTRY).scored
         assert not scoring_ticket(batch, job(fresh=True), ENTRY).scored
         assert not scoring_ticket(batch, job(dtype="bfloat16"), ENTRY).scored

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.batch import Machine, Selection, estimated_tokens, make_plan, parse_parameters, read_models
+from rmcalib.batch import Selection, parse_parameters
+from rmcalib.batch._plan import Machine, estimated_tokens, make_plan, read_models
 from rmcalib.judges import Recipe
 
 BIG = Machine("cuda", 8, 640e9)

@@ -39,28 +39,25 @@ import json, sys, time
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster as Nodes
-from rmcalib.batch._local import Job, open_batch
-from rmcalib.benchmarks._benchmark import load_benchmark
-from rmcalib.batch._ray import Cluster, run_ray
-from rmcalib.batch._ray_workers import Crew
-from rmcalib.batch._plan import make_plan, read_models
+from rmcalib.batch import BatchRequest, Cluster, Scoring, run_batch
+from rmcalib.batch import _ray
 from rmcalib.judges import LoadOptions
-from rmcalib.runs._folder import Run
+from rmcalib.runs import Run
 
 output, models = Path(sys.argv[1]), Path(sys.argv[2])
 # The head has no processors: it cannot be lost, and no worker runs on it.
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
 lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
-add, begin, killed = Run.add, Crew.open, []
+_ray._silence(ray)
+add, begin, killed = Run.add, _ray.wait_for_first, []
 
-def open_all(crew, n_workers):
+def wait_for_all(ray, workers, look):
     # The first model's workers are all there before its work begins: else one could do it all alone while the
     # other still loads, and nothing would be lost with a node.
-    about = begin(crew, n_workers)
-    while crew._busy and not killed:
-        list(crew._finished([]))
-    return about
+    if not killed:
+        ray.get([worker.origin.remote() for worker in workers])
+    return begin(ray, workers, look)
 
 def add_and_kill(run, scored):
     # When some prompts of the first model are kept, and not all.
@@ -71,13 +68,10 @@ def add_and_kill(run, scored):
         while sum(node["Alive"] for node in ray.nodes()) > 2:  # the head, and one of two
             time.sleep(0.1)
 
-Crew.open, Run.add = open_all, add_and_kill
-bench = load_benchmark("reward-bench-2")
-plan = make_plan(read_models(models))
-job = Job(bench, "reward-bench-2", options=LoadOptions(device="cpu", token_budget=1024))
-with open_batch(output, plan, engine="ray") as batch:
-    run_ray(batch, job, plan, Cluster(shards=2))
-print(json.dumps({"parts": killed[0], "models": batch.status.content()["models"]}))
+_ray.wait_for_first, Run.add = wait_for_all, add_and_kill
+how = Scoring(options=LoadOptions(device="cpu", token_budget=1024), cluster=Cluster(shards=2))
+status = run_batch(BatchRequest(models, how=how, output=output))
+print(json.dumps({"parts": killed[0], "models": status.content()["models"]}))
 ray.shutdown()
 nodes.shutdown()
 """
@@ -111,51 +105,36 @@ def test_a_node_lost_in_the_middle_changes_nothing(
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["parts"] == 1  # of the first model's six: it was not finished yet
     assert states(said) == dict.fromkeys(GOOD[:2], "done")
-    assert any("were lost on the way" in text for entry in said["models"] for text in entry["warnings"])
+    warned = [text for entry in said["models"] for text in entry["warnings"]]
+    assert "1 worker was lost on the way, and Ray replaced it" in warned
+    assert len(done.stdout.splitlines()) == 1, done.stdout  # nothing of Ray's own
     assert_same_scores(all_scores(output), all_scores(reference))
-
-
-def test_command_on_a_cluster_of_its_own_tells_failures_as_locally(
-    model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
-) -> None:
-    reference, home = local
-    models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
-    options = ("--models", models, "--output", tmp_path / "runs", "--json", "--no-metrics")
-    done = batch(environment(model_hub.url, home), *options, "--engine", "ray")
-    assert done.returncode == 1, done.stderr
-    expected = json.loads((reference / "batch.json").read_text())
-    assert {e["model"]: e["why"] for e in told(done)["models"]} == {
-        entry["model"]: entry["why"] for entry in expected["models"]
-    }
-    assert_same_scores(all_scores(tmp_path / "runs"), all_scores(reference))
-    # The local engine takes up what the cluster has left, and finds nothing to do.
-    assert told(batch(environment(model_hub.url, home), *options))["counts"] == {"done": 2, "failed": 1}
 
 
 # Whoever has written a part goes on when the interruption has been noticed, and not before.
 HELD = """
 from rmcalib.cli import main
-from rmcalib.batch import _ray as cluster
-from rmcalib.runs._folder import Run
+from rmcalib.batch import _ray
+from rmcalib.runs import Run
 
-class Room(cluster._Room):
-    def __init__(self, ray):
-        super().__init__(ray)
-        Run.add = lambda run, scored: (add(run, scored), self.stopping.wait(600))
+def patience(ray, need, stopping, *, patience=_ray.patience):
+    Run.add = lambda run, scored: (add(run, scored), stopping.wait(600))
+    return patience(ray, need, stopping)
 
-add, cluster._Room = Run.add, Room
+add, _ray.patience = Run.add, patience
 main()
 """
 
 
-def test_interrupted_and_resumed_and_checkpoints_dropped(
+def test_interrupted_and_resumed_on_a_cluster_of_its_own(
     model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, _ = local
     output, home = tmp_path / "runs", tmp_path / "home"
     env = environment(model_hub.url, home)
-    models = models_file(tmp_path / "m.yaml", GOOD[:2])
-    options = ("--models", models, "--output", output, "--json", "--no-metrics", "--engine", "ray")
+    models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
+    common = ("--models", models, "--output", output, "--json", "--no-metrics")
+    options = (*common, "--engine", "ray")
     process = subprocess.Popen(
         [sys.executable, "-c", HELD, *command(*options)[3:]],
         env=env,
@@ -172,20 +151,27 @@ def test_interrupted_and_resumed_and_checkpoints_dropped(
     assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"
-    assert "failed" not in states(content).values(), content["models"]
+    assert not {states(content)[name] for name in GOOD[:2]} & {"failed"}, content["models"]
     parts = list(output.glob("*/*/parts/part-*.parquet"))
     assert parts
     assert not list(output.rglob("*.tmp"))
     assert not list(output.glob("*/*/lock.json"))  # the folders were given back
 
     done = batch(env, *options, "--free-disk")
-    assert done.returncode == 0, done.stderr
-    assert_same_scores(all_scores(output), {name: all_scores(reference)[name] for name in all_scores(output)})
-    assert len(all_scores(output)) == 2
+    assert done.returncode == 1, done.stderr
+    expected = json.loads((reference / "batch.json").read_text())
+    assert {entry["model"]: entry["why"] for entry in told(done)["models"]} == {
+        entry["model"]: entry["why"] for entry in expected["models"]
+    }
+    assert_same_scores(all_scores(output), all_scores(reference))
     freed = {e["model"]: e["bytes"] for e in read_events(output) if e["event"] == "freed"}
     assert set(freed) == set(GOOD[:2])
     assert min(freed.values()) > 10_000
-    assert not list((home / "hub").glob("models--*"))
+    assert [path.name for path in (home / "hub").glob("models--*")] == [
+        f"models--{CORRUPT.replace('/', '--')}"
+    ]
+    # The local engine goes on with what the cluster has left, and finds nothing to do.
+    assert told(batch(env, *common))["counts"] == {"done": 2, "failed": 1}
 
 
 def test_an_address_without_a_cluster_is_one_line() -> None:

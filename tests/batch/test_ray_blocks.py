@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rmcalib.batch import Job, PlanEntry, open_batch
-from rmcalib.batch._local import scoring_ticket
-from rmcalib.batch._ray import _blocks, _Room, _score
+from rmcalib.batch import PlanEntry
+from rmcalib.batch._batch import Job, open_batch, scoring_ticket
+from rmcalib.batch._ray import _blocks
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, ScoredItem, recipe_for
 from rmcalib.judges._inference import scoring
 from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.runs import score
 from rmcalib.scores import Scores
-from tests.batch.test_ray_workers import InProcess
+from tests.batch.stand_in_ray import score_in_process
 
 N = 150
 ENTRY = PlanEntry(recipe_for("demo"), "llama")
@@ -29,15 +29,11 @@ def on_a_cluster(
     output: Path, monkeypatch: pytest.MonkeyPatch, *, shards: int = 1
 ) -> tuple[Scores, list[str]]:
     """Score the demo on a stand-in for a cluster; also return what was warned of."""
-    ray = InProcess({"CPU": shards})
-    job = Job(
-        load_benchmark("demo", limit=N), "demo", limit=N, options=LoadOptions(device="cpu", token_budget=512)
-    )
+    job = Job(load_benchmark("demo", limit=N), LoadOptions(device="cpu", token_budget=512))
     assert len(_blocks(job.benchmark.items, shards)) > 2
-    monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
     with open_batch(output, [ENTRY]) as batch:
         ticket = scoring_ticket(batch, job, ENTRY)
-        _score(batch, job, ticket, shards, _Room(ray), {"CPU": 1.0, "GPU": 0.0}, job.benchmark)
+        score_in_process(batch, job, ticket, monkeypatch, shards=shards)
     return Scores.from_parquet(ticket.folder / "scores.parquet"), batch.status.models["demo"].warnings
 
 

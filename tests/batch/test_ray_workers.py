@@ -1,100 +1,47 @@
-"""The crew of a model on a cluster, with a stand-in for Ray: lost workers, lost nodes, disagreement."""
+"""The workers of a model, with a stand-in for Ray: lost ones, lost nodes, disagreement."""
 
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rmcalib.batch import Job, PlanEntry, open_batch
+from rmcalib.batch import PlanEntry
 from rmcalib.batch import _ray_workers as cluster_workers
-from rmcalib.batch._local import scoring_ticket
-from rmcalib.batch._ray import _Room, _score
-from rmcalib.batch._ray_workers import Crew, Stopped
-from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import LoadOptions, Recipe
+from rmcalib.batch._batch import Job, open_batch, scoring_ticket
+from rmcalib.batch._ray import Stopped, _check_same, _remarks, patience, reserve
+from rmcalib.batch._ray_workers import Origin, results, wait_for_first
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.judges import LoadOptions, Recipe, ScoredItem
+from tests.batch.stand_in_ray import (
+    ActorDiedError,
+    RayError,
+    RayTaskError,
+    StandInRay,
+    method,
+    score_in_process,
+)
+
+ORIGIN = Origin({"dtype": "float32"}, {})
 
 
-class RayError(Exception):
-    pass
-
-
-class RayTaskError(RayError):
-    def __init__(self, cause: BaseException) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-class ActorDiedError(RayError):
-    actor_init_failed = True
-
-
-class FakeRay:
-    """References are functions that give a result, or raise; None is never ready."""
-
-    exceptions = SimpleNamespace(RayError=RayError, RayTaskError=RayTaskError)
-
-    def __init__(self, *nodes: dict[str, float]) -> None:
-        self.node_list = list(nodes)
-        self.killed: list[Any] = []
-
-    def wait(self, references: list[Any], *, num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        assert timeout > 0
-        ready = [reference for reference in references if reference.ready][:num_returns]
-        return ready, []
-
-    def get(self, reference: Any) -> Any:
-        return reference.call()
-
-    def kill(self, worker: Any) -> None:
-        self.killed.append(worker)
-
-    def is_initialized(self) -> bool:
-        return True
-
-    def nodes(self) -> list[dict[str, Any]]:
-        return [{"Alive": True, "Resources": node} for node in self.node_list]
-
-
-@dataclass(eq=False)
-class Task:
-    call: Callable[[], Any]
-    ready: bool = True
+def load() -> Benchmark:
+    return load_benchmark("demo", limit=8)
 
 
 def worker(
-    inputs: dict[str, Any],
-    score: Callable[[list[str]], Any] = lambda block: block,
+    score: Callable[..., Any] = lambda items: (items, [], ORIGIN),
+    origin: Callable[..., Origin] = lambda: ORIGIN,
     *,
     ready: bool = True,
-    fail: Exception | None = None,
-    free: Callable[[], int] = lambda: 7,
-    **more: Any,
 ) -> Any:
-    def about() -> Any:
-        if fail is not None:
-            raise fail
-        return inputs, more
-
-    def method(make: Callable[..., Any]) -> Any:
-        return SimpleNamespace(remote=make)
-
-    return SimpleNamespace(
-        about=method(lambda: Task(about, ready)),
-        score=method(lambda block: Task(lambda: score(block))),
-        free=method(lambda _: Task(free)),
-    )
-
-
-def crew_of(*workers: Any, patience: Callable[[], None] = lambda: None) -> tuple[Crew, FakeRay]:
-    ray, hired = FakeRay(), iter(workers)
-    return Crew(ray, lambda: next(hired), patience), ray
+    return SimpleNamespace(origin=method(origin, ready=ready), score=method(score, ready=ready))
 
 
 def raises(error: Exception) -> Callable[..., Any]:
@@ -104,68 +51,59 @@ def raises(error: Exception) -> Callable[..., Any]:
     return call
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rmcalib.batch._ray_workers.time.sleep", lambda _: None)
-
-
-def test_a_lost_workers_block_goes_to_another() -> None:
-    lost = worker({"dtype": "float32"}, raises(RayError("node died")))
-    crew, ray = crew_of(lost, worker({"dtype": "float32"}))
-    assert crew.open(1) == ({"dtype": "float32"}, {})
-    scored: list[Any] = list(crew.work_off([["a"], ["b"], ["c"]]))
-    assert sorted(scored) == [["a"], ["b"], ["c"]]
-    assert (crew.losses, ray.killed) == (1, [lost])
-    crew.dismiss()
-    assert len(ray.killed) == 2
-
-
-def test_a_model_that_takes_every_worker_down_has_failed() -> None:
-    crew, _ = crew_of(*(worker({}, raises(RayError("out of memory"))) for _ in range(7)))
-    crew.open(1)
-    with pytest.raises(ValueError, match=r"6 workers were lost, .*: RayError: out of memory"):
-        list(crew.work_off([["a"]]))
+def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None:
+    ray, workers = StandInRay(), [worker(), worker(ready=False)]
+    assert wait_for_first(ray, workers, lambda: None) == ORIGIN
+    blocks = [[item] for item in load().items[:5]]
+    looks: list[int] = []
+    scored = [items for items, _, _ in results(ray, workers, blocks, lambda: looks.append(1))]
+    assert sorted(items[0].id for items in scored) == sorted(items[0].id for items in blocks)
+    assert len(looks) > len(blocks)  # also while nothing comes
+    assert sorted(map(id, ray.killed)) == sorted(map(id, workers))
 
 
 def test_what_a_worker_raises_is_the_models_failure() -> None:
-    crew, _ = crew_of(worker({}, fail=RayTaskError(ValueError("the model is gated"))))
+    ray = StandInRay()
     with pytest.raises(ValueError, match=r"^the model is gated$"):
-        crew.open(1)
-    crew, _ = crew_of(worker({}, fail=ActorDiedError("No module named 'rmcalib'")))
+        wait_for_first(ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], print)
+    missing = ActorDiedError("No module named 'rmcalib'", init_failed=True)
     with pytest.raises(
         ValueError, match=r"cannot start a worker \(is rmcalib installed there\?\): .*rmcalib"
     ):
-        crew.open(1)
+        wait_for_first(ray, [worker(origin=raises(missing))], print)
+
+
+def test_a_model_that_takes_every_worker_down_has_failed() -> None:
+    lost = worker(raises(RayError("out of memory")))
+    with pytest.raises(ValueError, match=r"a worker was lost 6 times, .*: RayError: out of memory"):
+        list(results(StandInRay(), [lost], [list(load().items[:1])], lambda: None))
 
 
 def test_nodes_that_would_score_differently_are_refused() -> None:
-    crew, _ = crew_of(worker({"dtype": "bfloat16", "n": 1}), worker({"dtype": "float32", "n": 1}))
-    crew.open(2)
+    first, other = Origin({"dtype": "bfloat16", "n": 1}, {}), Origin({"dtype": "float32", "n": 1}, {})
     with pytest.raises(ValueError, match=r"score differently \(dtype: bfloat16 and float32\)"):
-        list(crew.work_off([["a"], ["b"], ["c"]]))
+        _check_same(first, other)
+    _check_same(first, first)
 
 
-def test_nodes_with_other_packages_are_named() -> None:
-    first = worker({}, versions={"torch": "2.13.0", "rmcalib": "1"})
-    crew, _ = crew_of(first, worker({}, versions={"torch": "2.5.0", "rmcalib": "1"}))
-    crew.open(2)
-    list(crew.work_off([["a"], ["b"], ["c"]]))
-    assert crew.other_versions == {"torch 2.5.0"}
+def test_other_packages_and_lost_workers_are_reported() -> None:
+    first = Origin({}, {"versions": {"torch": "2.13.0", "rmcalib": "1"}})
+    other = Origin({}, {"versions": {"torch": "2.5.0", "rmcalib": "1"}}, restarted=True)
+    assert list(_remarks(first, [first])) == []
+    assert list(_remarks(first, [first, other])) == [
+        "not all workers have the same packages (some: torch 2.5.0)",
+        "1 worker was lost on the way, and Ray replaced it",
+    ]
+    assert list(_remarks(other, [other, other])) == ["2 workers were lost on the way, and Ray replaced them"]
 
 
-def test_disks_of_lost_nodes_need_no_cleaning() -> None:
-    crew, _ = crew_of(worker({}), worker({}, free=raises(RayError("gone"))))
-    crew.open(2)
-    list(crew.work_off([["a"], ["b"], ["c"], ["d"]]))
-    assert crew.free("0" * 40) == 7
-
-
-def test_an_interruption_ends_the_wait_and_is_no_failure() -> None:
-    room = _Room(FakeRay({"CPU": 4}))
-    crew, _ = crew_of(worker({}, ready=False), patience=room.patience({"CPU": 1}))
-    room.stopping.set()
+def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:
+    stopping = threading.Event()
+    look = patience(StandInRay([{"CPU": 4}]), {"CPU": 1}, stopping)
+    look()
+    stopping.set()
     with pytest.raises(Stopped):
-        crew.open(1)
+        wait_for_first(StandInRay(), [worker(ready=False)], look)
     assert not isinstance(Stopped(), Exception)
 
 
@@ -174,49 +112,52 @@ def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
 ) -> None:
     clock = itertools.count(0, 30)
     monkeypatch.setattr("rmcalib.batch._ray.time.monotonic", lambda: float(next(clock)))
-    ray = FakeRay({"CPU": 4, "GPU": 2})
-    patience = _Room(ray).patience({"CPU": 1, "GPU": 2})
+    ray = StandInRay([{"CPU": 4, "GPU": 2}])
+    look = patience(ray, {"CPU": 1, "GPU": 2}, threading.Event())
     for _ in range(50):
-        patience()  # a long download, say
+        look()  # a long download, say
     ray.node_list = [{"CPU": 4}]
     for _ in range(10):
-        patience()
+        look()
     ray.node_list = [{"CPU": 4, "GPU": 2}]  # one came back
-    patience()
+    look()
     ray.node_list = []
     for _ in range(20):
-        patience()
-    with pytest.raises(ValueError, match="the cluster has had no node left with 1 CPUs and 2 GPUs"):
-        patience()
+        look()
+    with pytest.raises(ValueError, match="the cluster has had no node with 1 CPUs and 2 GPUs"):
+        look()
 
 
-class InProcess(FakeRay):
-    """Workers are real, and live in this process."""
+def test_room_is_asked_of_ray_for_as_many_workers_as_the_cluster_holds() -> None:
+    ray, asked = StandInRay([{"CPU": 8, "GPU": 2}, {"CPU": 8, "GPU": 1}]), []
+    ready = iter((False, False, True))
 
-    def remote(self, **_: Any) -> Callable[[type], Any]:
-        def actor(kind: type) -> Any:
-            def hire(*args: Any) -> Any:
-                made = kind(*args)
+    def group(bundles: list[dict[str, float]]) -> Any:
+        asked.append(len(bundles))
+        return SimpleNamespace(wait=lambda _: next(ready))
 
-                def method(name: str) -> Any:
-                    return SimpleNamespace(remote=lambda *a: Task(lambda: getattr(made, name)(*a)))
+    removed: list[Any] = []
+    ray.util = SimpleNamespace(placement_group=group, remove_placement_group=removed.append)
 
-                return SimpleNamespace(**{name: method(name) for name in ("about", "score", "free")})
+    def look() -> None:
+        if len(asked) == 1:
+            ray.node_list.pop()  # a node is lost while the model waits
 
-            return SimpleNamespace(remote=hire)
+    reserve(ray, {"CPU": 1.0, "GPU": 1.0}, 4, look)
+    assert (asked, len(removed)) == ([3, 2], 1)
+    with pytest.raises(ValueError, match="needs 4 GPUs on one node, and the largest has 2"):
+        reserve(ray, {"CPU": 1.0, "GPU": 4.0}, 1, look)
 
-        return actor
 
-
-def test_what_workers_warn_of_is_told_once(
+def test_what_workers_warn_of_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ray, blocks = InProcess({"CPU": 2}), itertools.count(1)
+    blocks = itertools.count(1)
 
     def chunks(items: list[Any]) -> Any:
         warnings.warn_explicit("from a library", UserWarning, "elsewhere.py", 1)
         yield [
-            SimpleNamespace(
+            ScoredItem(
                 id=item.id,
                 rewards=(1.0,) * len(item.responses),
                 n_tokens=(1,) * len(item.responses),
@@ -228,14 +169,12 @@ def test_what_workers_warn_of_is_told_once(
         ours = cluster_workers.__file__
         warnings.warn_explicit(f"demo: rewards differ by up to {next(blocks)}e-05", UserWarning, ours, 1)
 
-    monkeypatch.setattr("rmcalib.batch._ray.import_ray", lambda: ray)
     scorer = SimpleNamespace(chunks=chunks)
     monkeypatch.setattr("rmcalib.judges._classifier.ItemScorer", lambda *_, **__: scorer)
-    job = Job(load_benchmark("demo", limit=200), "demo", limit=200, options=LoadOptions(device="cpu"))
+    job = Job(load_benchmark("demo", limit=200), LoadOptions(device="cpu"))
     entry = PlanEntry(Recipe("demo"), "llama")
     with open_batch(tmp_path, [entry]) as batch:
-        ticket = scoring_ticket(batch, job, entry)
-        _score(batch, job, ticket, 2, _Room(ray), {"CPU": 1.0, "GPU": 0.0}, job.benchmark)
+        score_in_process(batch, job, scoring_ticket(batch, job, entry), monkeypatch, shards=2)
         assert batch.status.models["demo"].warnings == ["demo: rewards differ by up to 1e-05"]
     assert next(blocks) > 2
     assert "demo: UserWarning: from a library" in capfd.readouterr().err

@@ -190,7 +190,7 @@ CASES = {
     "device that is not here": Case("device: no 'cuda'", options("--device", "cuda")),
     "unknown dtype": Case("dtype", options("--dtype", "float7")),
     "too short texts": Case("max_length: 3 tokens", options("--max-length", "3")),
-    "longer than the model reads": Case("beyond the 512 tokens", options("--max-length", "5000")),
+    "longer than the model reads": Case("more than the 512 tokens", options("--max-length", "5000")),
     "revision of a folder": Case("revision:", options("--revision", "v1")),
     "revision of a file": Case("revision:", options("--benchmark-revision", "v1")),
     "output under a file": Case("Not a directory", options("--output", "good.jsonl/runs")),

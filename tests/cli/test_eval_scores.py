@@ -118,7 +118,7 @@ def test_a_revision_of_texts_needs_their_benchmark(invoke: Invoke, tmp_path: Pat
 def test_scores_of_other_prompts_than_the_benchmark_s_are_refused(invoke: Invoke, tmp_path: Path) -> None:
     calibrated_scores(25).to_parquet(tmp_path / "s.parquet")
     ended = invoke("eval", "--scores", "s.parquet", "--benchmark", "demo", "--model", "a/b")
-    told = "s.parquet: none of its prompts is in demo: name the benchmark that they are of, or leave"
+    told = "s.parquet: none of its prompts is in demo: name the benchmark they are from, or leave"
     assert (ended.code, told in ended.err, ended.err.count("\n")) == (2, True, 1)
     assert not (tmp_path / "runs").exists()
 
@@ -139,7 +139,7 @@ def test_an_export_has_the_name_that_the_file_gave(invoke: Invoke, tmp_path: Pat
     assert json.loads((tmp_path / "out.json").read_text())["model"] == "mine"
     refused = invoke(*base, "other", "--output", "other")
     assert refused.err == (
-        "rmcalib: error: --export-rewardbench other: will be a folder, that of --output: name a file\n"
+        "rmcalib: error: --export-rewardbench other: is the folder of --output, or above it: name a file\n"
     )
     assert not (tmp_path / "other").exists()
 

@@ -72,7 +72,7 @@ def test_quiet_is_quiet_and_a_second_run_resumes(tmp_path: Path) -> None:
     assert results.read_bytes() == before
     other = prolr(*FAST, "--seed", "4", cwd=tmp_path)
     assert other.returncode == 2
-    assert "plan.seed was 0, is 4" in other.stderr
+    assert "plan.seed: 0 there, 4 now" in other.stderr
 
 
 def test_the_strong_notion_is_shown_and_drawn(tmp_path: Path, invoke: Invoke) -> None:
@@ -102,8 +102,8 @@ def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path, invok
         refused = invoke("prolr", *FAST)
         assert refused.code == 2
         assert refused.err.splitlines() == [
-            "rmcalib: error: runs/prolr/iris/run.json: not the manifest of a run; "
-            "choose another --output or add --fresh to start over"
+            "rmcalib: error: runs/prolr/iris holds another run (without a readable manifest, run.json): "
+            "choose another --output, or --fresh to replace it"
         ]
 
 

@@ -13,7 +13,7 @@ PATIENCE = 600.0  # seconds that are enough on any machine: only a test that fai
 _HOLD = """
 import os, time
 from pathlib import Path
-from rmcalib.runs._folder import Run
+from rmcalib.runs._run import Run
 
 parts = 0
 

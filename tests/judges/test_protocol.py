@@ -361,8 +361,8 @@ def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_an_entry_point_may_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry(target)])
     target = "function"
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: [entry(target)])
     judge = load_judge("ours")
     assert isinstance(judge, FunctionJudge)
     assert judge.name == "ours"

@@ -200,3 +200,32 @@ def test_a_head_in_a_folder_is_refused_because_its_changes_would_not_be_seen(tmp
         ValueError, match=r"mine\.yaml.*\(me/rm\): head_file: must be a file beside config\.json"
     ):
         read_recipes(file)
+
+
+def test_former_words_are_still_read(tmp_path: Path) -> None:
+    file = tmp_path / "old.yaml"
+    file.write_text(
+        "- {model: a/b, status: adapter, head: v_head}\n"
+        "- {model: c/d, status: remote, head: remote, trust_remote_code: true}\n"
+    )
+    rebuilt, own = read_recipes(file)
+    assert (rebuilt.status, rebuilt.head) == ("rebuilt", "v_head")
+    assert (own.status, own.head) == ("own-code", "own-code")
+
+
+def test_hashes_of_runs_keep_the_former_words() -> None:
+    from rmcalib.judges import Classifier, LoadOptions
+
+    recipe = Recipe("demo", status="own-code", head="own-code", trust_remote_code=True)
+    asked = Classifier("demo", LoadOptions(recipe=recipe)).asked()
+    assert asked is not None
+    assert (asked["recipe"]["status"], asked["recipe"]["head"]) == ("remote", "remote")
+
+
+def test_a_recipe_may_state_the_scale(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text("- {model: a/b, scale: ratings}\n")
+    assert read_recipes(file)[0].scale == "ratings"
+    file.write_text("- {model: a/b, scale: logits}\n")
+    with pytest.raises(ValueError, match=r"\(a/b\): scale: unknown 'logits' \(have: log-utilities, "):
+        read_recipes(file)

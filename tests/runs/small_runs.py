@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
+from rmcalib.judges import ScoredItem
 from rmcalib.scores import COLUMNS, Scores
 
 
@@ -35,13 +35,9 @@ BENCH = Benchmark("bench", "abc", ITEMS)
 INPUTS = {"model": "org/rm", "model_revision": "1" * 40, "recipe": {"template": None, "sign": 1.0}}
 
 
-@dataclass(frozen=True)
-class Scored:
-    id: str
-    rewards: tuple[float, ...]
-    n_tokens: tuple[int, ...] = (5, 6, 7)
-    truncated: tuple[bool, ...] = (False, False, True)
+def scored_item(name: str, rewards: tuple[float, ...]) -> ScoredItem:
+    return ScoredItem(name, rewards, (5, 6, 7), (False, False, True))
 
 
-def scored(*numbers: int) -> list[Scored]:
-    return [Scored(str(i), (i + 0.5, i - 0.25, -float(i))) for i in numbers]
+def scored(*numbers: int) -> list[ScoredItem]:
+    return [scored_item(str(i), (i + 0.5, i - 0.25, -float(i))) for i in numbers]

@@ -87,7 +87,7 @@ def test_scores_that_claim_a_runs_hash_are_told_from_it(tmp_path: Path) -> None:
     assert (tmp_path / "run.json").read_text() == told
     keep_scores(tmp_path, claimed, fresh=True)
     with (
-        pytest.raises(RunError, match=r"another run \(scores that were made elsewhere\)"),
+        pytest.raises(RunError, match=r"another run \(with results that were made elsewhere\)"),
         Run(tmp_path, BENCH, INPUTS),
     ):
         pass

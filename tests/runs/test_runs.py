@@ -13,13 +13,13 @@ import pytest
 
 from rmcalib.runs import Run, RunError, run_folder
 from rmcalib.scores import load_scores
-from tests.runs.small_runs import BENCH, INPUTS, Scored, same, scored
+from tests.runs.small_runs import BENCH, INPUTS, same, scored, scored_item
 
 ROOT = Path(__file__).parents[2]
 PRELUDE = """
 import sys, time
 from pathlib import Path
-from rmcalib.runs._folder import Run
+from rmcalib.runs._run import Run
 from tests.runs.small_runs import BENCH, INPUTS, scored
 """
 
@@ -67,9 +67,7 @@ def test_a_run_that_goes_on_with_other_packages_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, version in enumerate(("1", "2", "2", "3")):
-        monkeypatch.setattr(
-            "rmcalib.runs._folder.package_versions", lambda version=version: {"torch": version}
-        )
+        monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda version=version: {"torch": version})
         with Run(tmp_path, BENCH, INPUTS) as run:
             if version == "1":
                 continue  # killed before it had scored anything
@@ -77,7 +75,7 @@ def test_a_run_that_goes_on_with_other_packages_says_so(
             manifest = json.loads((tmp_path / "run.json").read_text())
             assert manifest["versions"] == {"torch": version}
     assert manifest["versions_before"] == [{"torch": "2"}]
-    monkeypatch.setattr("rmcalib.runs._folder.package_versions", lambda: {"torch": "2"})
+    monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda: {"torch": "2"})
     with Run(tmp_path, BENCH, INPUTS) as run:
         run.add(scored(*range(10)))
         ended = run.finish().manifest
@@ -183,9 +181,9 @@ def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
 def test_rewards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         with pytest.raises(ValueError, match="item '0': 2 rewards for 3 responses"):
-            run.add([Scored("0", (1.0, 2.0))])
+            run.add([scored_item("0", (1.0, 2.0))])
         with pytest.raises(ValueError, match=r"item '1', response 2\): reward is nan"):
-            run.add([Scored("1", (1.0, 2.0, float("nan")))])
+            run.add([scored_item("1", (1.0, 2.0, float("nan")))])
         assert run.done == set()
 
 

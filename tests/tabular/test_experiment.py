@@ -74,9 +74,9 @@ def test_processes_do_not_change_the_numbers(tmp_path: Path) -> None:
 def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     run_experiment([small()], replace(FAST, learners=("mallows",)), tmp_path)
     other = replace(FAST, learners=("mallows",), seed=1)
-    with pytest.raises(ValueError, match=r"plan\.seed was 0, is 1.*--fresh"):
+    with pytest.raises(ValueError, match=r"plan\.seed: 0 there, 1 now.*--fresh"):
         run_experiment([small()], other, tmp_path)
-    with pytest.raises(ValueError, match=r"datasets\.synthetic-0 was"):
+    with pytest.raises(ValueError, match=r"datasets\.synthetic-0: .* there"):
         run_experiment(
             [replace(small(seed=5), name="synthetic-0")], replace(FAST, learners=("mallows",)), tmp_path
         )

@@ -1,21 +1,21 @@
-"""What a person sees of a batch: the plan, a live table, the summary."""
+"""A batch on the terminal: the plan, a live table, the summary."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rmcalib.batch import ModelStatus, PlanEntry, Status
+    from rmcalib.batch import ModelStatus, Plan, Status
 
 __all__ = ["live_table", "print_plan", "print_summary"]
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
 _ORDER = ("scoring", "evaluating", "scored", "downloading", "ready", "failed", "waiting", "done", "skipped")
-_ROWS = 20  # of the live table; the ones in the works come first
+_ROWS = 20  # of the live table; models that are being worked on come first
 
 
 @contextlib.contextmanager
@@ -29,18 +29,18 @@ def live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
     from rich.live import Live
 
     disable_progress_bars()  # they would write into the table
-    told: list[Status] = []
+    seen: list[Status] = []
     console = Console(stderr=True)
 
-    def draw() -> Any:  # anew each time: clocks run
-        return status_table(told[0]) if told else ""
+    def draw() -> Any:  # again each time, because clocks run
+        return status_table(seen[0]) if seen else ""
 
     with Live(console=console, refresh_per_second=2, transient=True, get_renderable=draw):
-        yield lambda status: told.append(status) if not told else None
+        yield lambda status: seen.append(status) if not seen else None
 
 
 def status_table(status: Status) -> Any:
-    """Draw the states as a table: what is in the works, failures, what waits, what is done."""
+    """Draw the states as a table: what is being worked on, failures, what waits, what is done."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -50,7 +50,7 @@ def status_table(status: Status) -> Any:
     left = status.seconds_left()
     more = f"; about {_duration(left)} left" if left and left >= 1 else ""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("model", overflow="ellipsis")  # the one that gives way where there is little room
+    table.add_column("model", overflow="ellipsis")  # shortened if there is little room
     for name in ("size", "state", "progress", "tokens/s", "time", "left"):
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
@@ -66,14 +66,14 @@ def status_table(status: Status) -> Any:
     return Group(Text(f"{counts}{more}", style="bold"), table)
 
 
-def print_plan(plan: Sequence[PlanEntry], problems: Mapping[str, str], assumptions: str) -> None:
+def print_plan(plan: Plan, assumptions: str) -> None:
     """Print what would be run, in order, and what would fail or be skipped and why."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
-    run = [entry for entry in plan if not entry.skipped and entry.model not in problems]
+    run = [entry for entry in plan.entries if not entry.skipped and entry.model not in plan.problems]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
     for name in ("size", "memory", "device", "time"):
@@ -89,11 +89,11 @@ def print_plan(plan: Sequence[PlanEntry], problems: Mapping[str, str], assumptio
     more = f", and {len(run) - len(known)} of unknown size" if known and len(known) < len(run) else ""
     count = "1 model" if len(run) == 1 else f"{len(run)} models"
     console.print(Text(f"\n{count} to run, {about}{more}." if run else "No model to run."))
-    if problems:
-        console.print(Text(f"\n{len(problems)} would fail:"))
-        for model, problem in problems.items():
+    if plan.problems:
+        console.print(Text(f"\n{len(plan.problems)} would fail:"))
+        for model, problem in plan.problems.items():
             console.print(Text(f"  {model}: {problem}"), soft_wrap=True)
-    left_out = [entry for entry in plan if entry.skipped]
+    left_out = [entry for entry in plan.entries if entry.skipped]
     if left_out:
         console.print(Text(f"\n{len(left_out)} skipped:"))
         for entry in left_out:
@@ -114,7 +114,7 @@ def print_summary(status: Status, place: str) -> None:
     done = of("done")
     new = sum(entry.fresh for entry in done)
     console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {place}"), soft_wrap=True)
-    for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
+    for title, state in (("failed; the next run tries them again", "failed"), ("skipped", "skipped")):
         if of(state):
             console.print(Text(f"{len(of(state))} {title}:"))
         for entry in of(state):

@@ -1,8 +1,11 @@
 """Options that all commands share."""
 
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,6 +20,7 @@ __all__ = [
     "named_folder",
     "refuse_options",
     "results_folder",
+    "with_options",
 ]
 
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
@@ -65,6 +69,43 @@ def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> 
         raise ValueError(
             f"{cause}: goes without {', '.join('--' + name.replace('_', '-') for name in given)}"
         )
+
+
+def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Let a command take several options as one frozen object.
+
+    Typer makes options of a function's parameters. A parameter whose type is a dataclass becomes one option
+    per field, except for those in ``without``, and the command gets the object.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        groups: dict[str, Any] = {}
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            group = parameter.annotation
+            if not (isinstance(group, type) and is_dataclass(group)):
+                parameters.append(parameter)
+                continue
+            groups[parameter.name] = group
+            hints = get_type_hints(group, include_extras=True)
+            parameters += [
+                parameter.replace(name=field.name, default=field.default, annotation=hints[field.name])
+                for field in fields(group)
+                if field.name not in without
+            ]
+
+        @functools.wraps(command)
+        def gather(**given: Any) -> None:
+            for name, group in groups.items():
+                known = [field.name for field in fields(group) if field.name not in without]
+                given[name] = group(**{field: given.pop(field) for field in known})
+            command(**given)
+
+        gather.__dict__["__signature__"] = inspect.Signature(parameters)
+        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return gather
+
+    return decorate
 
 
 def named_folder(text: str) -> Path:

@@ -1,11 +1,8 @@
 """The scoring options of ``eval``, ``score`` and ``batch``: what to score, with what, and how."""
 
-import functools
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +12,7 @@ from rmcalib.cli._shared.places import Place
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring", "with_scoring"]
+__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring"]
 
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget"),
@@ -164,34 +161,3 @@ class Scoring:
         from rmcalib.judges import LoadOptions
 
         return LoadOptions.of(**self.judge_options())
-
-
-def with_scoring(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the scoring options, which reach it as one `Scoring` called ``scoring``.
-
-    Typer reads options off a function's parameters: the command gets one for each field of `Scoring` in place
-    of ``scoring``, except for those it does ``without``.
-    """
-    hints = get_type_hints(Scoring, include_extras=True)
-    names = [field.name for field in fields(Scoring) if field.name not in without]
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def gather(**given: Any) -> None:
-            command(scoring=Scoring(**{name: given.pop(name) for name in names}), **given)
-
-        parameters: list[inspect.Parameter] = []
-        for parameter in inspect.signature(command, eval_str=True).parameters.values():
-            if parameter.name == "scoring":
-                kind = parameter.kind
-                parameters += [
-                    inspect.Parameter(name, kind, default=getattr(Scoring, name), annotation=hints[name])
-                    for name in names
-                ]
-            else:
-                parameters.append(parameter)
-        gather.__dict__["__signature__"] = inspect.Signature(parameters)
-        gather.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return gather
-
-    return decorate

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rmcalib.cli._shared.progress import progress_bar, say
 
 if TYPE_CHECKING:
-    import re
-
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.scoring_options import Scoring
     from rmcalib.scores import Scores
@@ -21,7 +19,6 @@ __all__ = [
     "for_each_model",
     "given_scores",
     "model_names",
-    "own_runs",
     "run_model",
     "say_failures",
 ]
@@ -50,11 +47,13 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
 
 def check_export(file: Path | None, names: Sequence[str | None], output: str) -> None:
     """Refuse an export that could not be written, before hours of scoring."""
+    from rmcalib._util.storage import is_remote
+
     if file is None:
         return
     if len(names) > 1:
         raise ValueError("--export-rewardbench: one file holds the scores of one model, so give one --model")
-    if file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
+    if not is_remote(output) and file.resolve() in (Path(output).resolve(), *Path(output).resolve().parents):
         raise ValueError(f"--export-rewardbench {file}: is the folder of --output, or above it: name a file")
 
 
@@ -84,17 +83,6 @@ def benchmark_for(
         if not scoring.quiet:
             say(f"warning: the report has no texts to read ({error})")
         return None
-
-
-def own_runs(names: Iterable[str | None], benchmark: Benchmark | None) -> re.Pattern[str] | None:
-    """Match the files of these models' runs of a benchmark; None if their folders are not known yet."""
-    from rmcalib._util.remote import runs_in
-    from rmcalib.runs import run_folder
-
-    known = [name for name in names if name is not None]
-    if benchmark is None or not known:
-        return None
-    return runs_in(run_folder("", name, benchmark.name).as_posix() for name in known)
 
 
 def for_each_model(

@@ -11,6 +11,7 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
@@ -192,7 +193,7 @@ def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, setti
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
-    out = Path(folder)
+    out = as_path(folder)
     evaluation.to_csv(out / "metrics.csv")
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
+from rmcalib._util.storage import as_path
 from rmcalib.metrics import CATEGORY_RESAMPLES, METRICS, NULL_DRAWS
 from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._page import render
@@ -41,7 +42,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     Files of an earlier report in the same folder that this one does not have are removed.
     """
-    out = Path(folder)
+    out = as_path(folder)
     figures = draw_figures(board)
     page = leaderboard_page(board, figures)
     files = {

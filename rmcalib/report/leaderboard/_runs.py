@@ -10,6 +10,7 @@ from typing import Any
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
+from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib.scores import Scores, load_scores, read_scores_hash
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
@@ -47,12 +48,13 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
     """Find the finished runs of all models and benchmarks, and notes on those that are not."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
-    for folder in map(Path, folders):
+    for folder in map(as_path, folders):
         if not folder.is_dir():
             raise ValueError(f"{folder}: no such folder; runs are what `rmcalib eval --output` wrote")
-        found = sorted({path.parent for path in folder.rglob("scores.parquet") if _is_run(path, folder)})
+        files = find_files(folder, "scores.parquet")
+        found = sorted({path.parent for path in files if _is_run(path, folder)})
         known = {path: run_of(path) for path in found}
-        begun = {path.parent for path in folder.rglob("run.json") if path.parent not in known}
+        begun = {path.parent for path in find_files(folder, "run.json") if path.parent not in known}
         unfinished = sorted(begun | {path for path, run in known.items() if not _is_finished(run)})
         if not found and not unfinished:
             raise ValueError(
@@ -75,7 +77,7 @@ def run_of(folder: Path) -> ScoredRun:
 
 def open_scores(source: str | Path) -> tuple[Scores, str]:
     """Read scores from a run folder, a folder with one run in it, or a file; return them and a name."""
-    path = Path(source)
+    path = as_path(source)
     if path.is_file():
         scores = load_scores(path)
         return scores, str(scores.manifest.get("model") or path.stem)
@@ -101,9 +103,11 @@ def _is_run(path: Path, top: Path) -> bool:
 def _manifest(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_file(path))
     except FileNotFoundError:
         return {}
+    except StorageError:
+        raise
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: not a readable manifest: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):

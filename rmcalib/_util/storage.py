@@ -1,0 +1,154 @@
+"""Folders on this machine or in object storage, behind one kind of path.
+
+A local folder is a `pathlib.Path`. A URL such as `s3://bucket/runs` is a `upath.UPath`, which has the same
+methods. An object is written in one request: other readers see all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+__all__ = ["StorageError", "as_path", "find_files", "is_remote", "read_file", "shown", "write_object"]
+
+# File systems without folders. In all others, a folder must exist before a file is written to it.
+_WITHOUT_FOLDERS = frozenset(
+    ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "memory", "oci", "oss", "s3", "s3a")
+)
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
+_LOCAL = ("file://", "local://")
+
+
+class StorageError(ValueError):
+    """Object storage cannot be used; the message is one line."""
+
+
+def is_remote(place: str | Path) -> bool:
+    """Return whether a place is in object storage, not on this machine.
+
+    >>> [is_remote(place) for place in ("s3://bucket/runs", "runs", "file:///tmp/runs", "C:/runs")]
+    [True, False, False, False]
+    """
+    text = str(place)
+    return bool(_URL.match(text)) and not text.startswith(_LOCAL)
+
+
+def as_path(place: str | Path) -> Path:
+    """Return the path of a folder or file. For a URL it is a `UPath`, which is used like a `Path`.
+
+    >>> as_path("file:///tmp/runs").as_posix(), str(as_path("memory://runs") / "run.json")
+    ('/tmp/runs', 'memory://runs/run.json')
+    >>> as_path("nowhere://x")
+    Traceback (most recent call last):
+    rmcalib._util.storage.StorageError: nowhere://x: unknown kind of storage 'nowhere' (use s3, gs, abfs, ...)
+    """
+    if not isinstance(place, str):
+        return place
+    if not is_remote(place):
+        for prefix in _LOCAL:
+            place = place.removeprefix(prefix)
+        return Path(place)
+    from upath import UPath
+
+    kind = place.partition(":")[0]
+    try:
+        path = UPath(place.rstrip("/"))
+        path.fs.invalidate_cache()  # imports the package for this kind of storage
+    except ImportError as error:
+        package = _package(kind)
+        remedy = f"pip install {package}" if package else why(error)
+        raise StorageError(f"{place}: the package for {kind}:// is not installed ({remedy})") from None
+    except Exception as error:
+        if "nsupported" in str(error) or "rotocol not known" in str(error):
+            raise StorageError(f"{place}: unknown kind of storage {kind!r} (use s3, gs, abfs, ...)") from None
+        raise StorageError(f"{place}: {why(error)}") from None
+    return cast("Path", path)
+
+
+def shown(path: str | Path) -> str:
+    """Return a path as users should read it: absolute, or a URL.
+
+    >>> shown("s3://bucket/runs"), shown(".") == str(Path.cwd())
+    ('s3://bucket/runs', True)
+    """
+    return str(path) if is_remote(path) else str(Path(path).resolve())
+
+
+def find_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the files below `folder` whose names match `pattern`, sorted. Storage is listed anew.
+
+    >>> find_files(Path("nowhere"), "*.json")
+    []
+    """
+    if not is_remote(folder):
+        return sorted(folder.rglob(pattern))
+    import fnmatch
+
+    remote: Any = folder
+    try:
+        remote.fs.invalidate_cache()
+        names = remote.fs.find(remote.path)
+    except FileNotFoundError:
+        return []
+    except Exception as error:
+        raise StorageError(f"{folder}: cannot be read: {why(error)}") from error
+    top = remote.path.rstrip("/") + "/"
+    inside = sorted(name.removeprefix(top) for name in map(str, names) if name.startswith(top))
+    # A name with ".." could lead out of the folder.
+    return [
+        folder / name
+        for name in inside
+        if ".." not in name.split("/") and fnmatch.fnmatchcase(name.rpartition("/")[2], pattern)
+    ]
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file. Raises `FileNotFoundError` if there is none, as `Path.read_bytes` does.
+
+    >>> read_file(Path(__file__))[:3]
+    b'\"\"\"'
+    """
+    if not is_remote(path):
+        return path.read_bytes()
+    remote: Any = path
+    try:
+        return bytes(remote.fs.cat_file(remote.path))
+    except (FileNotFoundError, IsADirectoryError):
+        raise FileNotFoundError(2, "No such file or directory", str(path)) from None
+    except Exception as error:
+        raise StorageError(f"{path}: cannot be read: {why(error)}") from error
+
+
+def write_object(path: Path, content: bytes) -> None:
+    """Write a file of remote storage in one request.
+
+    >>> write_object(as_path("memory://doctest/a.txt"), b"hello")
+    >>> read_file(as_path("memory://doctest/a.txt"))
+    b'hello'
+    """
+    remote: Any = path
+    try:
+        if remote.protocol not in _WITHOUT_FOLDERS:
+            remote.fs.makedirs(remote.parent.path, exist_ok=True)
+        remote.fs.pipe_file(remote.path, content)
+    except Exception as error:
+        raise StorageError(f"{path}: cannot be written: {why(error)}") from error
+
+
+def why(error: BaseException) -> str:
+    """Return the cause of an error in one short line.
+
+    >>> why(PermissionError("Access Denied")), why(KeyError("x"))
+    ('Access Denied', "KeyError: 'x'")
+    """
+    line = " ".join(str(error).split())[:300]
+    return line if line and isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {line}"
+
+
+def _package(kind: str) -> str:
+    """Return the name of the package that fsspec needs for a kind of storage; empty if it has its own."""
+    from fsspec.registry import known_implementations
+
+    package = str(known_implementations.get(kind, {}).get("class", "fsspec.")).partition(".")[0]
+    return "" if package == "fsspec" else package

@@ -1,0 +1,211 @@
+"""A whole batch: from a list of models to scored run folders."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from rmcalib._util.hub import HubError
+from rmcalib._util.processes import process_rank
+from rmcalib._util.storage import as_path
+from rmcalib.batch._batch import Batch, Evaluator, Job, open_batch
+from rmcalib.batch._local import run_local
+from rmcalib.batch._plan import (
+    Machine,
+    PlanEntry,
+    Selection,
+    choose_machine,
+    estimated_tokens,
+    make_plan,
+    plan_problems,
+    read_models,
+    select,
+)
+from rmcalib.batch._published import published_plan, run_published
+from rmcalib.batch._ray import Cluster, run_ray
+from rmcalib.batch._status import Status
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.judges import LoadOptions, Recipe
+
+_Loaded = TypeVar("_Loaded", bound=Benchmark | None)
+
+__all__ = ["BatchRequest", "Plan", "Published", "Scoring", "plan_batch", "run_batch"]
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Score the models.
+
+    Parameters
+    ----------
+    benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
+    benchmark_revision, limit : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
+    options : how to load and run the models.
+    cluster : a Ray cluster to run on; default this machine.
+    free_disk : remove a model from the Hub's cache when it is done.
+    ignore_memory : also try models that seem too large.
+    """
+
+    benchmark: str | Benchmark = "reward-bench-2"
+    benchmark_revision: str | None = None
+    limit: int | None = None
+    options: LoadOptions = field(default_factory=LoadOptions)
+    cluster: Cluster | None = None
+    free_disk: bool = False
+    ignore_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """Take the scores that RewardBench has published, `jobs` files at a time; no model is run."""
+
+    jobs: int = 4
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """Which models, what is done with them, and where the results go.
+
+    Parameters
+    ----------
+    models : a YAML file of recipes, or recipes; default the leaderboard, or all that are published.
+    selection : which of these models.
+    how : `Scoring` or `Published`.
+    output : folder or URL for the results.
+    fresh : do everything again, and replace what earlier runs left.
+    """
+
+    models: str | Path | Iterable[Recipe] | None = None
+    selection: Selection = field(default_factory=Selection)
+    how: Scoring | Published = field(default_factory=Scoring)
+    output: str | Path = "runs"
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a batch would do: models in order, and `problems` of those that are sure to fail, by name."""
+
+    entries: list[PlanEntry]
+    problems: dict[str, str]
+
+
+def plan_batch(request: BatchRequest) -> Plan:
+    """Return what a batch would do. Nothing is downloaded, except the list of what is published.
+
+    Examples
+    --------
+    >>> recipes = [Recipe("org/rm-8B"), Recipe("org/rm-1B")]
+    >>> how = Scoring("demo", options=LoadOptions(device="cpu"), ignore_memory=True)
+    >>> [entry.model for entry in plan_batch(BatchRequest(recipes, how=how)).entries]
+    ['org/rm-1B', 'org/rm-8B']
+    """
+    how = request.how
+    if isinstance(how, Published):
+        return Plan(published_plan(_recipes(request), request.selection)[0], {})
+    name = how.benchmark
+    here = isinstance(name, str) and (
+        name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
+    )
+    entries, _ = _scoring_plan(request, how, lambda: _benchmark(how) if here else None)
+    # The nodes of a cluster may have folders that this machine does not have.
+    return Plan(entries, plan_problems(entries) if how.cluster is None else {})
+
+
+def run_batch(
+    request: BatchRequest,
+    *,
+    evaluator: Evaluator | None = None,
+    on_change: Callable[[Status], None] | None = None,
+) -> Status:
+    """Run a batch to its end. The failure of a model never stops the others.
+
+    Parameters
+    ----------
+    request : which models, what is done with them, and where the results go.
+    evaluator : computes and writes each model's metrics; default none are written.
+    on_change : called, from any thread, when the state of a model has changed.
+
+    Returns
+    -------
+    Status
+        The state of every model, as in `batch.json`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     how = Scoring("demo", limit=4, options=LoadOptions(device="cpu"))
+    ...     run_batch(BatchRequest([Recipe("./nowhere")], how=how, output=folder)).counts()
+    {'failed': 1}
+    """
+    if process_rank()[1] > 1:
+        raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
+    output, how = as_path(request.output), request.how
+    bench: Benchmark | None
+    work: Callable[[Batch], None]
+    if isinstance(how, Published):
+        jobs = how.jobs
+        plan, commit = published_plan(_recipes(request), request.selection)
+        bench = None if evaluator is None else _texts()
+        about = {"scores": "published"}
+        work = lambda batch: run_published(batch, plan, commit, jobs=jobs, fresh=request.fresh)  # noqa: E731
+    else:
+        plan, loaded = _scoring_plan(request, how, lambda: _benchmark(how))
+        job = Job(loaded, how.options, request.fresh, how.free_disk)
+        cluster, bench = how.cluster, loaded
+        about = {"engine": "local" if cluster is None else "ray"}
+        work = lambda batch: (  # noqa: E731
+            run_local(batch, job, plan) if cluster is None else run_ray(batch, job, plan, cluster)
+        )
+    opened = open_batch(output, plan, benchmark=bench, evaluator=evaluator, on_change=on_change, **about)
+    with opened as batch:
+        work(batch)
+    return batch.status
+
+
+def _scoring_plan(
+    request: BatchRequest, how: Scoring, load: Callable[[], _Loaded]
+) -> tuple[list[PlanEntry], _Loaded]:
+    # The nodes of a cluster are not this machine: their memory is not known here.
+    on_cluster = Machine("cpu" if how.options.device == "cpu" else "cuda")
+    machine = choose_machine(how.options.device) if how.cluster is None else on_cluster
+    recipes = _recipes(request) or []
+    select(recipes, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
+    benchmark = load()
+    plan = make_plan(
+        recipes,
+        request.selection,
+        machine,
+        dtype=how.options.dtype,
+        tokens=estimated_tokens(benchmark),
+        trust_remote_code=how.options.trust_remote_code,
+        ignore_memory=how.ignore_memory,
+    )
+    return plan, benchmark
+
+
+def _recipes(request: BatchRequest) -> list[Recipe] | None:
+    if request.models is None and isinstance(request.how, Published):
+        return None
+    if request.models is None or isinstance(request.models, (str, Path)):
+        return read_models(request.models)
+    return list(request.models)
+
+
+def _benchmark(how: Scoring) -> Benchmark:
+    if isinstance(how.benchmark, Benchmark):
+        return how.benchmark
+    return load_benchmark(how.benchmark, revision=how.benchmark_revision, limit=how.limit)
+
+
+def _texts() -> Benchmark | None:
+    """Load the texts of the published scores; reports can do without them."""
+    try:
+        return load_benchmark("reward-bench-2")
+    except HubError as error:
+        warnings.warn(f"the reports have no texts to read ({error})", stacklevel=2)
+        return None

@@ -1,0 +1,213 @@
+"""What a score is made of: what the ranking is worth, what a wrong scale costs, what is uncertain anyway."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib.calibration._ece import as_forecast
+from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
+from rmcalib.calibration._top_1 import (
+    fit_top_1_temperature,
+    losses,
+    slopes,
+    sorted_by_group,
+    temperature_limits,
+)
+
+__all__ = ["Decomposition", "ScaleLoss", "corp", "scale_loss"]
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """A mean score, split: score = miscalibration − discrimination + uncertainty.
+
+    Attributes
+    ----------
+    score: mean score of the forecasts.
+    miscalibration: what the score would gain from recalibration, 0 if none is needed.
+    discrimination: what the recalibrated forecasts gain over always forecasting the base rate.
+    uncertainty: score of always forecasting the base rate.
+    forecast, frequency, count: (K,) the reliability curve: the different forecasts in increasing order, their
+        recalibrated values, and how often each was made.
+    """
+
+    score: float
+    miscalibration: float
+    discrimination: float
+    uncertainty: float
+    forecast: FloatArray
+    frequency: FloatArray
+    count: IntArray
+
+
+def corp(
+    probabilities: ArrayLike, outcomes: ArrayLike, *, score: Literal["brier", "log"] = "brier"
+) -> Decomposition:
+    """Split a mean score into miscalibration, discrimination and uncertainty, without bins.
+
+    CORP (Dimitriadis, Gneiting and Jordan 2021): forecasts are recalibrated by isotonic regression, the
+    increasing function of the forecast with the best score. With S the mean score of a forecast,
+    miscalibration = S(forecast) − S(recalibrated), discrimination = S(base rate) − S(recalibrated), and
+    uncertainty = S(base rate).
+
+    Parameters
+    ----------
+    probabilities: (n,) forecasts in [0, 1].
+    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    score: "brier" for (p − y)², "log" for the negative log-likelihood in nats.
+
+    Returns
+    -------
+    Decomposition: the parts, and the isotonic reliability curve.
+
+    Examples
+    --------
+    >>> parts = corp([0.1, 0.4, 0.4, 0.9], [0, 1, 0, 1])
+    >>> round(parts.miscalibration, 4), round(parts.discrimination, 4), parts.uncertainty
+    (0.01, 0.125, 0.25)
+    >>> parts.frequency
+    array([0. , 0.5, 1. ])
+    """
+    from scipy.optimize import isotonic_regression
+
+    check_choice(score, "score", ("brier", "log"))
+    p, y = as_forecast(probabilities, outcomes)
+    knots, index = np.unique(p, return_inverse=True)
+    count = np.bincount(index)
+    fitted = isotonic_regression(np.bincount(index, y) / count, weights=count).x
+    frequency = np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)
+    own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
+    return Decomposition(own, own - best, base - best, base, knots, frequency, count)
+
+
+@dataclass(frozen=True)
+class ScaleLoss:
+    """What a wrong scale of the rewards costs, and what the rewards are worth at their best scale.
+
+    Attributes
+    ----------
+    lost: lost information, NLL(1) − NLL(T̂) over the mean log number of responses, with its interval.
+    usable: usable information, 1 − NLL(T̂) over the mean log number of responses, with its interval.
+    temperature: the temperature T̂ of largest likelihood, with its interval; 0 or infinity at the limits.
+    delta: NLL(1) − NLL(T̂) in nats per prompt.
+    at_limit: "cold" (T̂ → 0: every forecast is right), "hot" (T̂ → ∞: a uniform forecast is as good), or None.
+    lost_influence, usable_influence, temperature_influence: (G,) how much each prompt contributes to the
+        deviation of a value, for `difference`; sums to 0.
+    """
+
+    lost: Interval
+    usable: Interval
+    temperature: Interval
+    delta: float
+    at_limit: str | None
+    lost_influence: FloatArray
+    usable_influence: FloatArray
+    temperature_influence: FloatArray
+
+
+def scale_loss(
+    rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike, *, level: float = 0.95
+) -> ScaleLoss:
+    """Return lost and usable information of the forecasts softmax(rewards) within groups.
+
+    With NLL(T) the mean of −log P(correct) when rewards are divided by T, T̂ its minimum, and u the mean log
+    number of responses (the NLL of a uniform guess)::
+
+        lost information   = (NLL(1) − NLL(T̂)) / u
+        usable information = 1 − NLL(T̂) / u
+
+    Lost information is 0 for rewards on the right scale and has no upper bound. Its interval unites two. One
+    is that of the root √(2 delta), whose error is nearly normal even where delta is close to 0. The other is
+    what the loss would be if softmax(rewards/T) were the truth, for every T in the interval of the
+    temperature; it matters for accurate models, whose few wrong answers say little about their spread. So the
+    interval of lost information holds 0 wherever that of the temperature holds 1.
+
+    Parameters
+    ----------
+    rewards: (N,) rewards of all responses of all prompts, on the scale of log-utilities.
+    is_correct: (N,) 1 for the one correct response of each prompt, 0 otherwise.
+    groups: (N,) labels of the prompts.
+    level: confidence level of the intervals.
+
+    Returns
+    -------
+    ScaleLoss: both numbers and the best temperature, with intervals.
+
+    Examples
+    --------
+    >>> found = scale_loss([6.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3])
+    >>> round(found.lost.value, 3), round(found.usable.value, 3), round(found.temperature.value, 3)
+    (1.356, 0.189, 5.461)
+    """
+    check_level(level)
+    r, correct, sizes = sorted_by_group(rewards, is_correct, groups)
+    fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
+    temperature = {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
+    limits = temperature_limits(r, correct, sizes, fit, level)
+    now, best = (losses(r, correct, sizes, t) for t in (1.0, temperature))
+    uniform = np.log(sizes)
+    scale = float(uniform.mean()) or 1.0  # prompts with one response have nothing to lose
+    delta = max(float((now - best).mean()), 0.0)
+    # The mean log number of responses differs between samples of prompts, too.
+    gain = now - best - delta * uniform / scale
+    on_scale = limits[0] <= 1 <= limits[1]
+    near = _error_at_zero(*slopes(r, correct, sizes, 1.0)) if on_scale else 0.0
+    one = _root_interval(gain, delta, near, level)
+    other = [_scale_divergence(r, sizes, t) for t in limits]
+    low, high = min(one[0], *other), max(one[1], *other)
+    usable = 1 - float(best.mean()) / scale
+    worth = (uniform * (1 - usable) - best) / scale
+    below, above = skew_interval(worth - worth.mean(), level)
+    n, slope = len(sizes), np.zeros(len(sizes))
+    if fit.at_limit is None:
+        slope, curvature = slopes(r, correct, sizes, temperature)
+        slope = temperature * (slope - slope.mean()) / max(float(curvature.mean()), 1e-300)
+    return ScaleLoss(
+        lost=Interval(delta / scale, 0.0 if on_scale else low / scale, high / scale, level, 0),
+        usable=Interval(usable, max(usable + below, 0.0), min(usable + above, 1.0), level, 0),
+        temperature=Interval(temperature, *limits, level, 0),
+        delta=delta,
+        at_limit=fit.at_limit,
+        lost_influence=(gain - gain.mean()) / (scale * n),
+        usable_influence=(worth - worth.mean()) / n,
+        temperature_influence=slope / n,
+    )
+
+
+def _root_interval(gain: FloatArray, delta: float, near: float, level: float) -> tuple[float, float]:
+    """Limits of delta from its root s = √(2 delta), with the standard error sd(gain) / (s √n) or ``near``."""
+    n, root = len(gain), float(np.sqrt(2 * delta))
+    away = float(gain.std(ddof=1) / np.sqrt(n)) / root if n > 1 and root > 1e-9 else 0.0
+    margin = student_quantile(level, n) * max(near, away)
+    return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
+
+
+def _error_at_zero(slope: FloatArray, curvature: FloatArray) -> float:
+    """Standard error of √(2 delta) as delta goes to 0, from each prompt's slope and curvature at T = 1."""
+    known = len(slope) > 1 and curvature.mean() > 0
+    return float(slope.std(ddof=1) / np.sqrt(len(slope) * curvature.mean())) if known else 0.0
+
+
+def _scale_divergence(r: FloatArray, sizes: IntArray, temperature: float) -> float:
+    """Mean KL divergence of softmax(r) from softmax(r/T): the loss of T = 1 if T were right."""
+    starts = np.cumsum(sizes) - sizes
+    logits = r - np.repeat(np.maximum.reduceat(r, starts), sizes)
+    logs = logits - np.repeat(np.log(np.add.reduceat(np.exp(logits), starts)), sizes)
+    q = (logits == 0).astype(np.float64) if temperature == 0 else np.exp(logits / temperature)
+    q /= np.repeat(np.add.reduceat(q, starts), sizes)
+    possible = q > 0
+    terms = np.zeros(len(q))
+    terms[possible] = q[possible] * (np.log(q[possible]) - logs[possible])
+    return max(float(terms.sum()), 0.0) / len(sizes)
+
+
+def _mean_score(p: FloatArray, y: FloatArray, score: Literal["brier", "log"]) -> float:
+    if score == "brier":
+        return float(((p - y) ** 2).mean())
+    with np.errstate(divide="ignore"):
+        return float(-np.log(np.where(y == 1, p, 1 - p)).mean()) + 0.0

@@ -1,0 +1,149 @@
+"""Intervals and null tests of the calibration error of pairs of responses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.calibration._binning import (
+    ErrorOptions,
+    bin_edges,
+    bin_index,
+    binned_error,
+    unpack_bins,
+)
+from rmcalib.calibration._inference._binned import binned_influence, unlimited
+from rmcalib.calibration._inference._estimates import Inference
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._nulls import (
+    SmallInts,
+    sorted_rows,
+)
+
+__all__ = ["pairwise_inference"]
+
+_CLIP = 1e-9
+
+
+def pairwise_inference(
+    log_probability: FloatArray,
+    is_correct: BoolArray,
+    groups: IntArray,
+    *,
+    bins: int = 10,
+    resamples: int = 1000,
+    rng: np.random.Generator | int = 0,
+) -> Inference:
+    """Return the inference of the pairwise ECE: of the pairs of the correct response with each other one.
+
+    Each pair counts in both orientations, (p, 1) and (1 − p, 0). Under the null, the correct response w of a
+    group is drawn from P(i first), and its pairs change with it. They are calibrated: under Plackett-Luce,
+    P(w = i | w is i or j) = p_i / (p_i + p_j) = P(i before j). Under the alternative of size s, the pairwise
+    probabilities are shifted by s times the gap of their bin, and log P(w = i) is the mean of their log-odds.
+
+    Parameters
+    ----------
+    log_probability: (N,) log P(i first) of each response.
+    is_correct: (N,) true for exactly one response of each group.
+    groups: (N,) group numbers 0, ..., G − 1.
+    bins: number of equal-width bins.
+    resamples, rng: as for `binned_inference`.
+
+    Returns
+    -------
+    Inference
+
+    Examples
+    --------
+    >>> logs, correct = np.log(np.tile([0.8, 0.1, 0.1], 20)), np.tile([False, True, False], 20)
+    >>> found = pairwise_inference(logs, correct, np.repeat(np.arange(20), 3))
+    >>> round(found.value, 3), found.test().p_value < 0.01
+    (0.444, True)
+    """
+    order, groups = sorted_rows(log_probability, is_correct.astype(np.float64), groups)
+    logs, correct, sizes = log_probability[order], is_correct[order], np.bincount(groups)
+    options, first = ErrorOptions(bins), np.cumsum(sizes) - sizes
+    edges = bin_edges(np.empty(0), options)
+    winner, other = _ordered_pairs(sizes)
+    p = _sigmoid(logs[winner] - logs[other])
+    index = bin_index(p, edges)
+    outcomes = _PairOutcomes(sizes, _sums_by_winner(winner, other, p, index, len(logs), bins))
+    observed = outcomes.sums[correct]
+    total = unpack_bins(observed.sum(axis=0))
+    gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
+
+    def probabilities(size: float) -> FloatArray:
+        if size == 0:
+            return np.exp(logs)
+        shifted = np.clip(p + size * gap, _CLIP, 1 - _CLIP)
+        odds = np.bincount(winner, np.log(shifted) - np.log1p(-shifted), len(logs)) / np.repeat(sizes, sizes)
+        weights = np.exp(odds - np.repeat(np.maximum.reduceat(odds, first), sizes))
+        return weights / np.repeat(np.add.reduceat(weights, first), sizes)
+
+    def errors(sums: FloatArray) -> FloatArray:
+        return binned_error(unpack_bins(sums), options)
+
+    null, draws, truths = simulate(
+        outcomes,
+        probabilities,
+        errors,
+        lambda expected: errors(unlimited(options) * expected),
+        steps=FEWER_STEPS,
+        resamples=resamples,
+        rng=rng,
+        most=FEWER_DRAWS,
+    )
+    value = float(binned_error(total, options))
+    return Inference(value, null, draws, truths, binned_influence(observed, options))
+
+
+@dataclass(frozen=True)
+class _PairOutcomes:
+    """Outcomes (N,) whose bin sums (N, 3B) are those of all pairs of the response that is correct."""
+
+    sizes: IntArray
+    sums: FloatArray
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        n, result = len(self.sums), np.empty((len(rows), n_steps, self.sums.shape[1]))
+        cells = rows + n * np.arange(len(rows))[:, None]
+        for number in range(n_steps):
+            chosen = cells.reshape(-1) if n_steps == 1 else cells[step == number]
+            happened = np.bincount(chosen, minlength=len(rows) * n).reshape(len(rows), n)
+            result[:, number] = happened @ self.sums
+        return result
+
+    def expected(self, q: FloatArray) -> FloatArray:
+        return q @ self.sums
+
+
+def _sums_by_winner(
+    winner: IntArray, other: IntArray, p: FloatArray, index: IntArray, n: int, bins: int
+) -> FloatArray:
+    """Bin sums of a group's pairs if row i is the correct response, for every row: (N, 3B)."""
+    won, lost = winner * bins + index, other * bins + index  # the pair (other, winner) has outcome 0
+    cells = np.concatenate([won, lost])
+    both = np.concatenate([p, p])
+    sums = [
+        np.bincount(cells, minlength=n * bins),
+        np.bincount(cells, both, n * bins),
+        np.bincount(won, minlength=n * bins),
+    ]
+    return np.concatenate([part.reshape(n, bins) for part in sums], axis=1).astype(np.float64)
+
+
+def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows of all ordered pairs of different rows of a group."""
+    repeats = np.repeat(sizes, sizes)  # how many rows the group of each row has
+    one = np.repeat(np.arange(len(repeats)), repeats)
+    start = np.repeat(np.repeat(np.cumsum(sizes) - sizes, sizes), repeats)
+    other = start + np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    different = one != other
+    return one[different], other[different]
+
+
+def _sigmoid(x: FloatArray) -> FloatArray:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1.0, small) / (1.0 + small)

@@ -1,0 +1,143 @@
+"""Intervals and null tests of the smooth calibration error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration._ece import (
+    cosine_coefficients,
+    fixed_points,
+    grid_cells,
+    residual_grid,
+    smooth_ece,
+    smoothed,
+    smoothed_norm,
+)
+from rmcalib.calibration._inference._estimates import Inference
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._nulls import (
+    OutcomeGroups,
+    SmallInts,
+    sorted_rows,
+)
+
+__all__ = ["smooth_inference"]
+
+_GRID = 128  # grid of simulated errors; the value itself uses the fine grid of `smooth_ece`
+_HALVINGS = 12  # steps to a simulated error: to 1/4096
+_NARROWEST = 0.02  # smallest width of the smoothed gaps that shape the alternatives
+_LEAST = 1e-9  # smallest density that gaps are divided by
+
+
+def smooth_inference(
+    p: FloatArray,
+    y: FloatArray,
+    groups: IntArray,
+    *,
+    one_per_group: bool,
+    resamples: int = FEWER_DRAWS,
+    rng: np.random.Generator | int = 0,
+) -> Inference:
+    """Return the inference of the smooth ECE, in the same way as `binned_inference`.
+
+    The gap at a forecast is the residual smoothed with the observed width, instead of the mean of a bin.
+
+    Parameters
+    ----------
+    p, y, groups, one_per_group, resamples, rng: as for `binned_inference`.
+
+    Returns
+    -------
+    Inference
+
+    Examples
+    --------
+    >>> p = np.linspace(0.05, 0.95, 100)
+    >>> found = smooth_inference(p, np.ones(100), np.arange(100), one_per_group=False)
+    >>> interval = found.interval()
+    >>> 0 < interval.low < interval.value < interval.high
+    True
+    """
+    order, groups = sorted_rows(p, y, groups)
+    p, y, n = p[order], y[order], len(p)
+    value, none = smooth_ece(p, y), np.zeros(n, dtype=np.int64)
+    left, share = grid_cells(p, _GRID)
+    outcomes = _GridOutcomes(
+        OutcomeGroups.of_rows(groups, left, _GRID + 1, one_per_group=one_per_group), share
+    )
+    residual = cosine_coefficients(residual_grid(p, (y - p) / n, none, _GRID))
+    mass = cosine_coefficients(residual_grid(p, np.full(n, 1 / n), none, _GRID))
+    width = np.array([max(value, _NARROWEST)])
+    gap = _at(p, smoothed(residual, width) / np.maximum(smoothed(mass, width), _LEAST))
+    forecast = residual_grid(p, p, none, _GRID)
+
+    def errors(happened: FloatArray) -> FloatArray:
+        rows = (happened.reshape(-1, _GRID + 1) - forecast) / n
+        return fixed_points(cosine_coefficients(rows), steps=_HALVINGS).reshape(happened.shape[:-1])
+
+    null, draws, truths = simulate(
+        outcomes,
+        lambda size: outcomes.groups.probabilities(p + size * gap),
+        errors,
+        errors,
+        steps=FEWER_STEPS,
+        resamples=resamples,
+        rng=rng,
+        most=FEWER_DRAWS,
+    )
+    influence = np.bincount(groups, _smooth_influence(p, y, residual, value))
+    return Inference(value, null, draws, truths, influence - influence.mean())
+
+
+@dataclass(frozen=True)
+class _GridOutcomes:
+    """Outcomes that count at the two grid points next to them; ``share`` (N,) at the right one."""
+
+    groups: OutcomeGroups
+    share: FloatArray
+
+    @property
+    def sizes(self) -> IntArray:
+        return self.groups.sizes
+
+    @property
+    def _right(self) -> FloatArray:
+        """The weight of each outcome at its right grid point; rows that do not happen count in no cell."""
+        repeats = len(self.groups.cell) // len(self.share)
+        return np.repeat(self.share, repeats)
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        width = self.groups.n_cells + 2
+        cells = self.groups.cell[rows] + width * step
+        cells += width * n_steps * np.arange(len(rows))[:, None]
+        right, size = self._right[rows].reshape(-1), len(rows) * n_steps * width
+        flat = cells.reshape(-1)
+        counts = np.bincount(flat, 1 - right, size) + np.bincount(flat + 1, right, size)
+        return counts.reshape(len(rows), n_steps, width)[..., :-2].astype(np.float64)
+
+    def expected(self, q: FloatArray) -> FloatArray:
+        cell, right, size = self.groups.cell, self._right, self.groups.n_cells + 2
+        counts = np.bincount(cell, q * (1 - right), size) + np.bincount(cell + 1, q * right, size)
+        return counts[:-2].astype(np.float64)
+
+
+def _smooth_influence(p: FloatArray, y: FloatArray, residual: FloatArray, value: float) -> FloatArray:
+    """Influence of each row (N,) on the smooth ECE σ, the solution of ‖r_σ‖ = σ.
+
+    A change of the residuals moves the norm by its integral with sign(r_σ), smoothed; the solution moves by
+    that over 1 − d‖r_σ‖/dσ.
+    """
+    width, step = np.array([max(value, 1 / _GRID)]), 1 / (4 * _GRID)
+    signs = np.sign(smoothed(residual, width)) / _GRID
+    signs[:, [0, -1]] /= 2
+    weight = _at(p, smoothed(cosine_coefficients(signs), width))
+    slope = (smoothed_norm(residual, width + step) - smoothed_norm(residual, width - step))[0] / (2 * step)
+    return ((y - p) * weight - value) / len(p) / (1 - min(slope, 0.0))
+
+
+def _at(p: FloatArray, rows: FloatArray) -> FloatArray:
+    """Values at p (N,) of a function given on the grid (1, size + 1)."""
+    return np.interp(p, np.arange(_GRID + 1) / _GRID, rows[0])

@@ -1,0 +1,187 @@
+"""Top-1 forecasts: softmax of rewards within groups of any size, and their best temperature."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, as_groups, as_outcomes
+from rmcalib.calibration._ece import check_one_per_group
+from rmcalib.calibration._intervals import Interval, check_level
+from rmcalib.calibration._temperature import LOG_RANGE, TemperatureFit, find_temperature
+
+__all__ = ["fit_top_1_temperature", "temperature_interval", "top_1_probabilities"]
+
+
+def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
+    """Fit the temperature of top-1 forecasts softmax(rewards/T) within groups of any size.
+
+    Parameters
+    ----------
+    rewards: (N,) rewards of all responses of all prompts.
+    outcomes: (N,) 1 for the one correct response of each prompt, 0 otherwise.
+    groups: (N,) labels of the prompts.
+
+    Returns
+    -------
+    TemperatureFit: the temperature of largest likelihood.
+
+    Examples
+    --------
+    >>> fit_top_1_temperature([2.0, 0.0] * 3, [1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2]).temperature.__round__(4)
+    2.8854
+    """
+    r, y, index = _top_1_data(rewards, outcomes, groups)
+    won = np.bincount(index, r * y)
+
+    def slope(beta: float) -> float:
+        p = _softmax(r * beta, index)
+        return float((np.bincount(index, p * r) - won).mean())
+
+    return find_temperature(slope, int(index.max()) + 1)
+
+
+def temperature_interval(
+    rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike, *, level: float = 0.95
+) -> Interval:
+    """Return the fitted temperature of top-1 forecasts with a likelihood-ratio interval.
+
+    The interval holds every T with 2n (NLL(T) − NLL(T̂)) ≤ z² max(1, I/J), where I is the variance of the
+    slopes of the prompts' log-likelihoods at T̂ and J the mean curvature. I/J is 1 if softmax(rewards/T̂) is
+    the truth, and larger if, for example, some prompts are over-confident and others under-confident.
+
+    Parameters
+    ----------
+    rewards: (N,) rewards of all responses of all prompts.
+    is_correct: (N,) 1 for the one correct response of each prompt, 0 otherwise.
+    groups: (N,) labels of the prompts.
+    level: confidence level.
+
+    Returns
+    -------
+    Interval: T̂ and its limits. T̂ is 0 if every forecast is right, and infinity if a uniform one is best; so
+    are limits where the data does not rule this out.
+
+    Examples
+    --------
+    >>> interval = temperature_interval([2.0, 0.0] * 30, ([1, 0, 1, 0, 0, 1]) * 10, np.arange(60) // 2)
+    >>> round(interval.value, 2), round(interval.low, 2), interval.high > 5
+    (2.89, 1.33, True)
+    """
+    check_level(level)
+    r, correct, sizes = sorted_by_group(rewards, is_correct, groups)
+    fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
+    low, high = temperature_limits(r, correct, sizes, fit, level)
+    return Interval(_unlimited(fit), low, high, level, 0)
+
+
+def temperature_limits(
+    r: FloatArray, correct: BoolArray, sizes: IntArray, fit: TemperatureFit, level: float
+) -> tuple[float, float]:
+    """Return the limits of `temperature_interval` for rows sorted by group and a fit to them."""
+    from scipy.optimize import brentq
+    from scipy.special import ndtri
+
+    n, width = len(sizes), float(ndtri((1 + level) / 2)) ** 2 / 2
+    if fit.at_limit is None:
+        slope, curvature = slopes(r, correct, sizes, fit.temperature)
+        if n > 1 and curvature.mean() > 0:
+            width *= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
+    best = losses(r, correct, sizes, _unlimited(fit)).mean()
+
+    def excess(log_t: float) -> float:
+        return float(losses(r, correct, sizes, float(np.exp(log_t))).mean() - best) * n - width
+
+    low, middle, high = -LOG_RANGE[1], float(np.log(fit.temperature)), -LOG_RANGE[0]
+    below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
+    above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
+    return below, above
+
+
+def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: float) -> FloatArray:
+    """Return −log P(correct) of each group (G,) at a temperature, for rows (N,) sorted by group.
+
+    >>> losses(np.zeros(4), np.array([True, False, True, False]), np.array([2, 2]), 1.0).round(4)
+    array([0.6931, 0.6931])
+    """
+    starts = np.cumsum(sizes) - sizes
+    logits = r - np.repeat(np.maximum.reduceat(r, starts), sizes)
+    if temperature == 0:  # all on the largest reward, in equal parts if there are several
+        ties = np.add.reduceat(logits == 0, starts, dtype=np.float64)
+        return np.where(logits[correct] == 0, np.log(ties), np.inf)
+    logits = logits / temperature
+    return np.log(np.add.reduceat(np.exp(logits), starts)) - logits[correct]
+
+
+def slopes(
+    r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return slope and curvature of each group's −log P(correct) by log(1/T), each (G,).
+
+    >>> slopes(np.array([1.0, -1.0]), np.array([True, False]), np.array([2]), 1e9)[0].round(6)
+    array([-0.])
+    """
+    starts = np.cumsum(sizes) - sizes
+    logits = r / temperature
+    logits = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
+    weights = np.exp(logits)
+    p = weights / np.repeat(np.add.reduceat(weights, starts), sizes)
+    mean = np.add.reduceat(p * logits, starts)
+    spread = np.add.reduceat(p * (logits - np.repeat(mean, sizes)) ** 2, starts)
+    return mean - logits[correct], spread
+
+
+def sorted_by_group(
+    rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike
+) -> tuple[FloatArray, BoolArray, IntArray]:
+    """Return rewards and outcomes (N,) sorted by group, and the sizes of the groups (G,), all checked."""
+    r, y, index = _top_1_data(rewards, is_correct, groups)
+    order = np.argsort(index, kind="stable")
+    return r[order], y[order] == 1, np.bincount(index)
+
+
+def _unlimited(fit: TemperatureFit) -> float:
+    """Return the temperature with its limits 0 and infinity."""
+    return {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
+
+
+def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: float = 1.0) -> FloatArray:
+    """Return P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over each row's group: (N,).
+
+    Parameters
+    ----------
+    rewards: (N,) rewards of all responses of all prompts.
+    groups: (N,) labels of the prompts.
+    temperature: divides the rewards.
+
+    Returns
+    -------
+    (N,) Plackett-Luce probabilities that a response is first; they sum to 1 within each group.
+
+    Examples
+    --------
+    >>> top_1_probabilities([0.0, 0.0, 5.0, 5.0, 5.0, 5.0], [0, 0, 1, 1, 1, 1])
+    array([0.5 , 0.5 , 0.25, 0.25, 0.25, 0.25])
+    """
+    if not (np.isfinite(temperature) and temperature > 0):
+        raise ValueError(f"temperature: {temperature} is not a positive number")
+    r = as_floats(rewards, "rewards", ndim=1)
+    return _softmax(r / temperature, as_groups(groups, len(r)))
+
+
+def _softmax(logits: FloatArray, groups: IntArray) -> FloatArray:
+    peak = np.full(int(groups.max()) + 1, -np.inf)
+    np.maximum.at(peak, groups, logits)
+    weights = np.exp(logits - peak[groups])
+    return weights / np.bincount(groups, weights)[groups]
+
+
+def _top_1_data(
+    rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
+    if len(r) != len(y):
+        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
+    index = as_groups(groups, len(r))
+    check_one_per_group(y, index)
+    return r, y, index

@@ -1,0 +1,317 @@
+"""A small JSON client for the servers that judges talk to.
+
+It retries what may pass (a busy or restarting server, a cut connection), limits what it reads, and sends the
+key to one host only. The key stays in its environment variable: no object, file or message contains it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import queue
+import random
+import threading
+import time
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    import requests
+
+__all__ = ["KEY_ENV", "Client", "ServerError", "clean_url", "in_parallel"]
+
+KEY_ENV = "RMCALIB_API_KEY"
+_PASSING = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses that may be different next time
+_LONGEST_WAIT = 30.0  # seconds between two attempts, unless the server asks for more
+_LONGEST_ASKED = 300.0  # seconds that a server may ask for
+_EXCERPT = 200  # characters of a server's message that an error shows
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class ServerError(ValueError):
+    """A server did not give a usable answer. `status` is its HTTP status; None if there was no answer."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        """Keep the message, which is one line, and the status."""
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Client:
+    """A JSON client for one server. It can be used by several threads.
+
+    Parameters
+    ----------
+    url : the server's address, as `clean_url` returns it.
+    key_env : the environment variable with the key. None: `RMCALIB_API_KEY`, if it is set.
+    timeout : seconds to wait for an answer.
+    attempts : how often a request is sent before it fails.
+    first_wait : seconds before the second attempt. The wait doubles each time, up to 30 seconds, and is
+        shortened at random, so that clients do not return all at once.
+    max_bytes : the largest answer that is read.
+    """
+
+    url: str
+    key_env: str | None = None
+    timeout: float = 300.0
+    attempts: int = 8
+    first_wait: float = 0.5
+    max_bytes: int = 16 * 2**20
+
+    def get(self, path: str, *, attempts: int | None = None) -> Any:
+        """Return the JSON that the server answers to a GET request."""
+        return self._ask("GET", path, None, attempts)
+
+    def post(self, path: str, body: Any, *, attempts: int | None = None) -> Any:
+        """Send JSON, and return the JSON that the server answers."""
+        # Lone surrogates are legal in JSON, but most servers refuse them: send U+FFFD instead.
+        text = json.dumps(body, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
+        return self._ask("POST", path, text.decode("utf-16-le", "replace").encode(), attempts)
+
+    def check_key(self) -> None:
+        """Raise a `ValueError` if the variable that was named for the key is not set."""
+        if self.key_env is not None and not os.environ.get(self.key_env):
+            raise ValueError(f"api_key_env: the environment variable {self.key_env} is not set")
+
+    @functools.cached_property
+    def _session(self) -> requests.Session:
+        import requests
+        from requests.adapters import HTTPAdapter
+
+        session = requests.Session()
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, HTTPAdapter(pool_maxsize=256))
+        return session
+
+    def _ask(self, method: str, path: str, data: bytes | None, attempts: int | None) -> Any:
+        """Send a request until it succeeds, fails for good, or has been sent often enough."""
+        left = self.attempts if attempts is None else attempts
+        wait = self.first_wait
+        while True:
+            left -= 1
+            try:
+                return self._send(method, path, data)
+            except _PassingError as error:
+                if left <= 0:
+                    raise ServerError(str(error), error.status) from error.__cause__
+                pause = wait * random.uniform(0.5, 1.0) if error.wait is None else error.wait
+            if pause > _LONGEST_ASKED:
+                raise ServerError(
+                    f"{self.url}{path}: the server is busy and asks to wait {pause:.0f} seconds: run the "
+                    "same command later, it continues where it stopped",
+                    429,
+                )
+            time.sleep(pause)
+            wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _send(self, method: str, path: str, data: bytes | None) -> Any:
+        """Send a request once."""
+        import requests
+        import urllib3
+
+        where = f"{self.url}{path}"
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        if data is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = self._session.request(
+                method,
+                where,
+                data=data,
+                headers=headers,
+                auth=self._authorise,  # also keeps a password in ~/.netrc out of the request
+                timeout=(min(30.0, self.timeout), self.timeout),
+                allow_redirects=False,
+                stream=True,
+            )
+            with answer:
+                content = self._read(answer, where)
+        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
+            raise _PassingError(f"{where}: no answer within {self.timeout:g} seconds") from error
+        except requests.exceptions.InvalidURL:
+            raise ServerError(f"{where}: is not a valid address") from None
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            raise _PassingError(
+                f"{where}: {_reason(error)}: is the server running, and the address right?"
+            ) from error
+        return self._parsed(answer, content, where)
+
+    def _read(self, answer: requests.Response, where: str) -> bytes:
+        deadline = time.monotonic() + self.timeout
+        pieces, size = [], 0
+        for piece in answer.raw.stream(2**14, decode_content=False):
+            pieces.append(piece)
+            size += len(piece)
+            if size > self.max_bytes:
+                raise ServerError(
+                    f"{where}: the answer is larger than {self.max_bytes / 2**20:.3g} MiB", answer.status_code
+                )
+            if time.monotonic() > deadline:
+                raise _PassingError(f"{where}: the answer was not complete after {self.timeout:g} seconds")
+        return b"".join(pieces)
+
+    def _parsed(self, answer: requests.Response, content: bytes, where: str) -> Any:
+        status = answer.status_code
+        if 300 <= status < 400:
+            target = self._shown(answer.headers.get("Location", "another address"))
+            raise ServerError(
+                f"{where}: the server redirects to {target}. Redirects are not followed: give the final "
+                "address",
+                status,
+            )
+        if status in (401, 403):
+            name = self.key_env or KEY_ENV
+            has = "refuses the key in" if os.environ.get(name) else "needs a key: put it into"
+            raise ServerError(f"{where}: the server {has} the environment variable {name}", status)
+        if status in _PASSING:
+            message = f"{where}: status {status}: {self._shown(content)}"
+            raise _PassingError(message, status, _retry_after(answer.headers.get("Retry-After")))
+        if not 200 <= status < 300:
+            raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            raise _PassingError(f"{where}: the answer is not JSON: {self._shown(content)}", status) from None
+
+    def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        name = self.key_env or KEY_ENV
+        key = os.environ.get(name, "").strip()
+        if not (key.isascii() and key.isprintable()):
+            raise ServerError(f"the key in the environment variable {name} has characters that no key has")
+        if key:
+            request.headers["Authorization"] = f"Bearer {key}"
+        return request
+
+    def _shown(self, said: bytes | str) -> str:
+        """Return the beginning of what a server said, on one line, without control characters or the key."""
+        text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+        try:
+            found = json.loads(text)
+            while isinstance(found, dict):  # {"error": {"message": ...}}, {"detail": ...}, {"message": ...}
+                found = next(found[name] for name in ("error", "message", "detail") if name in found)
+            text = found if isinstance(found, str) else json.dumps(found)
+        except (ValueError, RecursionError, StopIteration):
+            pass
+        key = os.environ.get(self.key_env or KEY_ENV, "").strip()
+        text = text.replace(key, "***") if key else text
+        line = "".join("\ufffd" if unicodedata.category(c)[0] == "C" else c for c in " ".join(text.split()))
+        return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+
+
+class _PassingError(Exception):
+    """A failure that may pass; `wait` is how many seconds the server asks to wait."""
+
+    def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.wait = status, wait
+
+
+def clean_url(endpoint: str) -> str:
+    """Return a server's address without a final `/` or `/v1`; refuse one that contains a secret.
+
+    >>> clean_url("http://localhost:8000/v1/")
+    'http://localhost:8000'
+    >>> clean_url("localhost:8000")
+    Traceback (most recent call last):
+    ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
+    """
+    try:
+        parts = urlsplit(endpoint.strip())
+        known = parts.scheme in ("http", "https") and bool(parts.hostname)
+        secret = parts.username is not None or parts.password is not None or parts.query or parts.fragment
+        _ = parts.port  # raises if it is not a number
+    except ValueError:
+        known, secret = False, None
+    if secret:  # the address is not repeated: it may contain a password
+        raise ValueError(
+            "endpoint: leave user, password, '?' and '#' out of the address, and put the key into the "
+            f"environment variable {KEY_ENV}"
+        )
+    if not known:
+        raise ValueError(f"endpoint: {endpoint!r} is not an address like http://localhost:8000")
+    path = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
+    return urlunsplit((parts.scheme, parts.netloc.lower(), path, "", ""))
+
+
+def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) -> Iterator[R]:
+    """Call a function for every input, `workers` at a time, and yield the results in order.
+
+    Inputs are taken as they are needed, a few ahead of the results. If a call fails, its error is raised in
+    its turn and no more calls begin. Calls that are under way then end by themselves, in daemon threads: the
+    program does not wait for them.
+
+    >>> list(in_parallel(abs, [-1, 2, -3], workers=2))
+    [1, 2, 3]
+    """
+    if workers < 1:
+        raise ValueError(f"concurrency: must be at least 1, got {workers}")
+    work: queue.SimpleQueue[tuple[Future[R], T] | None] = queue.SimpleQueue()
+    stopped = threading.Event()
+
+    def run() -> None:
+        while (task := work.get()) is not None and not stopped.is_set():
+            future, value = task
+            try:
+                future.set_result(call(value))
+            except BaseException as error:
+                future.set_exception(error)
+
+    threads: list[threading.Thread] = []
+    waiting: deque[Future[R]] = deque()
+    try:
+        for value in inputs:
+            if len(waiting) >= 2 * workers:
+                yield waiting.popleft().result()
+            future: Future[R] = Future()
+            waiting.append(future)
+            work.put((future, value))
+            if len(threads) < workers:
+                threads.append(threading.Thread(target=run, daemon=True, name="rmcalib-request"))
+                threads[-1].start()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        stopped.set()
+        for _ in threads:
+            work.put(None)
+
+
+def _retry_after(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header: a number, or a date."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _reason(error: Exception) -> str:
+    """Say in a few words why there was no answer."""
+    text = repr(error).lower()
+    known = {
+        "refused": "connection refused",
+        "name or service": "unknown host",
+        "name resolution": "unknown host",
+        "resolve": "unknown host",
+        "certificate": "the certificate is not trusted",
+        "reset": "the connection was cut",
+        "aborted": "the connection was cut",
+        "incompleteread": "the connection was cut",
+        "broken": "the connection was cut",
+        "disconnected": "the connection was cut",
+    }
+    return next((reason for sign, reason in known.items() if sign in text), type(error).__name__)

@@ -1,0 +1,259 @@
+"""One scoring run: which prompts are scored, their parts, and the final scores.
+
+`<output>/<org>__<name>/<benchmark>/` holds `run.json` from the start, `parts/part-00007.parquet` while
+scoring, and `scores.parquet` at the end (`RunFolder`). Every file carries the run's hash, so that files of
+another run are never mistaken for this one's.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.hub import folder_name
+from rmcalib._util.storage import StorageError, as_path
+from rmcalib.benchmarks import Benchmark
+from rmcalib.judges import ScoredItem, identify
+from rmcalib.runs._folder import Layout, RunFolder
+from rmcalib.runs._lock import RunError, locked, read_manifest, utc
+from rmcalib.runs._manifest import model_folder, package_versions
+from rmcalib.scores import COLUMNS, Scores
+
+__all__ = ["SCORING", "Run", "finished_manifest", "finished_scores", "remove_leftover_parts", "run_folder"]
+
+SCORING = Layout(("scores.parquet", "metrics.json"), "part-*.parquet", "scoring")
+"""What a scoring run writes."""
+
+Rows = dict[str, list[dict[str, Any]]]  # by prompt
+
+
+def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
+    """Return `<output>/<org>__<name>/<benchmark>`, which is always inside `output`.
+
+    >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
+    'runs/org__rm/allenai__reward-bench-2'
+    """
+    return as_path(output) / model_folder(model) / folder_name(benchmark)
+
+
+def finished_manifest(folder: Path) -> dict[str, Any]:
+    """Return the manifest of the finished run in `folder`; empty if there is none.
+
+    >>> finished_manifest(Path("nowhere"))
+    {}
+    """
+    manifest = read_manifest(folder / "run.json") or {}
+    return manifest if manifest.get("status") == "finished" else {}
+
+
+def finished_scores(folder: Path, asked: str | None) -> Scores | None:
+    """Return the scores in `folder` if they are finished and answer the request `asked` (`asked_for`).
+
+    All commands use this to know that a run is done. It needs neither the weights nor the texts.
+
+    >>> finished_scores(Path("nowhere"), "e3b0c442") is None
+    True
+    """
+    manifest = finished_manifest(folder)
+    if asked is None or manifest.get("asked") != asked:
+        return None
+    with locked(folder):
+        try:
+            scores = Scores.from_parquet(folder / "scores.parquet")
+        except StorageError:
+            raise
+        except ValueError:
+            return None
+    return scores if scores.manifest.get("hash") == manifest.get("hash") and _same_sources(manifest) else None
+
+
+def remove_leftover_parts(folder: Path) -> None:
+    """Remove the parts of a finished run that was killed before it could remove them."""
+    files = RunFolder(folder, {}, SCORING)
+    files.remove_parts(files.part_files())
+
+
+def _same_sources(manifest: Mapping[str, Any]) -> bool:
+    """Return whether an adapter's base model, and code from other repositories, are still those of the run.
+
+    Only the model's files name them, so `asked` does not include them.
+    """
+    sources = manifest.get("inputs", {}).get("model_sources", {})
+    for kind in ("base", "code"):
+        name, _, commit = sources.get(kind, "").rpartition("@")
+        if name and identify(name, sources.get(f"{kind}_asked")) != commit:
+            return False
+    return True
+
+
+class Run:
+    """An open scoring run; use it as a context manager, so that its lock is released.
+
+    Parameters
+    ----------
+    folder : where the run is kept (`run_folder`).
+    benchmark : what is scored; the final file has its order.
+    inputs : everything that changes a score (`score_inputs`).
+    about : what the manifest says besides (`describe`, the seed, the `versions` if other machines score).
+    fresh : remove what an earlier run left, whatever its inputs.
+    rank : number of this process, if several share the run. Rank 0 takes the lock and must open the run
+        before the others do. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from types import SimpleNamespace
+    >>> from rmcalib.benchmarks import Benchmark, Item
+    >>> bench = Benchmark("b", "1", (Item("a", "Math", "2+2?", ("4", "5"), 1),))
+    >>> with TemporaryDirectory() as folder:
+    ...     with Run(Path(folder), bench, {"model": "m"}) as run:
+    ...         cut = (False, False)
+    ...         run.add([SimpleNamespace(id="a", rewards=(1.0, -1.0), n_tokens=(5, 5), truncated=cut)])
+    ...         scores = run.finish()
+    >>> scores.reward.tolist(), scores.manifest["counts"]["responses"]
+    ([1.0, -1.0], 2)
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        benchmark: Benchmark,
+        inputs: Mapping[str, Any],
+        *,
+        about: Mapping[str, Any] | None = None,
+        fresh: bool = False,
+        rank: int = 0,
+    ) -> None:
+        """Remember the run; nothing is read or written before it is entered."""
+        described = {"versions": package_versions(), **(about or {})}
+        self.files = RunFolder(folder, inputs, SCORING, about=described, fresh=fresh, rank=rank)
+        self.benchmark = benchmark
+        self.done: set[str] = set()
+        self._items = {item.id: item for item in benchmark.items}
+        self._started = time.time()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.files.folder
+
+    @property
+    def parts(self) -> Path:
+        """The folder of the finished parts."""
+        return self.files.parts
+
+    @property
+    def remaining(self) -> list[Any]:
+        """The benchmark's items that are not scored yet, in its order."""
+        return [item for item in self.benchmark.items if item.id not in self.done]
+
+    def __enter__(self) -> Run:
+        """Take the lock, check that what is there belongs to the same inputs, and see what is done."""
+        self.files.__enter__()
+        try:
+            self.done = set(self._read_parts()[0])
+            if self.files.before is not None:
+                self._note_versions(self.files.before)
+        except BaseException:
+            self.files.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lock."""
+        self.files.__exit__()
+
+    def add(self, scored: Iterable[ScoredItem]) -> None:
+        """Write scored prompts as one more part; after this call they survive a crash."""
+        scored = [item for item in scored if item.id not in self.done]
+        if not scored:
+            return
+        rows = [row for item in scored for row in self._rows(item)]
+        part = Scores.from_rows(rows, {"hash": self.files.hash}, source="scoring")
+        part.to_parquet(self.files.new_part(".parquet"))
+        self.done.update(item.id for item in scored)
+
+    def finish(self, **about: Any) -> Scores:
+        """Join the parts of all processes into `scores.parquet`, in the benchmark's order."""
+        rows, parts = self._read_parts()
+        missing = [item.id for item in self.benchmark.items if item.id not in rows]
+        if missing:
+            raise RunError(
+                f"{self.folder}: {len(missing)} prompts are not scored yet (the first: {missing[0]!r})"
+            )
+        ordered = [row for item in self.benchmark.items for row in rows[item.id]]
+        counts = {
+            "items": len(self.benchmark),
+            "responses": len(ordered),
+            "truncated": sum(bool(row["truncated"]) for row in ordered),
+            "empty": self.benchmark.n_empty,
+            "tokens": sum(max(0, int(row["n_tokens"])) for row in ordered),  # negative: unknown
+        }
+        timings = {"started": utc(self._started), "finished": utc(time.time())}
+        self.files.about |= {**about, "counts": counts, "timings": timings}
+        scores = Scores.from_rows(ordered, self.files.manifest("finished"), source=str(self.folder))
+        scores.to_parquet(self.folder / "scores.parquet")
+        self.files.finish()
+        self.files.remove_parts(parts)  # only now: everything is in scores.parquet
+        return scores
+
+    def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
+        item = self._items[scored.id]
+        if not len(item.responses) == len(scored.rewards) == len(scored.n_tokens) == len(scored.truncated):
+            raise ValueError(
+                f"item {item.id!r}: {len(scored.rewards)} rewards for {len(item.responses)} responses"
+            )
+        for i, reward in enumerate(scored.rewards):
+            yield {
+                "item_id": item.id,
+                "category": item.category,
+                "response": i,
+                "is_correct": i < item.n_correct,
+                "reward": reward,
+                "n_tokens": scored.n_tokens[i],
+                "truncated": scored.truncated[i],
+            }
+
+    def _note_versions(self, manifest: Mapping[str, Any]) -> None:
+        """Record the packages that made what is there. A run may go on with others, and then says so."""
+        known = [*manifest.get("versions_before", []), manifest.get("versions")] if self.done else []
+        now = self.files.about["versions"]
+        before = [one for i, one in enumerate(known) if one and one != now and one not in known[:i]]
+        if before:
+            self.files.about["versions_before"] = before
+        if self.remaining and now != manifest.get("versions"):
+            self.files.write_manifest()
+
+    def _read_parts(self) -> tuple[Rows, list[Path]]:
+        """Read everything finished so far: rows by item, and the parts that they are from.
+
+        Scores are read last. A process that finishes the same run meanwhile writes them before it removes its
+        parts, so a part that has just gone is in them.
+        """
+        rows: Rows = {}
+        read = []
+        for file in (*self.files.part_files(), self.folder / "scores.parquet"):
+            try:
+                part = Scores.from_parquet(file)
+            except StorageError:
+                raise
+            except ValueError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    continue
+                warnings.warn(f"{error}; its prompts are scored again", stacklevel=3)
+                file.unlink(missing_ok=True)
+                continue
+            if part.manifest.get("hash") != self.files.hash:
+                warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
+                continue
+            read.append(file)
+            columns = {name: getattr(part, name).tolist() for name in COLUMNS}
+            for i, identifier in enumerate(columns["item_id"]):
+                if identifier in self._items and columns["response"][i] == 0:
+                    rows[identifier] = []
+                if identifier in self._items:
+                    rows[identifier].append({name: values[i] for name, values in columns.items()})
+        return rows, [file for file in read if file.parent.name == "parts"]

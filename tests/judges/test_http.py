@@ -1,0 +1,195 @@
+"""The HTTP client of judges: retries, limits, order, and a key that goes to one host only."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url, in_parallel
+from tests.judges.serving import Reply, Request, serving
+
+KEY = "sk-very-secret-123"
+
+
+def quick(url: str, **options: object) -> Client:
+    return Client(url, **{"first_wait": 0.001, "timeout": 5.0, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [Reply("busy", 429, {"Retry-After": "0"}), Reply("x", 500), Reply("x", 503), Reply({"a": 1}, cut=True)],
+    ids=["429", "500", "503", "cut"],
+)
+def test_what_may_pass_is_tried_again(fault: Reply) -> None:
+    with serving(lambda request: fault if request.number < 2 else Reply({"fine": True})) as server:
+        assert quick(server.url).post("/x", {"a": 1}) == {"fine": True}
+        assert len(server.requests) == 3
+
+
+def test_slow_answers_are_tried_again() -> None:
+    with serving(lambda request: Reply({"n": request.number}, delay=0.4 if request.number == 0 else 0)) as it:
+        assert quick(it.url, timeout=0.1).get("/x") == {"n": 1}
+
+
+def test_attempts_are_limited_and_the_error_says_what_the_server_said() -> None:
+    with serving(lambda _: Reply({"error": {"message": "engine\x1b[31m is\ndead"}}, 500)) as server:
+        with pytest.raises(ServerError, match=r"status 500: engine�\[31m is dead$") as caught:
+            quick(server.url, attempts=3).get("/x")
+        assert caught.value.status == 500
+        assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_refusals_are_final(status: int) -> None:
+    with serving(lambda _: Reply({"detail": "no such field"}, status)) as server:
+        with pytest.raises(ServerError, match=f"status {status}: no such field"):
+            quick(server.url).post("/x", {})
+        assert len(server.requests) == 1
+
+
+def test_retry_after_is_honoured() -> None:
+    def answer(request: Request) -> Reply:
+        return Reply("busy", 429, {"Retry-After": "1"}) if request.number == 0 else Reply(1)
+
+    with serving(answer) as server:
+        start = time.monotonic()
+        assert quick(server.url).get("/x") == 1
+        assert time.monotonic() - start >= 1
+
+
+@pytest.mark.parametrize("as_date", [False, True])
+def test_a_server_that_asks_for_an_hour_ends_the_run(as_date: bool) -> None:
+    value = formatdate(time.time() + 3600, usegmt=True) if as_date else "3600"
+    with (
+        serving(lambda _: Reply("busy", 429, {"Retry-After": value})) as server,
+        pytest.raises(ServerError, match=r"asks to wait 3\d\d\d seconds: run the same command later"),
+    ):
+        quick(server.url).get("/x")
+
+
+def test_huge_answers_are_not_read() -> None:
+    with (
+        serving(lambda _: Reply(b"[" + b"1," * 100_000 + b"1]")) as server,
+        pytest.raises(ServerError, match=r"the answer is larger than 0\.0977 MiB"),
+    ):
+        quick(server.url, max_bytes=102_400).get("/x")
+
+
+@pytest.mark.parametrize("content", [b"<html>hello</html>", b"[" * 100_000, b"\xff\xfe"])
+def test_answers_that_are_not_json(content: bytes) -> None:
+    with serving(lambda _: Reply(content)) as server, pytest.raises(ServerError, match="is not JSON"):
+        quick(server.url, attempts=1).get("/x")
+
+
+def test_a_server_that_is_not_there() -> None:
+    with serving(lambda _: Reply(1)) as server:
+        url = server.url
+    with pytest.raises(ServerError, match="connection refused: is the server running") as caught:
+        quick(url, attempts=1).get("/x")
+    assert caught.value.status is None
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    with serving(lambda request: Reply(request.body)) as server:
+        assert quick(server.url).post("/x", {"text": "a\ud800b é 🙂"}) == {"text": "a\ufffdb é 🙂"}
+
+
+def test_the_key_goes_to_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login someone password else\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with serving(lambda request: Reply(request.headers.get("Authorization"))) as server:
+        assert quick(server.url).get("/x") is None
+        monkeypatch.setenv("MINE", KEY)
+        client = quick(server.url, key_env="MINE")
+        assert client.get("/x") == f"Bearer {KEY}"
+        assert KEY not in repr(client)
+        monkeypatch.setenv(KEY_ENV, "other")
+        assert quick(server.url).get("/x") == "Bearer other"
+
+
+def test_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_ENV, KEY)
+    with (
+        serving(lambda _: Reply({})) as other,
+        serving(lambda _: Reply({}, 307, {"Location": f"{other.url}/?{KEY}"})) as server,
+    ):
+        with pytest.raises(ServerError, match=r"redirects to http://127.*/\?\*\*\*\. Redirects"):
+            quick(server.url).post("/x", {})
+        assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 500])
+def test_errors_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    monkeypatch.setenv(KEY_ENV, KEY)
+    with serving(lambda r: Reply({"error": f"bad {r.headers['Authorization']}"}, status)) as server:
+        with pytest.raises(ServerError) as caught:
+            quick(server.url, attempts=1).get("/x")
+        assert KEY not in str(caught.value)
+
+
+def test_keys_that_are_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_ENV, raising=False)
+    with pytest.raises(ValueError, match="api_key_env: the environment variable MINE is not set"):
+        quick("http://127.0.0.1:1", key_env="MINE").check_key()
+    quick("http://127.0.0.1:1").check_key()
+    with serving(lambda _: Reply({}, 401)) as server:
+        with pytest.raises(ServerError, match=f"needs a key: put it into the environment variable {KEY_ENV}"):
+            quick(server.url).get("/x")
+        monkeypatch.setenv(KEY_ENV, "a\nb")
+        with pytest.raises(ServerError, match="characters that no key has"):
+            quick(server.url).get("/x")
+
+
+@pytest.mark.parametrize("url", ["http://u:secret@h", "https://h/?key=secret", "http://h#secret"])
+def test_addresses_with_secrets_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="leave user, password") as caught:
+        clean_url(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["", "host", "ftp://host", "http://", "http://h:x", "file:///etc/passwd"])
+def test_addresses_that_are_none(url: str) -> None:
+    with pytest.raises(ValueError, match="is not an address like http://localhost:8000"):
+        clean_url(url)
+
+
+def test_results_keep_their_order_and_calls_are_limited() -> None:
+    lock, now, most = threading.Lock(), 0, 0
+
+    def call(n: int) -> int:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        time.sleep(0.002 * (n % 3))
+        with lock:
+            now -= 1
+        return n * n
+
+    assert list(in_parallel(call, range(50), workers=5)) == [n * n for n in range(50)]
+    assert 1 < most <= 5
+
+
+def test_inputs_are_taken_as_needed_and_an_error_stops_the_rest() -> None:
+    taken: list[int] = []
+
+    def inputs() -> itertools.count[int]:
+        return itertools.count()
+
+    def call(n: int) -> int:
+        taken.append(n)
+        if n == 5:
+            raise ValueError("five")
+        return n
+
+    results = in_parallel(call, inputs(), workers=2)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="five"):
+        next(results)
+    assert max(taken) <= 10
