@@ -72,7 +72,7 @@ def family_model(family: str, *, seed: int = 0, **changes: Any) -> RewardModel:
     if "kv_lora_rank" in known:
         sizes["num_key_value_heads"] = _SIZES["num_attention_heads"]
     if known.get("layer_types"):
-        sizes["layer_types"] = known["layer_types"][-2:]
+        sizes["layer_types"] = known["layer_types"][-sizes.get("num_hidden_layers", 2) :]
         if "num_hidden_layers" not in known:
             raise ValueError("layers under another name")
     config = make(family, **sizes)

@@ -116,7 +116,7 @@ def lengths_to_check(model: RewardModel) -> list[int]:
 
     >>> from types import SimpleNamespace as Part
     >>> config = Part(sliding_window=512, attention_chunk_size=None)
-    >>> lengths_to_check(Part(backbone=Part(config=config)))
+    >>> lengths_to_check(Part(backbone=Part(config=config), config=config))
     [512]
     """
     config = running_config(model)

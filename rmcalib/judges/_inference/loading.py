@@ -152,8 +152,8 @@ def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch
     dtype = own if isinstance(own, torch.dtype) else torch.float32
     if dtype == torch.float32:
         warnings.warn(
-            f"{asked.name}: the checkpoint is in float32 and is run in float32, which is several times slower "
-            "on a GPU than bfloat16: consider --dtype bfloat16",
+            f"{asked.name}: the checkpoint is in float32 and is run in float32, several times slower than in "
+            "bfloat16 on a GPU: consider --dtype bfloat16",
             stacklevel=2,
         )
     return dtype, "checkpoint"
@@ -188,13 +188,13 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
     remedy = "use a GPU with more memory, or a narrower --dtype such as bfloat16"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise HubError(
-            f"{about}, and {device} has {free / 1e9:.3g} GB free. Under torchrun every process loads the whole"
-            f" model: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
+            f"{about}, and {device} has {free / 1e9:.3g} GB free. Under torchrun every process loads all of "
+            f"it: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
         )
     if asked.options.device != "auto":
         raise HubError(
-            f"{about}, and {device} has {free / 1e9:.3g} GB free: leave out --device, which spreads the model "
-            f"over all GPUs; or {remedy}"
+            f"{about}, and {device} has {free / 1e9:.3g} GB free: leave out --device, to spread it over all "
+            f"GPUs; or {remedy}"
         )
     gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
     room = {gpu.index: int(_SHARE_FOR_WEIGHTS * free_memory(gpu)) for gpu in gpus}
