@@ -134,6 +134,10 @@ class Classifier:
             "about_model": known,
         }
 
+    def work(self) -> dict[str, int]:
+        """Return how many passes there were, and how many tokens were scored, shared and padding."""
+        return {} if self._scorer is None else dataclasses.asdict(self._scorer.work)
+
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""
         if self._scorer is None:  # kept: it knows how many tokens fit, and whether prompts can be shared

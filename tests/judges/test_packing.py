@@ -17,6 +17,7 @@ from rmcalib.judges._inference.devices import choose_device, is_out_of_memory
 from rmcalib.judges._inference.packing import (
     ROW_TOKENS,
     Text,
+    Work,
     cheapest_cuts,
     pack,
     plain_batches,
@@ -233,3 +234,23 @@ def test_devices_are_named_and_unknown_ones_refused() -> None:
         with pytest.raises(ValueError, match="no 'cuda' on this machine"):
             choose_device("cuda")
     assert not is_out_of_memory(ValueError("out of memory"))
+
+
+@pytest.mark.parametrize("kappa", [10_000.0, math.inf])
+def test_few_tokens_are_padding_at_the_lengths_of_a_benchmark(kappa: float) -> None:
+    rng = np.random.default_rng(0)
+    prompts = []
+    for _ in range(256):
+        usual = rng.normal(np.log(280), 0.7)
+        own = np.minimum(rng.lognormal(usual, 0.5, size=4), 2_000).astype(int)
+        prompts.append((35 + int(min(rng.lognormal(np.log(45), 1.5), 2_000)), own.tolist()))
+    work = Work()
+    bucket = 4_096 if math.isinf(kappa) else 1
+    for start in range(0, len(prompts), 128):
+        texts = make_texts(prompts[start : start + 128])
+        for rows in shared_batches(texts, budget=32_768, kappa=kappa, usual=32_768, pass_cost=1_024):
+            work.add([text for row in rows for tree in row for text in tree.texts], rows, bucket)
+    assert work.padding <= 0.08 * (work.tokens - work.shared + work.padding)
+    assert work.tokens == sum(shared + length for shared, own in prompts for length in own)
+    assert work.shared > 0.1 * work.tokens
+    assert work.passes < 60

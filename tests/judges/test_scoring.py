@@ -91,6 +91,43 @@ def test_masks_over_the_whole_row_give_the_same_rewards(
         np.testing.assert_allclose(flat(scored(model, items, token_budget=budget)), expected, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("attention", ["branches", "mask", "flex", "plain"])
+def test_rewards_do_not_depend_on_the_packing_window(monkeypatch: pytest.MonkeyPatch, attention: Any) -> None:
+    model, _ = tiny_model("llama")
+    items = tiny_items(100, longest=6)
+    expected = flat(scored(model, items))
+    monkeypatch.setattr(scoring, "how_to_share", lambda m: replace(how_to_share(m), attention=attention))
+    for window, budget in [(32, 300), (64, 1_500), (128, 8_192)]:
+        scorer = scoring.ItemScorer(model, token_budget=budget, share=attention != "plain")
+        scorer.window = window
+        chunks = list(scorer.chunks(items))
+        assert [len(chunk) for chunk in chunks] == [32, 32, 32, 4]
+        got = flat([item for chunk in chunks for item in chunk])
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+        assert scorer.work.tokens == sum(sum(item.n_tokens) for chunk in chunks for item in chunk)
+        assert (scorer.work.shared > 0) == (attention != "plain")
+
+
+@pytest.mark.parametrize("longest", [3, 40])
+def test_the_check_is_cheap_and_not_repeated_for_slightly_longer_texts(
+    monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    model, _ = tiny_model("llama")
+    alone: list[int] = []
+    plain = forward.plain_rewards
+
+    def counted(model: RewardModel, texts: Sequence[Any]) -> Any:
+        alone.append(sum(map(len, texts)))
+        return plain(model, texts)
+
+    monkeypatch.setattr(forward, "plain_rewards", counted)
+    items = sorted(tiny_items(6 * scoring.CHUNK, longest=longest), key=lambda item: len(str(item.responses)))
+    chunks = list(score_items(model, items))
+    assert sum(alone) < 0.1 * sum(sum(item.n_tokens) for chunk in chunks for item in chunk)
+    assert 1 <= len(alone) <= 8
+
+
 def test_eager_attention_shares_too() -> None:
     model, stock = tiny_model("llama", attention="eager")
     items = tiny_items(10)
