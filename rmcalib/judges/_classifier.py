@@ -131,6 +131,7 @@ class Classifier:
         return {
             "device": str(self.model.device),
             "dtype_from": self.model.dtype_from,
+            "compiled": self.options.compile,
             "about_model": known,
         }
 

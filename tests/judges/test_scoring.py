@@ -16,6 +16,7 @@ from rmcalib.judges import RewardModel, ScoredItem, score_items, shard
 from rmcalib.judges._inference import forward, packing, scoring
 from rmcalib.judges._inference.architectures import CannotShare, how_to_share
 from rmcalib.judges._inference.heads import Output
+from rmcalib.judges._inference.loading import compile_layers
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -107,6 +108,17 @@ def test_rewards_do_not_depend_on_the_packing_window(monkeypatch: pytest.MonkeyP
         np.testing.assert_allclose(got, expected, atol=1e-5)
         assert scorer.work.tokens == sum(sum(item.n_tokens) for chunk in chunks for item in chunk)
         assert (scorer.work.shared > 0) == (attention != "plain")
+
+
+def test_compiled_layers_give_the_same_rewards() -> None:
+    """Compiled to the point where code would be generated, which takes a compiler and long."""
+    model, _ = tiny_model("llama")
+    items = tiny_items(3)
+    expected = flat(scored(model, items))
+    compile_layers(model.backbone, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("longest", [3, 40])

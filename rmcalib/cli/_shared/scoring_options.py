@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring"]
 
 _JUDGE_OPTIONS = (
-    *("revision", "device", "dtype", "max_length", "token_budget"),
+    *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
     *("trust_remote_code", "allow_pickle"),
 )
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
@@ -89,6 +89,14 @@ TokenBudget = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+Compile = Annotated[
+    bool,
+    typer.Option(
+        "--compile",
+        help="Compile the model's layers: costs minutes at the start, and pays only for long runs on a GPU.",
+        rich_help_panel=_HOW,
+    ),
+]
 TrustRemoteCode = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
@@ -141,6 +149,7 @@ class Scoring:
     dtype: Dtype = "auto"
     max_length: MaxLength = None
     token_budget: TokenBudget = None
+    compile: Compile = False
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
     recipes: Recipes = None

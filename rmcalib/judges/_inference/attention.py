@@ -184,8 +184,10 @@ def _attend(
 @contextmanager
 def tree_attention(config: Any) -> Iterator[None]:
     """Within this block, the model of `config` attends by the `tree` that is passed to its forward pass."""
+    import torch
     from transformers import AttentionInterface
 
-    AttentionInterface.register(_NAME, _attend)
+    # Where layers are compiled, attention is not part of it: its `tree` differs from pass to pass.
+    AttentionInterface.register(_NAME, torch.compiler.disable(_attend, recursive=False))
     with attending_by(config, _NAME):
         yield

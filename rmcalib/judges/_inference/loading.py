@@ -109,6 +109,8 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     refuse_offloading(asked.name, backbone, device)
     # With the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
     module.to(last_device(backbone, device))
+    if asked.options.compile and kind == "causal":
+        compile_layers(backbone)
     return Parts(backbone, module, kind, config, device, dtype, dtype_from)
 
 
@@ -221,6 +223,16 @@ def last_device(backbone: nn.Module, device: torch.device) -> torch.device:
     layers: Any = getattr(backbone, "layers", None)
     parameter = next(layers[-1].parameters(), None) if isinstance(layers, nn.ModuleList) and layers else None
     return parameter.device if parameter is not None and parameter.device.type == device.type else device
+
+
+def compile_layers(backbone: nn.Module, *, backend: str = "inductor") -> None:
+    """Compile the layers of a model, one by one: they are alike, so that one compilation serves them all.
+
+    The last layer stays as it is, because it is run for the pooled tokens alone (`forward.pooled_only`).
+    """
+    layers: Any = getattr(backbone, "layers", ())
+    for layer in layers[:-1]:
+        layer.compile(dynamic=True, backend=backend)
 
 
 @contextlib.contextmanager
