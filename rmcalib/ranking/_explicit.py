@@ -95,6 +95,14 @@ class ExplicitRankings:
         check_integer(size, "size", 1)
         return self.orders[sample_rows(self.probabilities, size, rng)]
 
+    def take(self, instances: IntArray) -> "ExplicitRankings":
+        """Return the distributions of some instances.
+
+        >>> len(ExplicitRankings([[0, 1]], [[1.0]] * 3).take(np.array([0, 2])))
+        2
+        """
+        return ExplicitRankings(self.orders, self.probabilities[instances])
+
     def _sum(self, events: IntArray, family: Family) -> FloatArray:
         return sum_over_rankings(self.orders, self.probabilities, events, family)
 
@@ -187,6 +195,15 @@ class Mixture:
         for index, part in enumerate(self.components):
             result = np.where((chosen == index)[:, :, None], part.sample(size, rng), result)
         return result
+
+    def take(self, instances: IntArray) -> "Mixture":
+        """Return the distributions of some instances.
+
+        >>> part = ExplicitRankings([[0, 1]], [[1.0]] * 3)
+        >>> len(Mixture([part], [1.0]).take(np.array([0, 2])))
+        2
+        """
+        return Mixture([part.take(instances) for part in self.components], self.weights)
 
 
 def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:

@@ -7,11 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmcalib.benchmarks import SHORT_NAMES
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, headline, leaves_out_zero
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 
-__all__ = ["plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
+__all__ = [
+    "plain_words",
+    "score_name",
+    "temperature_notes",
+    "temperature_words",
+    "time_words",
+    "values_in_words",
+]
 
 Rows = Sequence[Mapping[str, Any]]
 _MONTHS = [
@@ -37,6 +44,21 @@ def plain_words(rows: Rows, *, p_floor: float | None = None) -> str:
     if off or leaves_out_zero(find_value(rows, "overconfidence")):
         sentences += [temperature_words(rows), _worst_words(rows)]
     return " ".join(filter(None, sentences))
+
+
+def values_in_words(rows: Rows) -> str:
+    """List the overall values of some metrics.
+
+    >>> values_in_words([{"metric": "ece", "category": "overall", "value": 0.1234, "note": ""}])
+    'ECE 0.123.'
+    """
+    about = catalogue()
+    values = [
+        f"{about[row['metric']].label} {row['value']:.{about[row['metric']].digits}f}"
+        for row in rows
+        if row["category"] == OVERALL and row["value"] is not None
+    ]
+    return f"{', '.join(values) or 'No values'}."
 
 
 def score_name(benchmark: str) -> str:
