@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-lowest lint format docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
@@ -21,11 +21,24 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The lowest supported versions, in an environment of their own. Old libraries warn about their own age.
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
+	.venv-lowest/bin/pytest -n auto --dist worksteal -W default
+
+docs: $(VENV)/.installed-dev
+	$(INSTALL) -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_notions.py
+	$(BIN)/python scripts/bench_report.py
+	$(BIN)/python scripts/bench_prolr.py
+	$(BIN)/python scripts/bench_scoring.py
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) .venv-lowest .venv-vllm runs site
 
 # The stamps make a second run skip the installation until the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt

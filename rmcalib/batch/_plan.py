@@ -1,6 +1,6 @@
-"""The plan of a batch: which models, in which order, what each needs, what is left out and why.
+"""The plan of a batch: which models, in which order, what each needs, and which are skipped and why.
 
-Everything here is estimated from the recipes alone: nothing is downloaded, so a plan costs nothing.
+Everything is estimated from the recipes. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = [
     "select",
 ]
 
-# Assumptions behind the estimated times; they are meant to be right within a factor of a few.
+# Assumptions behind the estimated times, which should be right within a factor of a few.
 _TOKENS_PER_RESPONSE = 500
 _REWARD_BENCH_2_RESPONSES = 8_500
 _CHARACTERS_PER_TOKEN = 4
 _OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # the CPU's is for one core
-_OVERHEAD = 1.2  # memory of a model that runs, over that of its weights
+_OVERHEAD = 1.2  # memory of a running model, relative to its weights
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _FAMILIES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
-_BASES = {  # families that the name does not say
+_BASES = {  # families that the name does not contain
     "pythia": "gpt_neox",
     "worldpm": "qwen",
     "beaver": "llama",
@@ -55,7 +55,7 @@ _BASES = {  # families that the name does not say
 
 @dataclass(frozen=True)
 class Machine:
-    """What models run on: kind of device, how many, the memory of all together (None: not known here)."""
+    """What models run on: kind of device, number of devices, and their total memory (None: unknown)."""
 
     device: str
     count: int = 1
@@ -64,7 +64,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which models are wanted: globs on the id, a largest size, families. Nothing given means all."""
+    """Which models are wanted: patterns of ids, a maximum size, families. The default is all."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -74,9 +74,9 @@ class Selection:
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """One model of a plan; `skipped` says why it is left out, and is empty for those that are run.
+    """One model of a plan; `skipped` is the reason why it is not run, or empty.
 
-    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None where the size is not known.
+    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None if the size is unknown.
     """
 
     recipe: Recipe
@@ -94,7 +94,7 @@ class PlanEntry:
 
 
 def read_models(path: str | Path | None = None) -> list[Recipe]:
-    """Read the models of a YAML file (default the leaderboard); a bare id takes the registry's recipe."""
+    """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe."""
     known = registry()
     recipes = read_recipes(LEADERBOARD if path is None else Path(path))
     if not recipes:
@@ -112,9 +112,9 @@ def make_plan(
     trust_remote_code: bool = False,
     ignore_memory: bool = False,
 ) -> list[PlanEntry]:
-    """Order the selected models from small to large, and say which cannot be run and why.
+    """Order the selected models from small to large, and give the reason for those that cannot be run.
 
-    Models that the selection leaves out are not in the plan; of those in it, the ones to run come first.
+    Models to run come first, then those that are skipped. The plan has only the models of the selection.
 
     >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
     >>> plan = make_plan(recipes, machine=Machine("cuda", memory=80e9))
@@ -133,14 +133,14 @@ def make_plan(
         if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:
             reason = (
                 f"needs about {memory / 1e9:.3g} GB of memory, and there are {machine.memory / 1e9:.3g} GB "
-                "(--ignore-memory tries it all the same)"
+                "(--ignore-memory tries it anyway)"
             )
         entries.append(replace(entry, memory=memory, seconds=seconds, device=machine.device, skipped=reason))
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
 
 
 def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
-    """Return which models to run are sure to fail on this machine, and why; nothing is looked up elsewhere.
+    """Return the models that are sure to fail on this machine, and why. The Hub is not asked.
 
     >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
     {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
@@ -157,12 +157,12 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
             problems[entry.model] = str(error)
         files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
         if is_local(entry.model) and not any(file.is_file() for file in files):
-            problems[entry.model] = "no config.json in the folder, so this is no transformers model"
+            problems[entry.model] = "no config.json in the folder, so this is not a transformers model"
     return problems
 
 
 def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
-    """Keep the models that `selection` wants; with a largest size, those of unknown size are skipped."""
+    """Return the models of a selection. With a maximum size, models of unknown size are skipped."""
     entries = []
     recipes = list(recipes)
     for recipe in recipes:
@@ -176,7 +176,7 @@ def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
             if size is not None and size > selection.max_parameters:
                 continue
             if size is None:
-                reason = "of unknown size, and --max-params was given (`parameters` in its recipe says it)"
+                reason = "of unknown size, and --max-params was given (set `parameters` in its recipe)"
         entries.append(PlanEntry(recipe, family, size, skipped=reason))
     if not entries:
         have = ", ".join(sorted({family_of(recipe) for recipe in recipes}))
@@ -188,7 +188,7 @@ def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
 
 
 def parameters_of(recipe: Recipe) -> float | None:
-    """Return a model's size in billions: what its recipe says, or its name.
+    """Return a model's size in billions, from its recipe or its name.
 
     >>> names = ("org/Qwen3-0.6B", "org/rm-350m", "org/internlm2-1_8b", "org/rm")
     >>> [parameters_of(Recipe(name)) for name in names]
@@ -204,17 +204,17 @@ def parameters_of(recipe: Recipe) -> float | None:
 
 
 def family_of(recipe: Recipe) -> str:
-    """Return the family of a model's base, by its architecture or its name; "other" if neither says it.
+    """Return the family of a model's base, from its architecture or its name; default "other".
 
     >>> names = ("infly/INF-ORM-Llama3.1-70B", "PKU-Alignment/beaver-7b", "org/rm")
     >>> [family_of(Recipe(name)) for name in names]
     ['llama', 'llama', 'other']
     """
-    told = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
+    text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
     for word, family in _BASES.items():
-        if word in told:
+        if word in text:
             return family
-    return next((family for family in _FAMILIES if family in told), "other")
+    return next((family for family in _FAMILIES if family in text), "other")
 
 
 def parse_parameters(text: str) -> float:
@@ -236,10 +236,10 @@ def parse_bytes(text: str) -> float:
 
 
 def choose_machine(device: str = "auto") -> Machine:
-    """Say what this machine has: all CUDA devices together (a large model is spread over them), or one."""
+    """Return what this machine has: all CUDA devices together, or one device of another kind."""
     from rmcalib.judges import available_devices, choose_device, main_memory, total_memory
 
-    if device == "cpu":  # known without torch, which takes seconds to import
+    if device == "cpu":  # needs no torch, which takes seconds to import
         return Machine("cpu", 1, float(main_memory().total))
     chosen = choose_device(device)
     if chosen.type == "cuda" and device == "auto":
@@ -249,7 +249,7 @@ def choose_machine(device: str = "auto") -> Machine:
 
 
 def estimated_tokens(benchmark: Benchmark | None) -> float:
-    """Guess the tokens of a benchmark by its characters; None stands for RewardBench 2, not loaded."""
+    """Estimate the tokens of a benchmark from its characters; None stands for RewardBench 2."""
     if benchmark is None:
         return _REWARD_BENCH_2_RESPONSES * _TOKENS_PER_RESPONSE
     characters = sum(
@@ -290,5 +290,5 @@ def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> 
     convert: Callable[[str], float | None] = units.get
     unit = convert(match[2]) if match else None
     if match is None or unit is None or float(match[1]) == 0:
-        raise ValueError(f"{option}: {text!r} is no size (write it like {example})")
+        raise ValueError(f"{option}: {text!r} is not a size (write it like {example})")
     return float(match[1]) * unit

@@ -1,4 +1,4 @@
-"""A batch of published scores: every model's file from the Hub, a few at a time, with no model run at all."""
+"""A batch of published scores: the files of the Hub, a few at a time. No model is run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rmcalib.scores import RESULTS, Scores, published_models, published_scores
 
 __all__ = ["published_plan", "run_published"]
 
-_GRACE = 2.0  # seconds for files on their way when interrupted; one that hangs is not waited for
-_NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
+_GRACE = 2.0  # seconds that an interruption waits for downloads
+_NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
 def published_plan(recipes: Iterable[Recipe] | None, selection: Selection) -> tuple[list[PlanEntry], str]:
-    """Plan to take the published scores of `recipes` (None: all there are); also the results' commit."""
+    """Return the plan for the published scores of `recipes` (None: all), and the commit of the results."""
     commit = resolve_commit(RESULTS, repo_type="dataset")
     names = published_models(revision=commit)
     known = registry()
@@ -42,7 +42,7 @@ def run_published(
 ) -> None:
     """Take the published scores of the models in `plan`, `jobs` files at a time.
 
-    Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
+    Downloaded scores are cached. Models that are done are skipped, unless ``fresh``.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
     futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
@@ -65,7 +65,7 @@ def run_published(
 
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
-    """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
+    """Fetch a model's scores unless they are there; models that have none are skipped, now and later."""
     folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
     wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
     asked = inputs_hash(wish)
@@ -82,7 +82,7 @@ def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Tic
         except ValueError as error:
             if _NO_SCORES not in str(error):
                 raise
-            why = "a generative judge: it gives no scores"
+            why = "a generative judge: it has no scores"
         write_json(folder / "skipped.json", {"asked": asked, "why": why})
     batch.status.change(entry.model, "skipped", why=why)
     return None, None

@@ -89,7 +89,6 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
 def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster) -> None:
     """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
     ray = import_ray()
-    joined = ray.is_initialized()
     evaluating, stopping = threading.Lock(), threading.Event()
     pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait
     running: list[Future[None]] = []
@@ -109,32 +108,31 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                     ray.util.remove_placement_group(group)  # ends its workers
             finish(ticket)
 
-    try:
-        if not joined:
-            _connect(ray, cluster.address)
-        for entry in plan:
-            if entry.skipped:
-                continue
-            with batch.attempt(entry.model):
-                ticket = scoring_ticket(batch, job, entry)
-                if ticket.scored:
-                    finish(ticket)
-                    continue
-                available = float(ray.cluster_resources().get("GPU", 0.0))
-                gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, available)
-                need = {kind: n for kind, n in (("CPU", cluster.cpus), ("GPU", gpus)) if n}
-                group = reserve(ray, need, cluster.shards, patience(ray, need, stopping))
-                running.append(pool.submit(one, ticket, need, group))
-        wait(running)
-    finally:
-        # Interrupted: every thread ends within a second or so and releases its folder, and only then is the
-        # cluster left. Wait for futures, not threads: Python 3.11 takes a thread whose join was interrupted
-        # for ended.
-        stopping.set()
-        wait(running)
-        pool.shutdown()
-        if not joined:
-            ray.shutdown()
+    def start(entry: PlanEntry) -> None:
+        ticket = scoring_ticket(batch, job, entry)
+        if ticket.scored:
+            finish(ticket)
+            return
+        available = float(ray.cluster_resources().get("GPU", 0.0))
+        gpus = 0.0 if job.options.device == "cpu" else gpus_for(entry, cluster, available)
+        need = {kind: n for kind, n in (("CPU", cluster.cpus), ("GPU", gpus)) if n}
+        group = reserve(ray, need, cluster.shards, patience(ray, need, stopping))
+        running.append(pool.submit(one, ticket, need, group))
+
+    with _connected(ray, cluster.address):
+        try:
+            for entry in plan:
+                if not entry.skipped:
+                    with batch.attempt(entry.model):
+                        start(entry)
+            wait(running)
+        finally:
+            # Interrupted: every thread ends within a second or so and releases its folder, and only then is
+            # the cluster left. Wait for futures, not threads: Python 3.11 takes a thread whose join was
+            # interrupted for ended.
+            stopping.set()
+            wait(running)
+            pool.shutdown()
 
 
 def reserve(ray: Any, need: Need, shards: int, look: Callable[[], None]) -> Any:
@@ -320,6 +318,20 @@ def _fitting(ray: Any, need: Need) -> int:
     )
 
 
+@contextlib.contextmanager
+def _connected(ray: Any, address: str) -> Iterator[None]:
+    """Connect to a cluster for the length of the block; an existing connection is used and left alone."""
+    if ray.is_initialized():
+        yield
+        return
+    with silenced(ray):
+        try:
+            _connect(ray, address)
+            yield
+        finally:
+            ray.shutdown()
+
+
 def _connect(ray: Any, address: str) -> None:
     """Join a cluster, or start one on this machine that nobody else can reach."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -334,22 +346,25 @@ def _connect(ray: Any, address: str) -> None:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None
-    _silence(ray)
-    _wait_for_node(ray)
+    for _ in range(600):  # a busy machine takes its time
+        if ray.cluster_resources().get("CPU"):
+            return
+        time.sleep(0.1)
 
 
-def _silence(ray: Any) -> None:
+@contextlib.contextmanager
+def silenced(ray: Any) -> Iterator[None]:
     """Keep Ray from printing a page of its logs to standard output whenever a worker is lost.
 
     Ray has no option for that. The batch says in one line how many workers were lost.
     """
     worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
-    if hasattr(worker, "print_to_stdstream"):
-        worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _wait_for_node(ray: Any) -> None:
-    for _ in range(600):  # a busy machine takes its time
-        if ray.cluster_resources().get("CPU"):
-            return
-        time.sleep(0.1)
+    printing = getattr(worker, "print_to_stdstream", None)
+    if printing is None:
+        yield
+        return
+    worker.print_to_stdstream = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = printing

@@ -83,5 +83,5 @@ def test_sizes_are_read_as_they_are_written(billions: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"--max-params: .* is no size"):
+    with pytest.raises(ValueError, match=r"--max-params: .* is not a size"):
         parse_parameters(text)
