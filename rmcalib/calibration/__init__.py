@@ -7,12 +7,12 @@ from rmcalib.calibration._binning import (
     ErrorOptions,
     bin_edges,
     bin_index,
+    bin_sums,
     binned_error,
     grouped_sums,
     unpack_bins,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
-from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -26,6 +26,7 @@ from rmcalib.calibration._ece import (
 )
 from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._inference import (
+    Difference,
     Inference,
     binned_inference,
     difference,
@@ -120,6 +121,7 @@ __all__ = [
     "Worlds",
     "bin_edges",
     "bin_index",
+    "bin_sums",
     "binned_error",
     "binned_inference",
     "binned_worlds",
@@ -157,7 +159,6 @@ __all__ = [
     "proportion_interval",
     "rankwise",
     "recalibrate_pairs",
-    "recentred_difference",
     "recentred_interval",
     "reference_top_1",
     "reliability",

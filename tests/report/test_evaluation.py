@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import html.parser
 import json
 import re
@@ -11,7 +12,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Recipe
-from rmcalib.metrics import disagreements
+from rmcalib.metrics import Settings, disagreements
 from rmcalib.report import Evaluation, evaluate, write_evaluation
 from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.evaluation._page import evaluation_page, folded
@@ -288,7 +289,9 @@ def test_a_recipe_used_for_scoring_is_remembered() -> None:
 
 
 def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
-    assert "95% intervals from 50 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(bold)
+    assert "95% intervals from 50 resamples of prompts, seed 0." in evaluation_page(bold)
+    more = dataclasses.replace(bold, settings=Settings(resamples=300))
+    assert "from 300 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(more)
 
 
 def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
