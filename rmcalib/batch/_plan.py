@@ -9,17 +9,26 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
-from rmcalib.judges import LEADERBOARD, Recipe, read_recipes, registry
+from rmcalib.judges import (
+    LEADERBOARD,
+    Recipe,
+    judge_kind,
+    load_judge,
+    read_entries,
+    recipe_from,
+    registry,
+)
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
 
 __all__ = [
+    "Listed",
     "Machine",
     "PlanEntry",
     "Selection",
@@ -73,10 +82,19 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """One entry of a list of models: its recipe, and the options of its judge if it is not a classifier."""
+
+    recipe: Recipe
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class PlanEntry:
     """One model of a plan; `skipped` is the reason why it is not run, or empty.
 
     `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None if the size is unknown.
+    `options` are those of `rmcalib.load_judge`, such as the `endpoint` of a served model.
     """
 
     recipe: Recipe
@@ -86,24 +104,57 @@ class PlanEntry:
     seconds: float | None = None
     device: str = ""
     skipped: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
         """The model's id."""
         return self.recipe.model
 
+    @property
+    def served(self) -> bool:
+        """Whether a server runs the model: it needs no memory or GPU of the batch."""
+        return self.options.get("endpoint") is not None
 
-def read_models(path: str | Path | None = None) -> list[Recipe]:
-    """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe."""
-    known = registry()
-    recipes = read_recipes(LEADERBOARD if path is None else Path(path))
-    if not recipes:
+
+def read_models(path: str | Path | None = None) -> list[Listed]:
+    """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe.
+
+    An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
+    of its kind, such as `endpoint`.
+    """
+    entries = read_entries(LEADERBOARD if path is None else Path(path))
+    if not entries:
         raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
-    return [known.get(r.model, r) if r == Recipe(model=r.model) else r for r in recipes]
+    known = registry()
+    return [_listed(entry, where, known) for where, entry in entries]
+
+
+def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
+        return Listed(_recipe(entry, where, known))  # raises
+    try:
+        kind = judge_kind(entry.get("kind"), entry)
+        given = {str(key): value for key, value in entry.items() if key != "kind"}
+        if kind == "classifier":
+            return Listed(_recipe(given, where, known))
+        own = {each.name for each in fields(Recipe)}
+        recipe = _recipe({key: value for key, value in given.items() if key in own}, where, known)
+        options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
+        load_judge(recipe.model, **options)  # checks the options; no server is asked yet
+    except (TypeError, ValueError) as error:
+        named = str(error).startswith(where)
+        raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error
+    return Listed(recipe, options)
+
+
+def _recipe(entry: Any, where: str, known: Mapping[str, Recipe]) -> Recipe:
+    recipe = recipe_from(entry, where)
+    return known.get(recipe.model, recipe) if recipe == Recipe(model=recipe.model) else recipe
 
 
 def make_plan(
-    recipes: Iterable[Recipe],
+    models: Iterable[Recipe | Listed],
     selection: Selection | None = None,
     machine: Machine | None = None,
     *,
@@ -125,7 +176,11 @@ def make_plan(
     if dtype not in ("auto", *_BYTES):
         raise ValueError(f"dtype: unknown {dtype!r} (have: {', '.join(('auto', *_BYTES))})")
     entries = []
-    for entry in select(recipes, selection):
+    for entry in select(models, selection):
+        if entry.served:
+            unsupported = entry.recipe.reason if entry.recipe.status == "unsupported" else ""
+            entries.append(replace(entry, device="server", skipped=entry.skipped or unsupported))
+            continue
         size, recipe = entry.parameters, entry.recipe
         memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
         seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
@@ -156,16 +211,17 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
         except ValueError as error:
             problems[entry.model] = str(error)
         files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
-        if is_local(entry.model) and not any(file.is_file() for file in files):
+        if is_local(entry.model) and not entry.options and not any(file.is_file() for file in files):
             problems[entry.model] = "no config.json in the folder, so this is not a transformers model"
     return problems
 
 
-def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
+def select(models: Iterable[Recipe | Listed], selection: Selection) -> list[PlanEntry]:
     """Return the models of a selection. With a maximum size, models of unknown size are skipped."""
     entries = []
-    recipes = list(recipes)
-    for recipe in recipes:
+    listed = [each if isinstance(each, Listed) else Listed(each) for each in models]
+    for each in listed:
+        recipe = each.recipe
         size, family = parameters_of(recipe), family_of(recipe)
         if not _like(recipe.model, selection.include or ("*",)) or _like(recipe.model, selection.exclude):
             continue
@@ -177,12 +233,12 @@ def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
                 continue
             if size is None:
                 reason = "of unknown size, and --max-params was given (set `parameters` in its recipe)"
-        entries.append(PlanEntry(recipe, family, size, skipped=reason))
+        entries.append(PlanEntry(recipe, family, size, skipped=reason, options=each.options))
     if not entries:
-        have = ", ".join(sorted({family_of(recipe) for recipe in recipes}))
+        have = ", ".join(sorted({family_of(each.recipe) for each in listed}))
         raise ValueError(
             "no model is left by --include, --exclude, --max-params and --family "
-            f"(of {len(recipes)}; their families: {have})"
+            f"(of {len(listed)}; their families: {have})"
         )
     return entries
 

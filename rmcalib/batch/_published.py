@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import resolve_commit
 from rmcalib.batch._batch import Batch, Ticket
-from rmcalib.batch._plan import PlanEntry, Selection, select
+from rmcalib.batch._plan import Listed, PlanEntry, Selection, select
 from rmcalib.benchmarks import SHORT_NAMES
 from rmcalib.judges import Recipe, registry, remember_model
 from rmcalib.runs import finished_scores, inputs_hash, keep_scores, read_manifest, run_folder
@@ -21,12 +21,15 @@ _GRACE = 2.0  # seconds that an interruption waits for downloads
 _NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
-def published_plan(recipes: Iterable[Recipe] | None, selection: Selection) -> tuple[list[PlanEntry], str]:
-    """Return the plan for the published scores of `recipes` (None: all), and the commit of the results."""
+def published_plan(
+    models: Iterable[Recipe | Listed] | None, selection: Selection
+) -> tuple[list[PlanEntry], str]:
+    """Return the plan for the published scores of `models` (None: all), and the commit of the results."""
     commit = resolve_commit(RESULTS, repo_type="dataset")
     names = published_models(revision=commit)
     known = registry()
-    wanted = [known.get(name) or Recipe(name) for name in names] if recipes is None else list(recipes)
+    all_published = [known.get(name) or Recipe(name) for name in names]
+    wanted: Iterable[Recipe | Listed] = all_published if models is None else models
     have = set(names)
     plan = [
         entry

@@ -79,6 +79,8 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
     >>> gpus_for(entry, Cluster(), available=8), gpus_for(entry, Cluster(), available=0)
     (3.0, 0.0)
     """
+    if entry.served:
+        return 0.0
     if cluster.gpus is not None:
         return cluster.gpus
     if available <= 0:

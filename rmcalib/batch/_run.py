@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from rmcalib._util.storage import as_path
 from rmcalib.batch._batch import Batch, Evaluator, Job, open_batch
 from rmcalib.batch._local import run_local
 from rmcalib.batch._plan import (
+    Listed,
     Machine,
     PlanEntry,
     Selection,
@@ -71,14 +72,15 @@ class BatchRequest:
 
     Parameters
     ----------
-    models : a YAML file of recipes, or recipes; default the leaderboard, or all that are published.
+    models : a YAML file of recipes and judges, or recipes; default the leaderboard, or all that are
+        published.
     selection : which of these models.
     how : `Scoring` or `Published`.
     output : folder or URL for the results.
     fresh : do everything again, and replace what earlier runs left.
     """
 
-    models: str | Path | Iterable[Recipe] | None = None
+    models: str | Path | Iterable[Recipe | Listed] | None = None
     selection: Selection = field(default_factory=Selection)
     how: Scoring | Published = field(default_factory=Scoring)
     output: str | Path = "runs"
@@ -105,7 +107,7 @@ def plan_batch(request: BatchRequest) -> Plan:
     """
     how = request.how
     if isinstance(how, Published):
-        return Plan(published_plan(_recipes(request), request.selection)[0], {})
+        return Plan(published_plan(_models(request), request.selection)[0], {})
     name = how.benchmark
     here = isinstance(name, str) and (
         name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
@@ -149,7 +151,7 @@ def run_batch(
     work: Callable[[Batch], None]
     if isinstance(how, Published):
         jobs = how.jobs
-        plan, commit = published_plan(_recipes(request), request.selection)
+        plan, commit = published_plan(_models(request), request.selection)
         bench = None if evaluator is None else _texts()
         about = {"scores": "published"}
         work = lambda batch: run_published(batch, plan, commit, jobs=jobs, fresh=request.fresh)  # noqa: E731
@@ -173,11 +175,11 @@ def _scoring_plan(
     # The nodes of a cluster are not this machine: their memory is not known here.
     on_cluster = Machine("cpu" if how.options.device == "cpu" else "cuda")
     machine = choose_machine(how.options.device) if how.cluster is None else on_cluster
-    recipes = _recipes(request) or []
-    select(recipes, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
+    models = _models(request) or []
+    select(models, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
     benchmark = load()
     plan = make_plan(
-        recipes,
+        models,
         request.selection,
         machine,
         dtype=how.options.dtype,
@@ -188,7 +190,7 @@ def _scoring_plan(
     return plan, benchmark
 
 
-def _recipes(request: BatchRequest) -> list[Recipe] | None:
+def _models(request: BatchRequest) -> Sequence[Recipe | Listed] | None:
     if request.models is None and isinstance(request.how, Published):
         return None
     if request.models is None or isinstance(request.models, (str, Path)):

@@ -1,23 +1,44 @@
-"""``rmcalib doctor``: is this machine fit, and are its devices right?"""
+"""``rmcalib doctor``: is this machine fit, are its devices right, and is a server?"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared.options import Config, Json, Verbose
+from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis
+    from rmcalib.judges import Diagnosis, ServedCheck
 
 __all__ = ["examine"]
 
 
 def examine(
+    *,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Compare a server's rewards with those of --model, loaded here; nothing else is examined.",
+            rich_help_panel=SERVED,
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="ID", help="The served model.", rich_help_panel=SERVED),
+    ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where to load the model: auto, cpu, cuda, ...", rich_help_panel=SERVED)
+    ] = "auto",
+    endpoint_kind: EndpointKind = "auto",
+    served_name: ServedName = None,
+    api_key_env: ApiKeyEnv = None,
     json_: Json = False,
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
@@ -26,17 +47,55 @@ def examine(
 
     Scores some of the demo on every device and in every dtype, and compares
     with the CPU in float32. Exits with 1 if a device is wrong in float32;
-    narrower dtypes are a choice.
+    narrower dtypes are a choice. With --endpoint and --model, scores some of
+    the demo by a server and here, and exits with 1 if the rewards differ by
+    more than rounding.
     """
-    from rmcalib.judges import diagnose
+    from rmcalib.judges import LoadOptions, compare_served, diagnose
 
-    diagnosis = diagnose()
-    if json_:
-        typer.echo(json.dumps({**dataclasses.asdict(diagnosis), "healthy": diagnosis.healthy}))
+    if (endpoint is None) != (model is None):
+        raise ValueError("--endpoint, --model: give both, to compare a server with the model itself")
+    if endpoint is not None and model is not None:
+        served = {"endpoint_kind": endpoint_kind, "served_name": served_name, "api_key_env": api_key_env}
+        check = compare_served(model, endpoint, here=LoadOptions(device=device), **served)
+        _finish(check, _print_served, json_)
     else:
-        _print(diagnosis)
-    if not diagnosis.healthy:
+        _finish(diagnose(), _print, json_)
+
+
+def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**dataclasses.asdict(found), "healthy": found.healthy}))
+    else:
+        show(found)
+    if not found.healthy:
         raise typer.Exit(1)
+
+
+_MEANING = {
+    "right": "The server gives the model's rewards.",
+    "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
+    "differs": "The server gives other rewards. Is it the same model, with the same chat template?",
+}
+
+
+def _print_served(check: ServedCheck) -> None:
+    from rich.text import Text
+
+    lines = (
+        f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
+        f"model {check.served_model or '(unknown)'}",
+        f"here: {check.model} in {check.dtype}",
+        f"{check.n_responses} responses of the demo: {check.seconds_served:.2g} s served, "
+        f"{check.seconds_here:.2g} s here",
+        f"rewards differ by up to {check.reward_difference:.2g}, probabilities by up to "
+        f"{check.probability_difference:.2g}",
+        "",
+        _MEANING[check.status],
+    )
+    console = open_console()
+    for line in lines:
+        console.print(Text(line))
 
 
 def _print(diagnosis: Diagnosis) -> None:

@@ -12,16 +12,30 @@ from rmcalib.cli._shared.places import Place
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
-__all__ = ["RUNNING_A_MODEL", "WHAT", "Export", "Models", "Scoring"]
+__all__ = [
+    "RUNNING_A_MODEL",
+    "SERVED",
+    "SERVING",
+    "WHAT",
+    "ApiKeyEnv",
+    "EndpointKind",
+    "Export",
+    "Models",
+    "Scoring",
+    "ServedName",
+]
 
+SERVING = ("endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout")
+"""Options that need --endpoint."""
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget"),
     *("trust_remote_code", "allow_pickle"),
+    *("endpoint", *SERVING),
 )
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
-WHAT, HOW = "What to score", "How to score"
+WHAT, HOW, SERVED = "What to score", "How to score", "Models that are served"
 
 Models = Annotated[
     list[str] | None,
@@ -101,6 +115,38 @@ AllowPickle = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask a server for the rewards, such as http://localhost:8000, instead of loading the model.",
+        rich_help_panel=SERVED,
+    ),
+]
+EndpointKind = Annotated[
+    str, typer.Option(metavar="KIND", help="auto, vllm, sglang or openrlhf.", rich_help_panel=SERVED)
+]
+ServedName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The name that the server has for the model; default that of --model.",
+        rich_help_panel=SERVED,
+    ),
+]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The environment variable with the server's key; default RMCALIB_API_KEY.",
+        rich_help_panel=SERVED,
+    ),
+]
+Concurrency = Annotated[int, typer.Option(min=1, help="The most requests at a time.", rich_help_panel=SERVED)]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds to wait for an answer before asking again.", rich_help_panel=SERVED),
+]
 Recipes = Annotated[
     list[Path] | None,
     typer.Option(
@@ -144,6 +190,12 @@ class Scoring:
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
+    endpoint: Endpoint = None
+    endpoint_kind: EndpointKind = "auto"
+    served_name: ServedName = None
+    api_key_env: ApiKeyEnv = None
+    concurrency: Concurrency = 16
+    timeout: Timeout = 300.0
     fresh: Fresh = False
     output: Place = "runs"
     quiet: Quiet = False
@@ -153,6 +205,10 @@ class Scoring:
 
         Which options a judge has depends on its kind: one that was not given is left to the judge.
         """
+        if self.endpoint is None:
+            for name in SERVING:
+                if getattr(self, name) != getattr(Scoring, name):
+                    raise ValueError(f"--{name.replace('_', '-')}: has no effect without --endpoint")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
