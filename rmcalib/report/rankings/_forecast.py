@@ -46,7 +46,7 @@ def forecast_report(
     resamples: int = 200,
     seed: int = 0,
 ) -> ForecastReport:
-    """Judge a forecast of rankings (n, m) by the notions asked for, and gather what its report shows.
+    """Evaluate a forecast of rankings (n, m) by several notions, and gather what its report shows.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
