@@ -77,9 +77,9 @@ class Mallows:
     def sub(self, events: ArrayLike) -> FloatArray:
         """Return sub-k marginals (n, E) by the dynamic programme over gaps; k = m is the likelihood.
 
-        They depend only on the gaps between the k items in the centre and on their pattern, so that at
-        most (m−1 choose k−1) · k! numbers are computed for each distinct λ. Where that would take more
-        than ``MAX_WORK`` steps, :class:`TooCostlyError` says so; :meth:`sub_estimate` then helps.
+        They depend only on the gaps between the k items in the centre and on their pattern: at most
+        (m−1 choose k−1) · k! numbers are computed for each distinct λ. If that would take more than
+        ``MAX_WORK`` steps, it raises :class:`TooCostlyError`; use :meth:`sub_estimate` then.
 
         >>> Mallows([[0, 1, 2, 3]], 0.0).sub([[3, 0], [0, 1]])
         array([[0.5, 0.5]])

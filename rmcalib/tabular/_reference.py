@@ -1,9 +1,9 @@
-"""How the paper's public code trains its models, kept apart, so that its published figures can be repeated.
+"""How the paper's public code trains its models, to repeat its published figures.
 
 It departs from the paper: hidden layers of 64 and 32; features as they are in the file; only the first 80%
 of each training fold's rows, in file order, train, although files are sorted by class; the rank classifier
 knows the rankings of the test fold too, and gets a temperature from the last 20% by an optimiser that stops
-early. Its pairwise trees are not seeded, so that RPC and PL-RPC here are in its manner but not its numbers.
+early. Its pairwise trees are not seeded, so RPC and PL-RPC here follow its method but not its numbers.
 """
 
 from typing import NamedTuple

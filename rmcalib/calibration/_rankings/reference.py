@@ -1,7 +1,7 @@
 """The reference protocol: what the paper's public code computes, kept apart from the exact code.
 
 It departs from the paper's text in ways that change conclusions (docs/protocols.md has the figures):
-marginals are sums over a finite list of rankings, whatever mass it has; the 95% filter drops both rankings
+marginals are sums over a finite list of rankings, whatever its probability; the 95% filter drops rankings
 and instances; everything is float32. It is here to reproduce published figures, not to measure calibration.
 """
 

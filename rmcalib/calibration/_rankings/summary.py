@@ -123,7 +123,7 @@ def summarise(
 def cross_fitted_temperature(
     dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
 ) -> HasTemperature:
-    """Return the forecast with every instance at the temperature that the other folds ask for.
+    """Return the forecast with every instance at the temperature fitted on the other folds.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(200, 3, rng=np.random.default_rng(0))
