@@ -154,8 +154,9 @@ def _value(value: float | None) -> str:
 
 def _better(row: dict[str, Any]) -> str:
     """The better of the two, where the interval of the difference leaves out zero."""
-    from rmcalib.metrics import BETTER
+    from rmcalib.metrics import catalogue
 
-    if row["low"] is None or row["low"] <= 0 <= row["high"] or row["metric"] not in BETTER:
+    metric = catalogue()[row["metric"]]
+    if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
         return ""
-    return "B" if BETTER[row["metric"]] * row["difference"] > 0 else "A"
+    return "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"

@@ -37,8 +37,8 @@ def report_leaderboard(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to sort by and correlate: lost_information (default), overconfidence, ece, "
-            "ece_at_temperature, reference_top_1, brier or nll; or a column of --table.",
+            help="What to sort by and correlate: lost_information (default) or another metric, such as "
+            "overconfidence, ece or brier; or a column of --table.",
         ),
     ] = None,
     leaderboard: Annotated[

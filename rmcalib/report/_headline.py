@@ -13,7 +13,6 @@ __all__ = [
     "HEADLINE",
     "crowded_bin",
     "direction",
-    "ece_bound",
     "gap_words",
     "headline",
     "information_words",
@@ -105,16 +104,6 @@ def leaves_out_zero(row: Row | None) -> bool:
     if row is None or row["low"] is None:
         return False
     return bool(row["low"] > 0 or row["high"] < 0)
-
-
-def ece_bound(reliability: Rows, prompts: int) -> float | None:
-    """Return the largest possible ECE, 2/m for m responses per prompt; ``reliability`` has one row per bin.
-
-    >>> ece_bound([{"count": 30}, {"count": 10}], 10)
-    0.5
-    """
-    pooled = sum(row["count"] for row in reliability)
-    return min(1.0, 2 * prompts / pooled) if pooled else None
 
 
 def crowded_bin(reliability: Rows) -> str:

@@ -1,7 +1,9 @@
 import csv
+import dataclasses
 import html.parser
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Recipe
-from rmcalib.metrics import disagreements
+from rmcalib.metrics import Settings, disagreements
 from rmcalib.report import Evaluation, evaluate, write_evaluation
 from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.evaluation._page import evaluation_page, folded
@@ -287,7 +289,9 @@ def test_a_recipe_used_for_scoring_is_remembered() -> None:
 
 
 def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
-    assert "95% intervals from 50 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(bold)
+    assert "95% intervals from 50 resamples of prompts, seed 0." in evaluation_page(bold)
+    more = dataclasses.replace(bold, settings=Settings(resamples=300))
+    assert "from 300 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(more)
 
 
 def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
@@ -331,6 +335,56 @@ def test_what_is_no_scores_is_told_and_a_benchmark_may_be_named() -> None:
     report = evaluate(scores, benchmark="demo", resamples=20)
     assert report.benchmark == "demo"
     assert report.examples
+
+
+def with_information(result: Evaluation, lost: float) -> Evaluation:
+    """Add lost and usable information to an evaluation, in place of what it has of them."""
+    first = next(row for row in result.metrics if row["metric"] == "overconfidence")
+    rows = [row for row in result.metrics if not row["metric"].endswith("_information")]
+    for name, value in (("lost_information", lost), ("usable_information", 0.41)):
+        rows.append(first | {"metric": name, "value": value, "low": 0.8 * value, "high": 1.2 * value})
+    return replace(result, metrics=rows, summary=plain_words(rows, p_floor=1 / 51))
+
+
+def test_the_page_leads_with_the_headline(bold: Evaluation) -> None:
+    page = Page(evaluation_page(with_information(bold, 3.8)))
+    text = " ".join(page.text.split())
+    assert re.search(r"It says \d+% and is right \d+% of the time: over-confident by \d+ points \[", text)
+    tiles = ["says", "right", "gap", "lost information", "usable information"]
+    places = [next(i for i, seen in enumerate(page.seen) if seen == tile) for tile in tiles]
+    assert places == sorted(places)
+    assert "3.80 [3.04, 4.56]" in text
+    assert "it cannot exceed 0.50 (2/m for m responses)" in text
+    assert text.index("Says and right") < text.index("Expected calibration error")
+    assert "p-value" in text
+    assert "<0.02" in text  # the smallest p-value of 50 draws
+    for footnoted in ("calibr.", " at T", "over-conf.", "0.000 –"):
+        assert footnoted not in text
+
+
+def test_groups_are_shown_only_if_there_are_any(bold: Evaluation) -> None:
+    assert "Where it is worst" not in evaluation_page(bold)
+    row = {"group_by": "language", "group": "<b>de</b>", "n": 40, "says": 0.8, "right": 0.6, "gap": 0.2}
+    flagged = row | {"low": 0.1, "high": 0.3, "p_adjusted": 0.0004, "flagged": True}
+    fine = row | {"group": "en", "gap": 0.01, "low": -0.1, "high": 0.12, "p_adjusted": 0.9, "flagged": False}
+    page = evaluation_page(replace(bold, groups=[flagged, fine]))
+    text = " ".join(Page(page).text.split())
+    assert "Where it is worst" in text
+    assert "<b>de</b>" in text
+    assert "+20 [+10, +30]" in text
+    assert "after a correction for looking at 2 groups" in text
+    assert page.count("over-confident</td>") >= 1
+
+
+def test_texts_from_right_to_left_are_isolated(tmp_path: Path) -> None:
+    scores = calibrated_scores(25)
+    result = evaluate(
+        scores, benchmark=benchmark_of(scores, "שלום \u202eabc"), model="m\u202en", resamples=30
+    )
+    text = write_evaluation(result, tmp_path).read_text(encoding="utf-8")
+    assert "Calibration of m�n" in text
+    assert 'dir="auto"' in text
+    assert "unicode-bidi: isolate" in text
 
 
 def test_prompts_on_which_people_disagree_evenly_are_left_out() -> None:

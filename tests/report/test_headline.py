@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.report import headline, interval, number, p_value, percent, points, signed
-from rmcalib.report._headline import crowded_bin, ece_bound
+from rmcalib.report._headline import crowded_bin
 from rmcalib.report.evaluation._words import plain_words
-from rmcalib.report.leaderboard._words import size_notes
 
 Row = dict[str, Any]
 
@@ -92,11 +91,9 @@ def test_the_ece_keeps_its_null_its_bound_and_a_warning() -> None:
     assert "Its ECE is 0.139 [0.129, 0.149]; a calibrated model would show about 0.021" in told
     assert "(p < 0.001)" in told
     bins = [{"low": 0.2, "high": 0.3, "count": 1932}]
-    assert ece_bound(bins, 483) == 0.5
     assert "Read the gap" in crowded_bin(bins)
     assert crowded_bin([*bins, {"low": 0.3, "high": 0.4, "count": 1000}]) == ""
     assert crowded_bin([]) == ""
-    assert ece_bound([], 0) is None
 
 
 @pytest.mark.parametrize(
@@ -136,12 +133,3 @@ def test_a_percentage_is_exact_at_its_ends_only(share: float) -> None:
     assert (text == "100%") == (share == 1)
     assert (text == "0%") == (share == 0)
     assert abs(float(re.sub("[<>%]", "", text)) - 100 * share) <= 0.5
-
-
-def test_different_numbers_of_responses_are_a_warning_where_they_matter() -> None:
-    (note,) = size_notes({"a": 2.0, "b": 10.0}, "ece")
-    assert note == (
-        "Models have different numbers of responses per prompt (2 to 10), and ECE depends on that number: "
-        "sort by lost_information to compare them."
-    )
-    assert size_notes({"a": 2.0, "b": 10.0}, "lost_information") == []

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from rmcalib.metrics import Settings, measure_model, metric_rows
-from rmcalib.metrics._leaderboard import bin_sums
 from rmcalib.report import (
     Leaderboard,
     leaderboard_from_runs,
@@ -70,15 +69,7 @@ def test_the_numbers_are_those_of_an_evaluation(ties: bool) -> None:
         other = full[row["category"], row["metric"]]
         assert row["n"] == other["n"]
         for key in ("value", "low", "high"):
-            # These have no interval here.
-            if key == "value" or row["metric"] not in ("temperature", "rewardbench_score"):
-                assert row[key] == pytest.approx(other[key]), (row["category"], row["metric"], key)
-
-
-def test_bins_are_left_closed_at_their_exact_edges() -> None:
-    p = np.array([0.0, 0.1, 0.3, 0.6, 0.7, np.nextafter(0.3, 0), 1.0])
-    index = bin_sums(p, p, np.arange(len(p)), 10)[:, :10].argmax(axis=1)
-    assert index.tolist() == [0, 1, 3, 6, 7, 2, 9]
+            assert row[key] == pytest.approx(other[key]), (row["category"], row["metric"], key)
 
 
 def test_rejection_ends_with_the_most_confident() -> None:
@@ -98,7 +89,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 
 def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderboard) -> None:
-    errors = [row["values"]["ece"]["value"] for row in board.ranked]
+    errors = [row["values"]["lost_information"]["value"] for row in board.ranked]
     assert errors == sorted(errors)
     assert [row["rank"] for row in board.ranked] == list(range(1, 8))
     (without,) = [row for row in board.models if row["rank"] is None]
@@ -107,7 +98,8 @@ def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderbo
     assert without["values"]["accuracy"]["value"] > 0
     targets = {row["target"] for row in board.correlations}
     assert targets == {"leaderboard", "Factuality", "Math", "Focus", "Ties"}
-    assert {row["metric"] for row in board.correlations} == {"ece", "ece_at_temperature", "reference_top_1"}
+    correlated = {"lost_information", "ece", "ece_at_temperature", "reference_top_1"}
+    assert {row["metric"] for row in board.correlations} == correlated
     assert all(row["n"] == 7 for row in board.correlations)
 
 
@@ -245,7 +237,7 @@ def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Pat
 
 def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
     board = leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=400))
-    told = "95% intervals from 400 resamples of prompts (the ECE of categories: 300), p-values from 200 draws"
+    told = "95% intervals over prompts, those of calibration errors and p-values from 200 simulated data sets"
     assert told in leaderboard_page(board)
 
 
@@ -299,7 +291,7 @@ def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
     equal = leaderboard_from_runs([tmp_path / "equal"], settings=FAST)
     assert {row["rank"] for row in equal.models} == {1}
     assert {"scores", "categories", "protocols"} <= {*draw_figures(equal)}
-    assert "all have the same ECE" in equal.summary
+    assert "all have the same lost information" in equal.summary
     assert "all models are equal" in leaderboard_page(equal)
 
 

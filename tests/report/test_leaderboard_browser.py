@@ -71,11 +71,11 @@ out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(ou
 """
 
 
-def visit(page: Path, tmp_path: Path, *options: str) -> dict[str, Any]:
+def visit(page: Path, tmp_path: Path, *options: str, actions: str = ACTIONS) -> dict[str, Any]:
     """Open the page with the actions added, and return what they saw."""
     tried = page.with_name("tried.html")
     tried.write_text(
-        page.read_text(encoding="utf-8").replace("</body>", f"{ACTIONS}</body>"), encoding="utf-8"
+        page.read_text(encoding="utf-8").replace("</body>", f"{actions}</body>"), encoding="utf-8"
     )
     assert BROWSER is not None
     command = [
@@ -151,6 +151,27 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
     # Paper shows all of it, and the screen is as before.
     assert seen["folded"][0] > 0
     assert seen["folded"] == [seen["folded"][0], 0, seen["folded"][0]]
+
+
+def test_on_a_phone_boxes_scroll_and_say_so(page: Path, tmp_path: Path) -> None:
+    """Headless Chromium makes no window narrower than 500 pixels, so a frame stands in for the phone."""
+    frame = page.with_name("phone.html")
+    seen = """<pre id="seen"></pre><script>
+    addEventListener("load", () => {
+      const inner = document.querySelector("iframe").contentDocument;
+      const boxes = [...inner.querySelectorAll(".wide, .scroll")].filter(box => !box.closest("details"));
+      const hint = box => box.previousElementSibling?.classList.contains("hint")
+        && box.previousElementSibling.offsetHeight > 0;
+      document.getElementById("seen").textContent = JSON.stringify({
+        wide: inner.documentElement.scrollWidth, boxes: boxes.length, hinted: boxes.filter(hint).length,
+        scrolls: boxes.filter(box => box.scrollWidth > box.clientWidth).length });
+    });</script>"""
+    phone = f'<iframe src="{page.name}" style="width: 390px; height: 800px; border: 0"></iframe>'
+    frame.write_text(f"<!doctype html><body>{phone}{seen}</body>", encoding="utf-8")
+    found = visit(frame, tmp_path, "--window-size=500,900", "--allow-file-access-from-files", actions="")
+    assert found["wide"] <= 390
+    assert found["boxes"] == found["hinted"] > 10
+    assert found["scrolls"] > 5
 
 
 def test_a_phone_needs_no_sideways_scrolling_and_dark_is_dark(page: Path, tmp_path: Path) -> None:

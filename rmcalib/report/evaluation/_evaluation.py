@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,10 @@ from rmcalib.metrics import (
     OVERALL,
     Forecasts,
     Settings,
+    added_metrics,
+    audit,
     category_names,
+    chosen_metrics,
     disagreements,
     find_value,
     forecast,
@@ -36,7 +39,7 @@ from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import reliability_figure
 from rmcalib.report.evaluation._examples import Example, worst_examples
-from rmcalib.report.evaluation._words import plain_words, temperature_notes
+from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -128,6 +131,8 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     n_examples: int = 10,
+    metrics: Iterable[str] | None = None,
+    group_by: Iterable[str] = (),
 ) -> Evaluation:
     """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
 
@@ -141,6 +146,8 @@ def evaluate(
         or what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
     n_examples : number of the worst forecasts to keep.
+    metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
+    group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
 
     Returns
     -------
@@ -169,8 +176,16 @@ def evaluate(
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
     lengths = response_lengths(scores, benchmark)
+    grouped = list(group_by)
+    wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
-        scores, model=name, benchmark=on, lengths=lengths, no_calibration=reason, settings=settings
+        scores,
+        model=name,
+        benchmark=on,
+        lengths=lengths,
+        no_calibration=reason,
+        settings=settings,
+        metrics=wanted,
     )
     everything = forecast(scores, lengths=lengths)
     reliability = [] if reason else _reliability(everything, settings)
@@ -188,10 +203,13 @@ def evaluate(
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
-        summary=plain_words(rows, p_floor=1 / (resamples + 1)),
+        summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings),
+        made_from=made_from(scores, recipe, benchmark, settings, wanted, grouped),
+        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
+        if grouped and not reason
+        else [],
     )
 
 
@@ -200,7 +218,14 @@ def _undecided_notes(n: int) -> list[str]:
     return [f"{left_out} left out: as many people preferred one response as another."] if n else []
 
 
-def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
+def made_from(
+    scores: Scores,
+    recipe: Recipe,
+    benchmark: Benchmark | None,
+    settings: Settings,
+    metrics: Sequence[str] | None = None,
+    group_by: Sequence[str] = (),
+) -> str:
     """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
 
     It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
@@ -212,6 +237,9 @@ def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, setti
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": asdict(settings),
             "rmcalib": __version__,
+            **({} if metrics is None else {"metrics": list(metrics)}),
+            **({"group_by": list(group_by)} if group_by else {}),
+            **({"more": more} if (more := sorted(added_metrics())) else {}),
         }
     )
 
@@ -220,6 +248,10 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
     out = as_path(folder)
     evaluation.to_csv(out / "metrics.csv")
+    if evaluation.groups:
+        write_csv(out / "groups.csv", evaluation.groups)
+    else:
+        (out / "groups.csv").unlink(missing_ok=True)  # left by an earlier evaluation
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")
     else:

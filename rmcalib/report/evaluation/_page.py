@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.terminal import clean, clean_line, count
-from rmcalib.metrics import METRICS, OVERALL, SMOOTH_RESAMPLES, find_value
+from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
 from rmcalib.report._confidence import groups_figure
 from rmcalib.report._drawing import figure_svg
-from rmcalib.report._headline import HEADLINE, crowded_bin, direction, ece_bound, leaves_out_zero
+from rmcalib.report._headline import HEADLINE, crowded_bin, direction, leaves_out_zero
 from rmcalib.report._margins import margin_svg
 from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
@@ -55,7 +55,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
     several = _by_category(rows, categories, (*_SETS, "correct_first_ece_p_value", "rewardbench_score"))
     settings = evaluation.settings
     smooth = any(row["metric"] == "smooth_ece" and row["low"] is not None for row in rows)
-    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth else ""
+    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth and settings.resamples > SMOOTH_RESAMPLES else ""
     overall = [row for row in evaluation.reliability if row["panel"] == OVERALL]
     groups = groups_figure(evaluation.groups)
     headline = _by_category(rows, categories, (*HEADLINE, "ece"))
@@ -71,7 +71,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         headline=[row | _direction(row["overconfidence"]) for row in headline],
         has_information=any(_known(row["lost_information"]) for row in headline),
         ece=_by_category(rows, categories, _ECE),
-        bound=ece_bound(overall, (find_value(rows, "ece") or {"n": 0})["n"]),
+        bound=(find_value(rows, "ece_bound") or _NOTHING)["value"],
         crowded=crowded_bin(overall),
         groups=evaluation.groups,
         groups_figure=None
@@ -188,11 +188,11 @@ def _by_category(
 def _everything(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
     """One row per metric: its meaning, its value in each category, and the interval overall."""
     result = []
-    for metric, meaning in METRICS.items():
-        found = [find_value(rows, metric, category) for category in categories]
+    for name, metric in catalogue().items():
+        found = [find_value(rows, name, category) for category in categories]
         if any(row is not None for row in found):
             result.append(
-                {"metric": metric, "meaning": meaning, "cells": found, "overall": found[0] or _NOTHING}
+                {"metric": name, "meaning": metric.meaning, "cells": found, "overall": found[0] or _NOTHING}
             )
     return result
 

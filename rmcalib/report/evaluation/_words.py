@@ -7,11 +7,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmcalib.benchmarks import known_entry
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, headline, leaves_out_zero
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 
-__all__ = ["plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
+__all__ = [
+    "plain_words",
+    "score_name",
+    "temperature_notes",
+    "temperature_words",
+    "time_words",
+    "values_in_words",
+]
 
 Rows = Sequence[Mapping[str, Any]]
 _MONTHS = [
@@ -37,6 +44,21 @@ def plain_words(rows: Rows, *, p_floor: float | None = None) -> str:
     if off or leaves_out_zero(find_value(rows, "overconfidence")):
         sentences += [temperature_words(rows), _worst_words(rows)]
     return " ".join(filter(None, sentences))
+
+
+def values_in_words(rows: Rows) -> str:
+    """List the overall values of some metrics.
+
+    >>> values_in_words([{"metric": "ece", "category": "overall", "value": 0.1234, "note": ""}])
+    'ECE 0.123.'
+    """
+    about = catalogue()
+    values = [
+        f"{about[row['metric']].label} {row['value']:.{about[row['metric']].digits}f}"
+        for row in rows
+        if row["category"] == OVERALL and row["value"] is not None
+    ]
+    return f"{', '.join(values) or 'No values'}."
 
 
 def score_name(benchmark: str) -> str:
@@ -67,27 +89,31 @@ def time_words(stamp: str) -> str:
 def temperature_words(rows: Rows, category: str = OVERALL) -> str:
     """Say what the best temperature would change, or why there is none; empty if it was not fitted.
 
-    >>> rows = [{"metric": name, "category": "overall", "value": value, "note": ""} for name, value in
-    ...         [("ece", 0.12), ("temperature", 3.1), ("ece_at_temperature", 0.02)]]
-    >>> temperature_words(rows)
-    'Dividing the rewards by T = 3.1 changes the ECE from 0.120 to 0.020 on prompts not used for the fit.'
+    Whether it helps is decided by the log loss, because the ECE can hide a wrong scale.
+
+    >>> values = {"temperature": 3.1, "nll": 1.5, "nll_at_temperature": 0.9, "ece": 0.12,
+    ...           "ece_at_temperature": 0.02}
+    >>> temperature_words([{"metric": name, "category": "overall", "value": value, "note": ""}
+    ...                    for name, value in values.items()])
+    'At T = 3.1 the log loss falls from 1.50 to 0.900 and the ECE from 0.120 to 0.020 (cross-fitted).'
     """
-    found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
-    before, fitted, after = found.values()
-    if before is None or fitted is None or after is None or before["value"] is None:
+    fitted = find_value(rows, "temperature", category)
+    if fitted is None:
         return ""
-    if fitted["value"] is None or after["value"] is None:
-        note = str(fitted["note"])
-        return f"Temperature: {note}." if note else ""
-    if after["value"] > before["value"] - 0.001:
-        return (
-            f"Temperature scaling would not help (T = {fitted['value']:.2g}: ECE {number(before['value'])} "
-            f"before, {number(after['value'])} after)."
-        )
-    return (
-        f"Dividing the rewards by T = {fitted['value']:.2g} changes the ECE from {number(before['value'])} "
-        f"to {number(after['value'])} on prompts not used for the fit."
-    )
+    if fitted["value"] is None:
+        return f"Temperature: {fitted['note']}." if fitted["note"] else ""
+    loss, ece = (_before_after(rows, name, category) for name in ("nll", "ece"))
+    if loss is None:
+        return ""
+    before, after = map(number, loss)
+    if loss[1] > loss[0] - 0.001:
+        at = f"at T = {fitted['value']:.2g} the log loss goes from {before} to {after}"
+        return f"No temperature would help: {at} (cross-fitted)."
+    change = ""
+    if ece is not None:
+        verb = "the ECE from" if ece[1] <= ece[0] else "the ECE rises from"
+        change = f" and {verb} {number(ece[0])} to {number(ece[1])}"
+    return f"At T = {fitted['value']:.2g} the log loss falls from {before} to {after}{change} (cross-fitted)."
 
 
 def temperature_notes(rows: Rows) -> list[str]:
@@ -114,6 +140,13 @@ def temperature_notes(rows: Rows) -> list[str]:
     if worse:
         notes.append(f"The best temperature makes the log loss worse in {', '.join(worse)}.")
     return notes
+
+
+def _before_after(rows: Rows, metric: str, category: str) -> tuple[float, float] | None:
+    """The value of a metric at temperature 1 and at the best temperature."""
+    found = [find_value(rows, name, category) for name in (metric, f"{metric}_at_temperature")]
+    values = [None if row is None else row["value"] for row in found]
+    return None if values[0] is None or values[1] is None else (values[0], values[1])
 
 
 def _ece_words(rows: Rows, ece: Mapping[str, Any], p_floor: float | None) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,26 @@ import numpy as np
 
 from rmcalib._util.terminal import clean_line
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
-from rmcalib.metrics import OVERALL, Method, Settings, measure_model
+from rmcalib.metrics import (
+    DEFAULT_METRIC,
+    OVERALL,
+    SCORE,
+    Entry,
+    Method,
+    Settings,
+    check_sortable,
+    measure_entries,
+    rank_models,
+)
 from rmcalib.report.evaluation._words import score_name
-from rmcalib.report.leaderboard._assembly import SCORE, Leaderboard, Row, assemble
+from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
-from rmcalib.report.leaderboard._words import check_notes, size_notes, unseen_notes
+from rmcalib.report.leaderboard._words import check_notes, unseen_notes
 from rmcalib.scores import Scores
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
-_FROM_RUNS = (
-    *("lost_information", "overconfidence", "ece", "ece_at_temperature"),
-    *("reference_top_1", "brier", "nll"),
-)
 _REFERENCE = {
     "ece_score": (
         "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate, "
@@ -51,8 +57,8 @@ def leaderboard_from_runs(
     ----------
     folders : folders that hold runs, at any depth.
     benchmark : which benchmark, if there are runs of several.
-    metric : what to sort by and correlate: lost_information (default), overconfidence, ece,
-        ece_at_temperature, reference_top_1, brier or nll.
+    metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
+        that has a better direction.
     methods : coefficients of correlation: kendall, spearman, pearson.
     official : official figures to check our scores against, or a function of a benchmark and models that
         returns them.
@@ -65,9 +71,8 @@ def leaderboard_from_runs(
     -------
     A :class:`Leaderboard`.
     """
-    settings = settings or Settings()
-    if metric not in (None, *_FROM_RUNS):
-        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(_FROM_RUNS)})")
+    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
+    check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
@@ -75,58 +80,36 @@ def leaderboard_from_runs(
     notes += _left_out(left_out)
     if callable(official):
         official = official(kept[0].benchmark, [run.model for run in kept])
-    metrics: list[Row] = []
-    curves: list[Row] = []
-    rejection: list[Row] = []
-    marks: dict[str, Recipe] = {}
-    prompts: dict[str, str] = {}
-    for i, run in enumerate(kept):
-        if on_model is not None:
-            on_model(i, len(kept), run.label)
-        scores = Scores.from_parquet(run.scores_file)
-        recipe = recipe_of[run.folder]
-        label = clean_line(run.label)
-        found = measure_model(
-            scores, model=label, no_calibration=why_no_calibration(recipe), settings=settings
-        )
-        metrics += [{**row, "category": clean_line(row["category"])} for row in found.metrics]
-        curves += found.reliability
-        rejection += found.rejection
-        marks[label], prompts[label] = recipe, _digest(scores)
-    if len(set(prompts.values())) > 1:
-        odd = _odd_ones(prompts)
-        notes.append(
-            f"Not all models were scored on the same prompts. Different from most: {', '.join(odd)}. "
-            "Compare them with care."
-        )
-    measured = {row["metric"] for row in metrics if row["value"] is not None}
-    metric = metric or ("lost_information" if "lost_information" in measured else "ece")
-    notes += [*size_notes(_sizes(metrics, curves), metric), *unseen_notes(metrics)]
-    models = list(marks)
-    first = [name for name in ("lost_information",) if name in measured]
-    categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
-    check = _check(metrics, {clean_line(run.label): run.model for run in kept}, official)
+    names = {run.folder: clean_line(run.label) for run in kept}
+    board = measure_entries(
+        [
+            Entry(
+                names[run.folder],
+                partial(Scores.from_parquet, run.scores_file),
+                why_no_calibration(recipe_of[run.folder]),
+            )
+            for run in kept
+        ],
+        metric=metric,
+        methods=methods,
+        settings=settings,
+        on_model=on_model,
+    )
+    notes += unseen_notes(board.metrics)
+    check = _check(board.metrics, {names[run.folder]: run.model for run in kept}, official)
     if official is not None:
         notes += [
             *([official.note] if official.note else []),
             *check_notes([r.model for r in kept], official),
         ]
     return assemble(
+        board,
         benchmark=clean_line(kept[0].benchmark),
-        metric=metric,
         protocol="exact",
-        models=models,
-        marks=marks,
-        metrics=metrics,
-        categories=categories,
-        correlated=tuple(dict.fromkeys((metric, *first, "ece", "ece_at_temperature", "reference_top_1"))),
-        ranked_by=("accuracy", *first, "ece", "ece_at_temperature", "reference_top_1"),
+        marks={names[run.folder]: recipe_of[run.folder] for run in kept},
         score_name=score_name(kept[0].benchmark),
-        methods=methods,
-        curves=(curves, rejection),
         check=check,
         notes=notes,
-        settings=settings,
     )
 
 
@@ -159,22 +142,24 @@ def leaderboard_from_table(
         for name, values in columns.items()
     ]
     metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
-    return assemble(
-        benchmark=clean_line(Path(path).name),
+    board = rank_models(
+        [names[i] for i in kept],
+        metrics,
         metric=table.metric,
-        protocol=f"column {clean_line(table.metric)} of {clean_line(Path(path).name)}",
-        models=[names[i] for i in kept],
-        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
-        metrics=metrics,
         categories=list(columns)[1:],
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
-        score_name="leaderboard score",
         methods=methods,
-        curves=([], []),
+        settings=settings,
+    )
+    return assemble(
+        board,
+        benchmark=clean_line(Path(path).name),
+        protocol=f"column {clean_line(table.metric)} of {clean_line(Path(path).name)}",
+        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
+        score_name="leaderboard score",
         check=[],
         notes=[*_left_out([table.models[i] for i in left_out]), *_REFERENCE.get(table.metric, ())],
-        settings=settings,
     )
 
 
@@ -225,25 +210,3 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
             figures = {"ours": ours, "official": theirs, "difference": ours - theirs}
             rows.append({"model": row["model"], "category": row["category"], **figures})
     return rows
-
-
-def _sizes(metrics: list[Row], reliability: list[Row]) -> dict[str, float]:
-    """The mean number of responses per prompt of each model: forecasts in all bins over prompts."""
-    counts: dict[str, int] = {}
-    for row in reliability:
-        counts[row["model"]] = counts.get(row["model"], 0) + row["count"]
-    prompts = {
-        row["model"]: row["n"] for row in metrics if (row["category"], row["metric"]) == (OVERALL, "ece")
-    }
-    return {model: total / prompts[model] for model, total in counts.items() if prompts.get(model)}
-
-
-def _digest(scores: Scores) -> str:
-    ids = "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(ids).hexdigest()
-
-
-def _odd_ones(prompts: Mapping[str, str]) -> list[str]:
-    found = list(prompts.values())
-    usual = max(dict.fromkeys(found), key=found.count)
-    return [name for name, digest in prompts.items() if digest != usual]

@@ -9,7 +9,8 @@ from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
-from rmcalib.metrics import CATEGORY_RESAMPLES, METRICS, NULL_DRAWS
+from rmcalib.metrics import BOARD_DRAWS, added_metrics, catalogue
+from rmcalib.metrics import wide_rows as flat_rows
 from rmcalib.report._confidence import says_right_points
 from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._numbers import interval, number, p_value, percent, points
@@ -84,8 +85,8 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     main, level = board.metric, f"{board.settings.level:.0%}"
     intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
     columns = [
-        {"key": key, "name": name, "meaning": METRICS.get(key, name)}
-        for key, name, _ in _COLUMNS
+        {"key": key, "name": name, "meaning": catalogue()[key].meaning}
+        for key, name in [*((key, name) for key, name, _ in _COLUMNS), *_added_columns()]
         if key != main and any(key in row["values"] for row in board.models)
     ]
     protocols = _protocols(board)
@@ -104,7 +105,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         "notes": "Notes" if board.notes else "",
     }
     settings = board.settings
-    p_floor = 1 / (min(NULL_DRAWS, settings.resamples) + 1)
+    p_floor = 1 / (min(BOARD_DRAWS, settings.resamples) + 1)
     return render(
         "leaderboard.html",
         title="Reward models by calibration",
@@ -148,9 +149,8 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         notes=board.notes,
         footer=(
             f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals from {settings.resamples:,} resamples of prompts (the ECE of categories: "
-            f"{min(CATEGORY_RESAMPLES, settings.resamples)}), p-values from "
-            f"{min(NULL_DRAWS, settings.resamples)} draws of a calibrated forecast, seed {settings.seed}."
+            f"intervals over prompts, those of calibration errors and p-values from "
+            f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
             if intervals
             else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
         ),
@@ -159,20 +159,11 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
 
 def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
     """Return one row per model with all numbers of the page's table and more, for leaderboard.csv."""
-    keys = list(dict.fromkeys([board.metric, *(key for row in board.models for key in row["values"])]))
-    rows = []
-    for row in board.models:
-        flat: dict[str, Any] = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
-        for key in keys:
-            found = row["values"].get(key)
-            flat[key] = found and found["value"]
-            if any((other["values"].get(key) or {}).get("low") is not None for other in board.models):
-                flat[f"{key}_low"] = found and found["low"]
-                flat[f"{key}_high"] = found and found["high"]
-        flat |= {f"score[{name}]": row["category_scores"][name] for name in board.categories}
-        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-        rows.append(flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]})
-    return rows
+    flat = flat_rows(board.models, board.metric, board.categories)
+    return [
+        one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
+        for one, row in zip(flat, board.models, strict=True)
+    ]
 
 
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
@@ -206,8 +197,14 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
         return {"text": points(row), "value": row["value"], "interval": ""}
     if key == "ece_p_value":
         return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}
-    form = next(form for name, _, form in _COLUMNS if name == key and form is not None)
+    form = next((form for name, _, form in _COLUMNS if name == key), None) or number
     return {"text": form(row["value"]), "value": row["value"], "interval": around}
+
+
+def _added_columns() -> list[tuple[str, str]]:
+    """The metrics of other packages that have a column, with their headings."""
+    about = [catalogue()[name] for name in added_metrics()]
+    return [(one.name, one.heading) for one in about if one.heading and one.ranked != "nowhere"]
 
 
 def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:

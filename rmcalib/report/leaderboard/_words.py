@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.terminal import clean_line, count
+from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, leaves_out_zero
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "check_notes",
     "metric_name",
-    "size_notes",
     "summary_words",
     "target_name",
     "to_markdown",
@@ -25,19 +25,7 @@ __all__ = [
 ]
 
 Row = Mapping[str, Any]
-_NAMES = {
-    "lost_information": "lost information",
-    "usable_information": "usable information",
-    "overconfidence": "gap",
-    "ece": "ECE",
-    "ece_score": "ECE (ece_score)",
-    "ece_at_temperature": "ECE at the best temperature",
-    "reference_top_1": "1 − mean P(chosen) (reference)",
-    "brier": "Brier score",
-    "nll": "log loss",
-}
-# Metrics that mean the same whatever the number of responses is.
-_ANY_SIZE = {"lost_information", "usable_information"}
+_REFERENCE = {"ece_score": "ECE (ece_score)"}  # a column of the paper's tables
 
 
 def metric_name(metric: str) -> str:
@@ -46,7 +34,9 @@ def metric_name(metric: str) -> str:
     >>> metric_name("nll"), metric_name("my_error")
     ('log loss', 'my_error')
     """
-    return _NAMES.get(metric, metric)
+    if metric in catalogue():
+        return catalogue()[metric].label
+    return _REFERENCE.get(metric, metric)
 
 
 def target_name(board: Leaderboard, target: str) -> str:
@@ -118,23 +108,6 @@ def _gap_words(ranked: Sequence[Row]) -> str:
         f"{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, {under} "
         f"under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
     )
-
-
-def size_notes(sizes: Mapping[str, float], metric: str) -> list[str]:
-    """Warn if models were scored with different numbers of responses and the metric depends on that number.
-
-    >>> size_notes({"a": 2.0, "b": 10.0}, "ece")[0][:64]
-    'Models have different numbers of responses per prompt (2 to 10),'
-    >>> size_notes({"a": 2.0, "b": 10.0}, "lost_information"), size_notes({"a": 4.0}, "ece")
-    ([], [])
-    """
-    if metric in _ANY_SIZE or not sizes or max(sizes.values()) - min(sizes.values()) < 0.01:
-        return []
-    return [
-        f"Models have different numbers of responses per prompt ({min(sizes.values()):.3g} to "
-        f"{max(sizes.values()):.3g}), and {metric_name(metric)} depends on that number: sort by "
-        "lost_information to compare them."
-    ]
 
 
 def check_notes(models: Sequence[str], official: Official) -> list[str]:
