@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rmcalib.batch import Cluster, Listed, Selection, parse_parameters
 from rmcalib.batch._batch import Job
 from rmcalib.batch._plan import Machine, estimated_tokens, make_plan, read_models
-from rmcalib.batch._ray import gpus_for
+from rmcalib.batch._ray_cluster import gpus_for
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe
 
