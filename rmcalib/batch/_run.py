@@ -26,7 +26,8 @@ from rmcalib.batch._plan import (
     select,
 )
 from rmcalib.batch._published import published_plan, run_published
-from rmcalib.batch._ray import Cluster, run_ray
+from rmcalib.batch._ray import run_ray
+from rmcalib.batch._ray_cluster import Cluster
 from rmcalib.batch._status import Status
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import LoadOptions, Recipe

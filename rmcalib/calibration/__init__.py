@@ -24,7 +24,6 @@ from rmcalib.calibration._ece import (
     residual_grid,
     smooth_ece,
 )
-from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._inference import (
     Difference,
     Inference,
@@ -58,18 +57,6 @@ from rmcalib.calibration._maps import (
     fit_platt,
     recalibrate_pairs,
 )
-from rmcalib.calibration._notion_tests import notion_interval, notion_null
-from rmcalib.calibration._notions import (
-    MonteCarloWarning,
-    NotionOptions,
-    NotionResult,
-    Protocol,
-    Stagewise,
-    rankwise,
-    stagewise,
-    sub_k,
-    top_k,
-)
 from rmcalib.calibration._nulls import (
     Band,
     Draw,
@@ -80,9 +67,14 @@ from rmcalib.calibration._nulls import (
     ece_null,
     null_test,
 )
-from rmcalib.calibration._population import population_error
-from rmcalib.calibration._reference import reference_top_1
-from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._rankings.full_rank import full_rank
+from rmcalib.calibration._rankings.notions import Stagewise, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration._rankings.population import population_error
+from rmcalib.calibration._rankings.questions import MonteCarloWarning
+from rmcalib.calibration._rankings.reference import reference_top_1
+from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
+from rmcalib.calibration._rankings.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._rankings.uncertainty import notion_interval, notion_null
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
@@ -106,11 +98,10 @@ __all__ = [
     "Interval",
     "IsotonicMap",
     "MonteCarloWarning",
-    "NotionOptions",
+    "NotionProtocol",
     "NotionResult",
     "NullTest",
     "PlattMap",
-    "Protocol",
     "Reliability",
     "ScaleLoss",
     "Stagewise",

@@ -56,8 +56,14 @@ def examine(
     if (endpoint is None) != (model is None):
         raise ValueError("--endpoint, --model: give both, to compare a server with the model itself")
     if endpoint is not None and model is not None:
-        served = {"endpoint_kind": endpoint_kind, "served_name": served_name, "api_key_env": api_key_env}
-        check = compare_served(model, endpoint, here=LoadOptions(device=device), **served)
+        check = compare_served(
+            model,
+            endpoint,
+            here=LoadOptions(device=device),
+            endpoint_kind=endpoint_kind,
+            served_name=served_name,
+            api_key_env=api_key_env,
+        )
         _finish(check, _print_served, json_)
     else:
         _finish(diagnose(), _print, json_)

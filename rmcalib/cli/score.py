@@ -72,6 +72,22 @@ def score_models(
                 f"{shown(entry['scores'])}"
             )
             typer.echo(clean_line(line))
+            if verbose and "work" in entry["manifest"]:
+                typer.echo(_about_work(entry["manifest"]["work"]))
         say_failures(failed, len(names))
     if failed:
         raise typer.Exit(1)
+
+
+def _about_work(work: dict[str, int]) -> str:
+    """Say what the forward passes of a run have computed.
+
+    >>> print(_about_work({"passes": 2, "tokens": 1_000, "shared": 400, "padding": 60}))
+      2 forward passes; of 1,000 tokens 400 (40.0%) were shared; 60 more (9.1% of those computed) were padding
+    """
+    computed = work["tokens"] - work["shared"] + work["padding"]
+    return (
+        f"  {work['passes']:,} forward passes; of {work['tokens']:,} tokens {work['shared']:,} "
+        f"({work['shared'] / max(1, work['tokens']):.1%}) were shared; {work['padding']:,} more "
+        f"({work['padding'] / max(1, computed):.1%} of those computed) were padding"
+    )

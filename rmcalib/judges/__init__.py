@@ -14,6 +14,7 @@ from rmcalib.judges._judge import (
     about_judge,
     asked_of,
     scored_chunks,
+    work_of,
 )
 from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import (
@@ -80,4 +81,5 @@ __all__ = [
     "shard",
     "total_memory",
     "why_no_calibration",
+    "work_of",
 ]

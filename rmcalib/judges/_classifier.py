@@ -128,7 +128,16 @@ class Classifier:
         known = {
             name: getattr(self.model.recipe, name) for name in _DESCRIPTIVE if name not in ("model", "scale")
         }
-        return {"device": str(self.model.device), "about_model": known}
+        return {
+            "device": str(self.model.device),
+            "dtype_from": self.model.dtype_from,
+            "compiled": self.options.compile,
+            "about_model": known,
+        }
+
+    def work(self) -> dict[str, int]:
+        """Return how many passes there were, and how many tokens were scored, shared and padding."""
+        return {} if self._scorer is None else dataclasses.asdict(self._scorer.work)
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""

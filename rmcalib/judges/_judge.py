@@ -71,6 +71,8 @@ class Judge(Protocol):
       is not part of the resume hash.
     - `asked() -> dict | None`: an identity that is known without loading anything. A finished run is found by
       it. Default: `identity()`.
+    - `work() -> dict[str, int]`: counts of what it has computed so far, such as tokens. They are in the
+      manifest of the run, added up over all processes.
     - a keyword `progress` of `score` (`Progress`), to count while a chunk is being scored. Without it,
       progress is counted per chunk.
 
@@ -107,6 +109,12 @@ def about_judge(judge: Judge) -> dict[str, Any]:
     """Return what a manifest says about a judge besides its identity: name, scale, and its own `about`."""
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
+
+
+def work_of(judge: Judge) -> dict[str, int]:
+    """Return what a judge has computed so far; empty if it does not count."""
+    work: Callable[[], dict[str, int]] | None = getattr(judge, "work", None)
+    return work() if work is not None else {}
 
 
 def asked_of(judge: Judge) -> dict[str, Any] | None:

@@ -26,6 +26,7 @@ class LoadOptions:
     dtype : `auto` (float32 on a CPU, else the recipe's or the checkpoint's) or a name such as `bfloat16`.
     max_length : longest text in tokens; default the model's own limit, at most 4096.
     token_budget : tokens in one forward pass; default what free memory allows.
+    compile : compile the layers (`torch.compile`): some minutes at first, then faster on a GPU.
     trust_remote_code : run the Python code that comes with the model.
     allow_pickle : load pickle weights, which can run code, where there are no safetensors.
     recipe : how to read the model; default the registry's entry, or a plain one-label classifier.
@@ -42,6 +43,7 @@ class LoadOptions:
     dtype: str = "auto"
     max_length: int | None = None
     token_budget: int | None = None
+    compile: bool = False
     trust_remote_code: bool = False
     allow_pickle: bool = False
     recipe: Recipe | None = None

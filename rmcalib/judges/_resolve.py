@@ -64,8 +64,9 @@ def load_judge(
         returned as it is.
     kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
     name : the name of a function (`FunctionJudge`).
-    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for functions,
-        those of `FunctionJudge`; registered judges have their own.
+    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for served models,
+        `endpoint` and the others of `EndpointJudge`; for functions, those of `FunctionJudge`; registered
+        judges have their own.
 
     Returns
     -------
@@ -76,6 +77,8 @@ def load_judge(
     --------
     >>> load_judge("demo", device="cpu").name
     'demo'
+    >>> load_judge("org/name", endpoint="http://localhost:8000").name
+    'org/name'
     >>> load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest").scale
     'unknown'
     """

@@ -59,6 +59,7 @@ class RewardModel:
     dtype: torch.dtype
     max_length: int
     sources: dict[str, str] = field(default_factory=dict)  # "base", "tokenizer", "code": "org/name@commit"
+    dtype_from: str = ""  # what settled the dtype: "option", "cpu", "recipe" or "checkpoint"
 
     def score(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         """Reward right-padded texts (n, length) -> (n,) float32, for the kinds `encoder` and `opaque`."""
@@ -139,6 +140,7 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         dtype=parts.dtype,
         max_length=_longest(name, parts.config, tokenizer, parts.kind, recipe, options.max_length),
         sources=sources,
+        dtype_from=parts.dtype_from,
     )
 
 

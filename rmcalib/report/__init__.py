@@ -18,7 +18,6 @@ from rmcalib.report.leaderboard._page import wide_rows, write_leaderboard
 from rmcalib.report.leaderboard._runs import open_scores
 from rmcalib.report.leaderboard._tables import official_from_hub, read_official
 from rmcalib.report.leaderboard._words import metric_name
-from rmcalib.report.rankings._experiment_figures import errors_by_k
 from rmcalib.report.rankings._forecast import forecast_report, report_content, write_forecast_report
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "UNNAMED",
     "Evaluation",
     "Leaderboard",
-    "errors_by_k",
     "evaluate",
     "evaluation_content",
     "figure_bytes",

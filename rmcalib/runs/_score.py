@@ -20,6 +20,7 @@ from rmcalib.judges import (
     load_judge,
     scored_chunks,
     shard,
+    work_of,
 )
 from rmcalib.runs._folder import RunFolder
 from rmcalib.runs._lock import read_manifest
@@ -116,8 +117,9 @@ def score(
                         opened.enter_context(run)
             with team.step():
                 _fill(run, chosen, team, on_progress)
+            work = _work(team, chosen)
             with team.step():
-                scores = run.finish(processes=team.world) if team.rank == 0 else None
+                scores = run.finish(processes=team.world, **work) if team.rank == 0 else None
         return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
 
 
@@ -133,6 +135,13 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
         team.check()
     if is_indifferent(told_apart):
         warnings.warn(f"{judge.name}: {INDIFFERENT}", stacklevel=2)
+
+
+def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
+    """Add up what the judges of all processes have computed since they were started."""
+    parts = team.gather(work_of(judge))
+    total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
+    return {"work": total} if any(total.values()) else {}
 
 
 def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:

@@ -41,13 +41,13 @@ def test_a_worker_checks_the_model_once_and_scores_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[object] = []
-    check = ItemScorer._check
+    check = ItemScorer._disagreement
 
-    def count(scorer: ItemScorer, texts: Any) -> None:
+    def count(scorer: ItemScorer, *args: Any) -> float:
         checks.append(scorer)
-        check(scorer, texts)
+        return check(scorer, *args)
 
-    monkeypatch.setattr(ItemScorer, "_check", count)
+    monkeypatch.setattr(ItemScorer, "_disagreement", count)
     bench = load_benchmark("demo", limit=N)
     local = score("demo", bench, output=tmp_path / "local", device="cpu", token_budget=512)
     assert len(set(map(id, checks))) == 1

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcalib.calibration import _reference as reference
 from rmcalib.calibration import full_rank, reference_top_1, sub_k, top_k
-from rmcalib.calibration._reference import (
+from rmcalib.calibration._rankings import reference
+from rmcalib.calibration._rankings.reference import (
     ReferenceDiscrepancy,
     reference_full_rank,
     reference_rankwise,

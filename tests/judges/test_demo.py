@@ -12,7 +12,7 @@ import torch
 import rmcalib
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import RewardModel, ScoredItem, load_model, score_items
-from rmcalib.judges._inference.architectures import can_share
+from rmcalib.judges._inference.architectures import how_to_share
 
 FOLDER = Path(rmcalib.__file__).parent / "demo"
 
@@ -89,7 +89,7 @@ def test_the_model_is_better_than_chance_and_imperfect(
 def test_a_loaded_model_shares_its_prompts_with_the_same_rewards(
     model: RewardModel, benchmark: Benchmark, scores: dict[str, ScoredItem]
 ) -> None:
-    assert can_share(model)
+    assert how_to_share(model).attention == "branches"
     for chunk in score_items(model, benchmark.items[::7], share=False):
         for item in chunk:
             np.testing.assert_allclose(item.rewards, scores[item.id].rewards, atol=1e-5)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from rmcalib._util.hub import HubError
-from rmcalib.judges import Classifier, LoadOptions, Recipe, about_judge, load_model
+from rmcalib.judges import Classifier, Recipe, about_judge, load_model
 from tests.hub import tiny
 from tests.judges.folders import IDS, copied, rewards
 
@@ -94,21 +94,6 @@ def test_max_length_is_the_model_s_own_and_can_be_shortened(plain: Path, tmp_pat
         load_model(folder, device="cpu", max_length=0)
     long = copied(plain, tmp_path / "long", max_position_embeddings=131072)
     assert load_model(str(long), device="cpu").max_length == 4096
-
-
-def test_a_model_too_large_for_one_device_is_spread(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmcalib.judges._inference import loading
-
-    asked = loading.Asked("x", Recipe("x"), LoadOptions())
-    config = tiny.tiny_config()
-    size = (plain / "model.safetensors").stat().st_size
-    cuda = torch.device("cuda", 0)
-    for free, expected in ((size, "auto"), (2 * size, None)):
-        monkeypatch.setattr(loading, "free_memory", lambda _, free=free: free)
-        assert loading._device_map(asked, plain, config, cuda, torch.float32) == expected
-    monkeypatch.setattr(loading, "free_memory", lambda _: size)
-    monkeypatch.setenv("WORLD_SIZE", "2")  # each process has its own device
-    assert loading._device_map(asked, plain, config, cuda, torch.float32) is None
 
 
 def test_a_run_s_inputs_follow_what_changes_a_score(plain: Path, tmp_path: Path) -> None:

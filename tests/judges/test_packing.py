@@ -1,15 +1,24 @@
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
+from types import SimpleNamespace
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._inference.attention import Branches, branch_attention
-from rmcalib.judges._inference.devices import choose_device, is_out_of_memory, token_budget
+from rmcalib.judges._inference.attention import Branches, DenseMask
+from rmcalib.judges._inference.budget import Budget, pass_bytes, tokens_that_fit
+from rmcalib.judges._inference.devices import choose_device, is_out_of_memory
 from rmcalib.judges._inference.packing import (
     ROW_TOKENS,
     Text,
+    Work,
+    cheapest_cuts,
     pack,
     plain_batches,
     row_length,
@@ -119,10 +128,8 @@ def test_attention_by_branch_equals_attention_with_the_mask(
         dtype=torch.float32,
         window=window,
     )
-    expected, _ = branch_attention(None, query, key, value, mask, scaling=0.3)
-    got, _ = branch_attention(
-        None, query, key, value, None, scaling=0.3, sliding_window=window, branches=Branches(rows)
-    )
+    expected = DenseMask(mask).attend(query, key, value, scaling=0.3, window=window)
+    got = Branches(rows).attend(query, key, value, scaling=0.3, window=window)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
@@ -154,28 +161,71 @@ def test_pooling_is_the_stock_rule_whatever_padding_follows(ids: list[int], pad:
     assert pooled_position(ids, pooling="last_token", pad=pad) == len(ids) - 1
 
 
-def test_the_budget_shrinks_with_memory_and_is_a_power_of_two() -> None:
-    from types import SimpleNamespace
-    from unittest.mock import patch
-
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_the_budget_shrinks_with_memory_and_is_a_power_of_two(attention: str) -> None:
     config = SimpleNamespace(
-        hidden_size=4096, intermediate_size=14336, num_attention_heads=32, _attn_implementation="sdpa"
+        hidden_size=4096, intermediate_size=14336, num_attention_heads=32, _attn_implementation=attention
     )
-    gpu = torch.device("cuda")
-    budgets = []
-    for free in (80e9, 8e9, 1e9, 1e6):
-        with patch("rmcalib.judges._inference.devices.free_memory", return_value=int(free)):
-            budgets.append(token_budget(config, gpu, 2, 4096))
+
+    def budget(free: float, longest: int, masks: int = 1) -> int:
+        return tokens_that_fit(config, free, itemsize=2, longest=longest, masks=masks)
+
+    budgets = [budget(free, 8192) for free in (80e9, 8e9, 1e9, 1e6)]
     assert budgets == sorted(budgets, reverse=True)
-    assert all(budget & (budget - 1) == 0 for budget in budgets)
-    assert budgets[0] == 32_768
+    assert all(tokens & (tokens - 1) == 0 for tokens in budgets)
     assert 1 <= budgets[-1] <= 4
-    assert token_budget(config, torch.device("cpu"), 4, 4096) >= 512
+    assert budget(80e9, 32_768) <= budgets[0]  # longer rows, larger masks
+    assert budget(80e9, 32_768, masks=0) == 32_768  # FlexAttention has none
+    for free in (80e9, 8e9, 1e9):
+        tokens = budget(free, 8192)
+        assert pass_bytes(config, tokens, itemsize=2, longest=8192, masks=1) <= 0.5 * free
+    one_row = pass_bytes(config, 32_768, itemsize=2, longest=32_768, masks=2)
+    assert one_row > 32_768**2 * 16  # all pairs: distances, booleans and two masks
+
+
+def test_a_budget_that_was_halved_recovers_and_learns() -> None:
+    budget = Budget(1_000)
+    budget.shrink(failed=1_000)
+    assert budget.tokens == 500
+    chunks = 0
+    while budget.tokens < 1_000:
+        budget.grow()
+        chunks += 1
+    budget.shrink(failed=1_000)  # it still does not fit
+    again = 0
+    while budget.tokens < 1_000:
+        budget.grow()
+        again += 1
+    assert 1 <= chunks <= again < 100
+    budget.shrink(failed=1)
+    assert budget.tokens == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(1, 200), st.integers(0, 80))
+def test_the_cuts_are_the_cheapest_of_all(lengths: list[int], budget: int, pass_cost: int) -> None:
+    lengths = sorted(lengths, reverse=True)
+
+    def cost(parts: list[slice]) -> float:
+        total = 0.0
+        for part in parts:
+            rows = lengths[part]
+            if len(rows) > 1 and len(rows) * rows[0] > budget:
+                return math.inf
+            total += len(rows) * rows[0] + pass_cost
+        return total
+
+    def ways(n: int) -> Iterator[list[slice]]:
+        for cut in itertools.product([False, True], repeat=n - 1):
+            ends = [i + 1 for i, here in enumerate(cut) if here] + [n]
+            yield [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+    got = cheapest_cuts(lengths, budget=budget, pass_cost=pass_cost)
+    assert [row for part in got for row in lengths[part]] == lengths
+    assert cost(got) == min(cost(parts) for parts in ways(len(lengths)))
 
 
 def test_devices_are_named_and_unknown_ones_refused() -> None:
-    import pytest
-
     assert choose_device("cpu").type == "cpu"
     assert choose_device("auto").type in ("cpu", "cuda", "mps")
     with pytest.raises(ValueError, match="device: unknown 'gpu'"):
@@ -184,3 +234,23 @@ def test_devices_are_named_and_unknown_ones_refused() -> None:
         with pytest.raises(ValueError, match="no 'cuda' on this machine"):
             choose_device("cuda")
     assert not is_out_of_memory(ValueError("out of memory"))
+
+
+@pytest.mark.parametrize("kappa", [10_000.0, math.inf])
+def test_few_tokens_are_padding_at_the_lengths_of_a_benchmark(kappa: float) -> None:
+    rng = np.random.default_rng(0)
+    prompts = []
+    for _ in range(256):
+        usual = rng.normal(np.log(280), 0.7)
+        own = np.minimum(rng.lognormal(usual, 0.5, size=4), 2_000).astype(int)
+        prompts.append((35 + int(min(rng.lognormal(np.log(45), 1.5), 2_000)), own.tolist()))
+    work = Work()
+    bucket = 4_096 if math.isinf(kappa) else 1
+    for start in range(0, len(prompts), 128):
+        texts = make_texts(prompts[start : start + 128])
+        for rows in shared_batches(texts, budget=32_768, kappa=kappa, usual=32_768, pass_cost=1_024):
+            work.add([text for row in rows for tree in row for text in tree.texts], rows, bucket)
+    assert work.padding <= 0.08 * (work.tokens - work.shared + work.padding)
+    assert work.tokens == sum(shared + length for shared, own in prompts for length in own)
+    assert work.shared > 0.1 * work.tokens
+    assert work.passes < 60

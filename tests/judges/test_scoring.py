@@ -13,9 +13,10 @@ import torch
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import RewardModel, ScoredItem, score_items, shard
-from rmcalib.judges._inference import architectures, forward, packing, scoring
-from rmcalib.judges._inference.architectures import can_share
+from rmcalib.judges._inference import forward, packing, scoring
+from rmcalib.judges._inference.architectures import CannotShare, how_to_share
 from rmcalib.judges._inference.heads import Output
+from rmcalib.judges._inference.loading import compile_layers
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -37,13 +38,23 @@ def flat(items: Sequence[ScoredItem]) -> list[float]:
     return [reward for item in items for reward in item.rewards]
 
 
+def use_masks(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+    """Share prompts with dense masks, as where neither of the other ways works."""
+    monkeypatch.setattr(scoring, "how_to_share", lambda m: replace(how_to_share(m).with_masks(), **changes))
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_rewards_equal_the_stock_classifier_one_response_at_a_time(architecture: str) -> None:
     model, stock = tiny_model(architecture)
     items = tiny_items(15, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     assert np.ptp(expected) > 0.5
-    assert can_share(model) == (architecture != "deberta-v2")
+    if architecture == "deberta-v2":
+        with pytest.raises(CannotShare):
+            how_to_share(model)
+    else:
+        eager = model.backbone.config._attn_implementation == "eager"  # gemma2, for its soft-capping
+        assert how_to_share(model).attention == ("mask" if eager else "branches")
     assert any(item.truncated[0] for item in scored(model, items, max_length=40))
     np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)
 
@@ -73,13 +84,60 @@ def test_masks_over_the_whole_row_give_the_same_rewards(
     monkeypatch: pytest.MonkeyPatch, architecture: str
 ) -> None:
     """The way of the accelerators, where attention does not go branch by branch."""
-    monkeypatch.setattr(forward, "attends_by_branch", lambda _: False)
-    monkeypatch.setattr(architectures, "attends_by_branch", lambda _: False)
+    use_masks(monkeypatch)
     model, stock = tiny_model(architecture)
     items = tiny_items(15, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     for budget in (60, 1_024, 10_000):
         np.testing.assert_allclose(flat(scored(model, items, token_budget=budget)), expected, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("attention", ["branches", "mask", "flex", "plain"])
+def test_rewards_do_not_depend_on_the_packing_window(monkeypatch: pytest.MonkeyPatch, attention: Any) -> None:
+    model, _ = tiny_model("llama")
+    items = tiny_items(100, longest=6)
+    expected = flat(scored(model, items))
+    monkeypatch.setattr(scoring, "how_to_share", lambda m: replace(how_to_share(m), attention=attention))
+    for window, budget in [(32, 300), (64, 1_500), (128, 8_192)]:
+        scorer = scoring.ItemScorer(model, token_budget=budget, share=attention != "plain")
+        scorer.window = window
+        chunks = list(scorer.chunks(items))
+        assert [len(chunk) for chunk in chunks] == [32, 32, 32, 4]
+        got = flat([item for chunk in chunks for item in chunk])
+        np.testing.assert_allclose(got, expected, atol=1e-5)
+        assert scorer.work.tokens == sum(sum(item.n_tokens) for chunk in chunks for item in chunk)
+        assert (scorer.work.shared > 0) == (attention != "plain")
+
+
+def test_compiled_layers_give_the_same_rewards() -> None:
+    """Compiled to the point where code would be generated, which takes a compiler and long."""
+    model, _ = tiny_model("llama")
+    items = tiny_items(3)
+    expected = flat(scored(model, items))
+    compile_layers(model.backbone, backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("longest", [3, 40])
+def test_the_check_is_cheap_and_not_repeated_for_slightly_longer_texts(
+    monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    model, _ = tiny_model("llama")
+    alone: list[int] = []
+    plain = forward.plain_rewards
+
+    def counted(model: RewardModel, texts: Sequence[Any]) -> Any:
+        alone.append(sum(map(len, texts)))
+        return plain(model, texts)
+
+    monkeypatch.setattr(forward, "plain_rewards", counted)
+    items = sorted(tiny_items(6 * scoring.CHUNK, longest=longest), key=lambda item: len(str(item.responses)))
+    chunks = list(score_items(model, items))
+    assert sum(alone) < 0.1 * sum(sum(item.n_tokens) for chunk in chunks for item in chunk)
+    assert 1 <= len(alone) <= 8
 
 
 def test_eager_attention_shares_too() -> None:
@@ -151,14 +209,17 @@ def test_rotary_embeddings_that_depend_on_the_batch_get_texts_of_one_length(kind
     fresh.load_state_dict(stock.state_dict())
     model = replace(model, backbone=fresh.model, config=config)
     items = tiny_items(12, longest=30)
-    assert not can_share(model)
+    with pytest.raises(CannotShare, match="rotary"):
+        how_to_share(model)
     expected = []
     for item in items:
         for response in item.responses:  # a fresh copy each: the dynamic kind remembers lengths
             copy = type(stock)(config).eval()
             copy.load_state_dict(stock.state_dict())
             expected += list(slow_rewards(model, copy, [replace(item, responses=(response,))])[0])
-    np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-4)
+    with pytest.warns(UserWarning, match=r"rotary embeddings depend on the longest text"):
+        got = flat(scored(model, items))
+    np.testing.assert_allclose(got, expected, atol=1e-4)
 
 
 def test_a_models_own_code_never_sees_padding() -> None:
@@ -228,7 +289,7 @@ def test_sharing_that_disagrees_is_dropped_with_a_warning(
         return right(trees, branches, *args, **kwargs)
 
     monkeypatch.setattr(forward, "tree_mask", blind)
-    monkeypatch.setattr(forward, "attends_by_branch", lambda _: False)
+    use_masks(monkeypatch)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*rewards differ by up to"):
         got = flat(scored(model, items))
     np.testing.assert_allclose(got, expected, atol=1e-5)
@@ -241,9 +302,9 @@ def test_a_wrong_window_is_noticed_at_the_first_text_that_is_longer(
     model, stock = tiny_model("llama")
     items = [*tiny_items(before_the_long_one, longest=3), *tiny_items(20, longest=3, seed=1)]
     long = items[before_the_long_one]
-    items[before_the_long_one] = replace(long, responses=("yes " * 60, *long.responses))
+    items[before_the_long_one] = replace(long, responses=("yes " * 90, *long.responses))
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
-    monkeypatch.setattr(forward, "last_window", lambda _: 50)
+    use_masks(monkeypatch, windows={"full_attention": 50})
     lengths = [n for item in scored(model, items, share=False) for n in item.n_tokens]
     assert sorted(lengths)[-2] < 50 < max(lengths)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*rewards differ by up to"):
@@ -261,13 +322,14 @@ def test_windows_are_those_the_architecture_applies(architecture: str) -> None:
     with torch.no_grad():
         states, moved = (stock.base_model(ids).last_hidden_state[0, -1] for ids in (near, far))
     unseen = bool((moved - states).abs().max() < 1e-6)
-    assert unseen == all(window == 7 for window in architectures.layer_windows(model.config).values())
+    assert unseen == all(window == 7 for window in how_to_share(model).windows.values())
 
 
 def test_sharing_that_fails_is_dropped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = tiny_model("llama")
     items = tiny_items(10)
     expected = flat(scored(model, items))
+    use_masks(monkeypatch)
     monkeypatch.setattr(forward, "tree_mask", lambda *_, **__: None)
     with pytest.warns(UserWarning, match=r"tiny/llama: .*does not work for this model \("):
         got = flat(scored(model, items))
@@ -279,13 +341,13 @@ def _limited(
 ) -> Callable[..., Any]:
     """Let `function(model, batch)` run out of memory when the batch has more than `most` tokens."""
 
-    def wrapped(model: RewardModel, batch: Any) -> Any:
+    def wrapped(model: RewardModel, batch: Any, *args: Any, **options: Any) -> Any:
         parts = [tree for row in batch for tree in row] if isinstance(batch[0], tuple) else batch
         tokens = sum(len(part) for part in parts)
         calls.append(tokens)
         if tokens > most:
             raise error
-        return function(model, batch)
+        return function(model, batch, *args, **options)
 
     return wrapped
 

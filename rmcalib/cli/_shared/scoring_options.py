@@ -28,7 +28,7 @@ __all__ = [
 SERVING = ("endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout")
 """Options that need --endpoint."""
 _JUDGE_OPTIONS = (
-    *("revision", "device", "dtype", "max_length", "token_budget"),
+    *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
     *("trust_remote_code", "allow_pickle"),
     *("endpoint", *SERVING),
 )
@@ -100,6 +100,14 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
+        rich_help_panel=HOW,
+    ),
+]
+Compile = Annotated[
+    bool,
+    typer.Option(
+        "--compile",
+        help="Compile the model's layers: costs minutes at the start, and pays only for long runs on a GPU.",
         rich_help_panel=HOW,
     ),
 ]
@@ -187,6 +195,7 @@ class Scoring:
     dtype: Dtype = "auto"
     max_length: MaxLength = None
     token_budget: TokenBudget = None
+    compile: Compile = False
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
     recipes: Recipes = None

@@ -1,69 +1,149 @@
-"""What the scorer must know of an architecture: may prompts be shared, how far do layers look back."""
+"""How the responses of a prompt can share its computation in a model, found by trying.
+
+There is no list of architectures. A rule says which masks the layers take, a pass over a few tokens finds out
+whether a window is applied and whether every layer attends through transformers' attention interface, and
+`verifying` compares rewards while a benchmark is scored.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import torch
+
     from rmcalib.judges._reward_model import RewardModel
 
-# Architectures whose attention takes ready masks and positions, so that a row may hold several texts: tested,
-# and checked again on a few prompts of every run. "one": all layers take the same mask; "by layer": a
-# dictionary from the layers' types to masks.
-PACKABLE = {
-    "llama": "one",
-    "gpt_neox": "one",
-    "gemma": "one",
-    "olmo2": "one",
-    "mistral": "one",
-    "mixtral": "one",
-    "phi3": "one",
-    "qwen2": "by layer",
-    "qwen3": "by layer",
-    "gemma2": "by layer",
-}
+Attention = Literal["branches", "flex", "mask"]
+"""How attention over packed texts is computed.
 
-# Of the kind "one", only these apply `sliding_window`. The others ignore it if their configuration has one.
-_WINDOW_IN_EVERY_LAYER = ("mistral", "mixtral", "phi3")
+- `branches`: for the prompt and for each response by itself; the fastest way on a CPU.
+- `flex`: one FlexAttention kernel that skips the blocks in which no token sees another; for CUDA.
+- `mask`: a dense mask over whole rows; works for most models, and does work that is not needed.
+"""
+
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 # These rotary embeddings change with the longest text of a batch: only texts of one length may go together.
 _ROTARY_BY_LENGTH = ("dynamic", "longrope")
+_PROBE = "rmcalib_probe"
+_PROBE_TOKENS = 4
+
+
+class CannotShare(Exception):
+    """The responses of a prompt cannot share its computation in this model; the message says why."""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How a model shares prompts.
+
+    Parameters
+    ----------
+    attention : how attention over packed texts is computed.
+    windows : how many positions each type of layer sees, its own included; None is all of them.
+    layer_types : the type of each layer; empty if all layers take the same mask.
+    """
+
+    attention: Attention
+    windows: Mapping[str, int | None]
+    layer_types: tuple[str, ...] = ()
+
+    @property
+    def last_window(self) -> int | None:
+        """How many positions the last layer sees."""
+        return self.windows[self.layer_types[-1] if self.layer_types else FULL]
+
+    def with_masks(self) -> Sharing:
+        """Return the same with dense masks, which need the least of a model."""
+        return replace(self, attention="mask")
 
 
 def running_config(model: RewardModel) -> Any:
-    """Return the configuration that the model's layers look at while they run: it knows the attention in use.
+    """Return the configuration that the layers read while they run. It names the attention in use.
 
-    `model.config` is the checkpoint's, as it was published.
+    `model.config` is the published configuration of the checkpoint.
     """
     return getattr(model.backbone, "config", model.config)
 
 
-def can_share(model: RewardModel) -> bool:
-    """Tell whether the responses of a prompt may share its computation in this model."""
+def how_to_share(model: RewardModel) -> Sharing:
+    """Find out how the responses of a prompt can share its computation in this model.
+
+    Layers take masks by their type if the configuration has `layer_types`, and else one mask for all. A
+    single window counts only if the model's output shows that it is applied: many configurations have one
+    that their architecture ignores.
+
+    Raises
+    ------
+    CannotShare : if they cannot, with the reason.
+    """
     config = running_config(model)
-    return (
-        model.kind == "causal"
-        and config.model_type in PACKABLE
-        and getattr(config, "_attn_implementation", None) in ("sdpa", "eager")
-        and hasattr(model.backbone, "layers")
-        and not needs_same_length(model)
-    )
+    if model.kind != "causal":
+        raise CannotShare("it does not read texts from left to right, or runs its own code")
+    if needs_same_length(model):
+        raise CannotShare("its rotary embeddings depend on the longest text of a batch")
+    attention = getattr(config, "_attn_implementation", None)
+    if attention not in ("sdpa", "eager"):
+        raise CannotShare(f"its attention is {attention!r}, not 'sdpa' or 'eager'")
+    if len(getattr(model.backbone, "layers", ())) == 0:
+        raise CannotShare("it has no list of layers")
+    layer_types = tuple(getattr(config, "layer_types", None) or ())
+    unknown = sorted({*layer_types} - {FULL, SLIDING})
+    if unknown:
+        raise CannotShare(f"it has layers of the type {unknown[0]!r}")
+    try:
+        window = getattr(config, "sliding_window", None)
+        if layer_types:
+            windows = {FULL: None, **{kind: window if kind == SLIDING else None for kind in layer_types}}
+        else:
+            windows = {FULL: window if window is not None and _applies_window(model) else None}
+        sharing = Sharing("mask", windows, layer_types)
+        if attention == "sdpa" and model.device.type == "cpu" and _uses_interface(model, sharing):
+            return replace(sharing, attention="branches")
+        if model.device.type == "cuda" and _uses_interface(model, sharing):
+            return replace(sharing, attention="flex")
+    except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
+        raise CannotShare(f"{type(error).__name__}: {error}") from error
+    return sharing
+
+
+def lengths_to_check(model: RewardModel) -> list[int]:
+    """Return the lengths beyond which layers may attend differently: all windows that the config names.
+
+    >>> from types import SimpleNamespace as Part
+    >>> config = Part(sliding_window=512, attention_chunk_size=None)
+    >>> lengths_to_check(Part(backbone=Part(config=config), config=config))
+    [512]
+    """
+    config = running_config(model)
+    names = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size")
+    values = (getattr(config, name, None) for name in names)
+    return sorted({value for value in values if isinstance(value, int) and value > 0})
 
 
 def needs_same_length(model: RewardModel) -> bool:
-    """Tell whether padding could change a reward, so that only texts of one length may go together.
+    """Return whether padding could change a reward, so that only texts of one length may go together.
 
-    That is so for models scored by their own code, which may look at the padding, and for rotary embeddings
+    That is so for models that run their own code, which may look at the padding, and for rotary embeddings
     that depend on the longest text of the batch.
     """
-    return model.kind == "opaque" or rotary_kind(running_config(model)) in _ROTARY_BY_LENGTH
+    return model.kind == "opaque" or not rotary_kinds(running_config(model)).isdisjoint(_ROTARY_BY_LENGTH)
 
 
-def rotary_kind(config: Any) -> str | None:
-    """Return the `rope_type` of a configuration, if it has one."""
+def rotary_kinds(config: Any) -> set[str]:
+    """Return the `rope_type` of a configuration, or those of its types of layers.
+
+    >>> from types import SimpleNamespace as Config
+    >>> rotary_kinds(Config(rope_parameters={"rope_type": "dynamic"}))
+    {'dynamic'}
+    """
     rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    kind: str | None = rotary.get("rope_type")
-    return kind
+    parts = [rotary, *(part for part in rotary.values() if isinstance(part, Mapping))]
+    return {part["rope_type"] for part in parts if part.get("rope_type")}
 
 
 def forget_lengths(backbone: Any) -> None:
@@ -74,36 +154,86 @@ def forget_lengths(backbone: Any) -> None:
         rotary.max_seq_len_cached = rotary.original_max_seq_len
 
 
-def layer_windows(config: Any) -> dict[str, int | None]:
-    """Return for each type of layer how many positions it sees, its own included; None is all of them."""
-    window = getattr(config, "sliding_window", None)
-    if PACKABLE[config.model_type] == "one":
-        return {"full_attention": window if config.model_type in _WINDOW_IN_EVERY_LAYER else None}
-    kinds = ("full_attention", *config.layer_types)
-    return {kind: window if kind == "sliding_attention" else None for kind in kinds}
-
-
-def last_window(config: Any) -> int | None:
-    """Return how far the last layer looks back."""
-    windows = layer_windows(config)
-    return windows["full_attention" if len(windows) == 1 else config.layer_types[-1]]
-
-
-def attends_by_branch(model: RewardModel) -> bool:
-    """Tell whether attention goes branch by branch, as pays on a CPU, or with a mask over the whole row."""
-    attention = getattr(running_config(model), "_attn_implementation", None)
-    return model.device.type == "cpu" and attention == "sdpa"
-
-
-def attention_crossover(model: RewardModel) -> float:
+def attention_crossover(model: RewardModel, sharing: Sharing) -> float:
     """Return the row length at which attention costs as much arithmetic as all products with weights.
 
-    Attention that goes branch by branch does not depend on the row's length.
+    Only attention with dense masks depends on the length of the row.
     """
-    if attends_by_branch(model):
+    if sharing.attention != "mask":
         return float("inf")
     layer: Any = model.backbone.layers[-1]  # type: ignore[index]
     weights = sum(parameter.numel() for parameter in layer.parameters())
     config = running_config(model)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return float(weights / (2 * config.num_attention_heads * head))
+
+
+@contextmanager
+def attending_by(config: Any, name: str) -> Iterator[None]:
+    """Within this block, the model of `config` attends by the registered function `name`."""
+    before = config._attn_implementation
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+
+
+def _run_probe(model: RewardModel, **options: Any) -> torch.Tensor:
+    """Run the model on a few tokens; return the state of the last one."""
+    import torch
+
+    ids = torch.arange(_PROBE_TOKENS, device=model.device)[None] + 1
+    places = torch.arange(_PROBE_TOKENS, device=model.device)[None]
+    with torch.inference_mode():
+        outputs = model.backbone(input_ids=ids, position_ids=places, use_cache=False, **options)
+    state: torch.Tensor = outputs.last_hidden_state[0, -1].float()
+    return state
+
+
+def _applies_window(model: RewardModel) -> bool:
+    """Return whether a window of one position changes what the model computes."""
+    config = running_config(model)
+    before = config.sliding_window
+    states = []
+    try:
+        for window in (1, 10**6):
+            config.sliding_window = window
+            states.append(_run_probe(model))
+    finally:
+        config.sliding_window = before
+    return bool((states[0] != states[1]).any())
+
+
+def _uses_interface(model: RewardModel, sharing: Sharing) -> bool:
+    """Return whether every layer attends once through the interface, with the window that it should have.
+
+    Models that attend in their own code would ignore a function that is put in the place of attention.
+    """
+    import torch
+    from transformers import AttentionInterface
+
+    config = running_config(model)
+    key = object()
+    seen: list[tuple[int, int | None]] = []
+
+    def record(
+        module: Any, query: Any, keys: Any, values: Any, _mask: Any, scaling: Any = None, **kwargs: Any
+    ) -> tuple[torch.Tensor, None]:
+        if kwargs.get("tree") is key and kwargs.get("s_aux") is None:  # attention sinks need their own kernel
+            seen.append((id(module), kwargs.get("sliding_window")))
+        groups = query.shape[1] // keys.shape[1]
+        keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
+        output = torch.nn.functional.scaled_dot_product_attention(query, keys, values, scale=scaling)
+        return output.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(_PROBE, record)
+    n_layers = len(model.backbone.layers)  # type: ignore[arg-type]
+    kinds = sharing.layer_types or (FULL,) * n_layers
+    try:
+        with attending_by(config, _PROBE):
+            _run_probe(model, tree=key)
+    except (TypeError, ValueError, AttributeError, KeyError, RuntimeError):
+        return False
+    found = [window for _, window in seen]
+    return len({module for module, _ in seen}) == n_layers and found == [sharing.windows[k] for k in kinds]

@@ -1,9 +1,10 @@
-"""Attention over packed trees, branch by branch.
+"""Attention over packed trees, without the pairs of tokens that do not see each other.
 
 With a mask over the whole row, attention does the work for every pair of tokens, also for those that do not
-see each other. On a processor, where that work is not free, attention is better computed for the prompt and
-for each of its responses by itself. `by_branch` puts this in the place of a model's attention for one forward
-pass, by the interface that transformers has for it.
+see each other. Two ways avoid that. `Branches` computes attention for the prompt and for each of its
+responses by itself, which is fast on a CPU. `flex.FlexTree` describes the trees to one FlexAttention kernel,
+which is fast on a GPU. `tree_attention` puts either in the place of a model's attention for one forward pass,
+by the interface that transformers has for it.
 """
 
 from __future__ import annotations
@@ -11,17 +12,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from rmcalib.judges._inference.architectures import attending_by
 from rmcalib.judges._inference.packing import Row
 
 if TYPE_CHECKING:
     import torch
 
-_NAME = "rmcalib_by_branch"
+_NAME = "rmcalib_tree"
+_BLOCK = 64  # queries at a time: keys after the last of them are not read
 
 
-_BLOCK = 64  # queries at a time: what comes after them is not even computed
+class TreeAttention(Protocol):
+    """A way to attend over packed trees."""
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """Map (rows, heads, tokens, head size) to (rows, tokens, heads, head size)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +58,10 @@ class _Branch:
 
 
 class Branches:
-    """Where the prompts and responses of packed rows begin and end, and the masks attention needs there."""
+    """Attends within the prompts and responses of packed rows, one after the other.
+
+    Soft-capping is left out, as in transformers' own `sdpa` attention: models that need it run as `eager`.
+    """
 
     def __init__(self, rows: Sequence[Row]) -> None:
         """Lay out `rows` as `rmcalib.judges._inference.packing.pack` does."""
@@ -58,7 +78,39 @@ class Branches:
                     self.parts.append(_Branch(number, prompt, own))
                     at = own.stop
 
-    def mask(self, n_queries: int, n_seen: int, window: int | None, like: torch.Tensor) -> torch.Tensor:
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,
+        softcap: float | None = None,  # noqa: ARG002 (see above)
+    ) -> torch.Tensor:
+        """Attend; the shapes are those of `TreeAttention`."""
+        import torch
+
+        key, value = repeated(query, key, value)
+        output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
+        for branch in self.parts:
+            row = branch.row
+            keys, values = key[row, None, :, branch.own], value[row, None, :, branch.own]
+            if branch.prompt.stop > branch.prompt.start:
+                keys = torch.cat([key[row, None, :, branch.prompt], keys], dim=2)
+                values = torch.cat([value[row, None, :, branch.prompt], values], dim=2)
+            for queries, n_seen in branch.blocks():
+                part = torch.nn.functional.scaled_dot_product_attention(
+                    query[row, None, :, queries],
+                    keys[:, :, :n_seen],
+                    values[:, :, :n_seen],
+                    attn_mask=self._mask(queries.stop - queries.start, n_seen, window, query),
+                    scale=scaling,
+                )
+                output[row, queries] = part[0].transpose(0, 1)
+        return output
+
+    def _mask(self, n_queries: int, n_seen: int, window: int | None, like: torch.Tensor) -> torch.Tensor:
         """Return what the last `n_queries` of `n_seen` tokens see: 0 or very small."""
         import torch
 
@@ -74,60 +126,68 @@ class Branches:
         return self._masks[key]
 
 
-def branch_attention(
+class DenseMask:
+    """Attends with a given additive mask, as the last layer does for the pooled tokens."""
+
+    def __init__(self, mask: torch.Tensor) -> None:
+        """Take a mask of shape (rows, 1, queries, tokens)."""
+        self.mask = mask
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,  # noqa: ARG002 (the mask has it)
+        softcap: float | None = None,  # noqa: ARG002 (as in `Branches`)
+    ) -> torch.Tensor:
+        """Attend; the shapes are those of `TreeAttention`."""
+        import torch
+
+        key, value = repeated(query, key, value)
+        attend = torch.nn.functional.scaled_dot_product_attention
+        output: torch.Tensor = attend(query, key, value, attn_mask=self.mask.to(query.device), scale=scaling)
+        return output.transpose(1, 2).contiguous()
+
+
+def repeated(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Repeat the keys and values of grouped heads, so that there is one for each query head."""
+    groups = query.shape[1] // key.shape[1]
+    if groups == 1:
+        return key, value
+    return key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+
+
+def _attend(
     _module: Any,
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    _mask: torch.Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
-    branches: Branches | None = None,
+    softcap: float | None = None,
+    tree: TreeAttention | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend within the `branches` of packed rows (or, without them, by `attention_mask`).
-
-    The shapes are those of transformers' attention interface: (rows, heads, tokens, head size) in, (rows,
-    tokens, heads, head size) out.
-    """
-    import torch
-
-    attend = torch.nn.functional.scaled_dot_product_attention
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
-        key, value = (part.repeat_interleave(groups, dim=1) for part in (key, value))
-    if branches is None:
-        output = attend(query, key, value, attn_mask=attention_mask, scale=scaling)
-        return output.transpose(1, 2).contiguous(), None
-    output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
-    for branch in branches.parts:
-        row = branch.row
-        keys, values = key[row, None, :, branch.own], value[row, None, :, branch.own]
-        if branch.prompt.stop > branch.prompt.start:
-            keys = torch.cat([key[row, None, :, branch.prompt], keys], dim=2)
-            values = torch.cat([value[row, None, :, branch.prompt], values], dim=2)
-        for queries, n_seen in branch.blocks():
-            mask = branches.mask(queries.stop - queries.start, n_seen, sliding_window, query)
-            part = attend(
-                query[row, None, :, queries],
-                keys[:, :, :n_seen],
-                values[:, :, :n_seen],
-                attn_mask=mask,
-                scale=scaling,
-            )
-            output[row, queries] = part[0].transpose(0, 1)
+    """Attend as the `tree` that came with the forward pass does, in transformers' attention interface."""
+    if tree is None:
+        raise TypeError("the model does not pass keyword arguments to its attention")
+    output = tree.attend(query, key, value, scaling=scaling, window=sliding_window, softcap=softcap)
     return output, None
 
 
 @contextmanager
-def by_branch(config: Any) -> Iterator[None]:
-    """Within this block the model of `config` attends by `branch_attention`."""
+def tree_attention(config: Any) -> Iterator[None]:
+    """Within this block, the model of `config` attends by the `tree` that is passed to its forward pass."""
+    import torch
     from transformers import AttentionInterface
 
-    AttentionInterface.register(_NAME, branch_attention)
-    before = config._attn_implementation
-    config._attn_implementation = _NAME
-    try:
+    # Where layers are compiled, attention is not part of it: its `tree` differs from pass to pass.
+    AttentionInterface.register(_NAME, torch.compiler.disable(_attend, recursive=False))
+    with attending_by(config, _NAME):
         yield
-    finally:
-        config._attn_implementation = before

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
 
 if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "bfloat16", "float16")
-
-# How much of the free memory one forward pass may claim. The estimate below is rough, and running out is
-# caught.
-_SHARE_OF_FREE_MEMORY = 0.5
-_MOST_TOKENS_ACCELERATOR = 32_768
-_MOST_TOKENS_CPU = 8_192
-_USUAL_TOKENS_CPU = 1_024
 
 
 def available_devices() -> list[torch.device]:
@@ -31,21 +29,27 @@ def available_devices() -> list[torch.device]:
 def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     """Turn `--device` into a device; `auto` is CUDA, then MPS, then the CPU.
 
-    Under several processes each takes the CUDA device of its `local_rank`.
+    With `auto` and `cuda`, each of several processes takes the CUDA device of its `local_rank`.
     """
     import torch
 
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local_rank % torch.cuda.device_count())
-        return available_devices()[0]
+        best = available_devices()[0]
+        return choose_device(best.type, local_rank=local_rank) if best.type == "cuda" else best
     try:
         device = torch.device(name)
     except RuntimeError:
         raise ValueError(f"device: unknown {name!r} (try auto, cpu, cuda, cuda:1 or mps)") from None
-    found = {d.type for d in available_devices()}
-    if device.type not in found:
-        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(sorted(found))})")
+    found = [one for one in available_devices() if one.type == device.type]
+    if not found:
+        have = ", ".join(sorted({one.type for one in available_devices()}))
+        raise ValueError(f"device: no {name!r} on this machine (have: {have})")
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        return found[local_rank % len(found)]
+    if device.index >= len(found):
+        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(map(str, found))})")
     return device
 
 
@@ -60,6 +64,35 @@ def describe_device(device: torch.device) -> str:
     if device.type == "mps":
         return f"Apple {platform.machine()}"
     return f"{platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def upload(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
+    """Copy integer arrays to `device` at once, without waiting for the copy; shapes stay.
+
+    >>> import torch
+    >>> parts = upload([np.zeros((2, 3), np.int64), np.ones(4, np.int64)], torch.device("cpu"))
+    >>> [tuple(part.shape) for part in parts]
+    [(2, 3), (4,)]
+    """
+    import torch
+
+    buffer = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    if device.type == "cuda" and torch.cuda.is_available():
+        buffer = buffer.pin_memory()
+    parts = buffer.to(device, non_blocking=True).split([array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def kernels(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this block, attention on CUDA does not use cuDNN.
+
+    cuDNN plans for every new shape, which takes longer than many passes, and batches differ in shape.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
 
 
 def total_memory(device: torch.device) -> int:
@@ -121,39 +154,6 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
-
-
-def token_budget(config: Any, device: torch.device, itemsize: int, longest: int) -> int:
-    """Estimate how many tokens one forward pass can hold in the free memory of `device`: a power of two.
-
-    Counted per token: the activations that live at once within a layer, and for texts of `longest` tokens the
-    attention mask and, where attention is `eager`, the attention weights. A power of two, so that small
-    changes of the free memory do not change the batches.
-    """
-    most = _MOST_TOKENS_CPU if device.type == "cpu" else _MOST_TOKENS_ACCELERATOR
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    hidden = int(getattr(text, "hidden_size", 4096))
-    inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
-    heads = int(getattr(text, "num_attention_heads", 32))
-    linear = itemsize * (8 * hidden + 3 * inner)
-    quadratic = 2 * itemsize
-    if getattr(text, "_attn_implementation", "eager") == "eager":
-        quadratic += heads * (2 * itemsize + 4)
-    fits = _SHARE_OF_FREE_MEMORY * free_memory(device) / (linear + quadratic * min(longest, most))
-    return max(1, min(most, 1 << max(0, int(fits).bit_length() - 1)))
-
-
-def usual_tokens(device: torch.device) -> int:
-    """Return how many tokens a forward pass on `device` should have, where there is a choice.
-
-    An accelerator is the faster the more there are. A processor needs enough for all its cores, and little
-    enough for what a layer computes to stay in its caches.
-    """
-    import torch
-
-    if device.type != "cpu":
-        return _MOST_TOKENS_ACCELERATOR
-    return _USUAL_TOKENS_CPU * max(1, torch.get_num_threads() // 4)
 
 
 def main_memory() -> Any:

@@ -1,33 +1,39 @@
-"""One forward pass: a batch of texts in, their rewards out, by the plain way or with shared prompts."""
+"""One forward pass: a batch of texts in, their rewards out, one text per row or with shared prompts.
+
+A pass does not wait for the device. What it needs goes there in one copy from pinned memory, and its rewards
+stay there until the caller collects them, so that the next pass is prepared while this one runs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmcalib.judges._inference.architectures import (
-    PACKABLE,
-    attends_by_branch,
+    Sharing,
     forget_lengths,
-    last_window,
-    layer_windows,
-    rotary_kind,
+    rotary_kinds,
     running_config,
 )
-from rmcalib.judges._inference.attention import Branches, by_branch
-from rmcalib.judges._inference.packing import Row, Text, pack, tree_mask
+from rmcalib.judges._inference.attention import Branches, DenseMask, tree_attention
+from rmcalib.judges._inference.devices import kernels, upload
+from rmcalib.judges._inference.flex import BLOCK, FlexTree
+from rmcalib.judges._inference.packing import IntArray, PackedRows, Row, Text, pack, tree_mask
 
 if TYPE_CHECKING:
     import torch
 
     from rmcalib.judges._reward_model import RewardModel
 
+Narrow = Callable[[dict[str, Any]], None]
+"""Changes the keyword arguments of the last layer to those of its pooled tokens."""
+
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
-    """Score `texts` padded on the right; returns their places in the chunk, and the rewards."""
+    """Score `texts` padded on the right; return their places in the chunk, and the rewards on the device."""
     import torch
 
     longest = max(len(text) for text in texts)
@@ -37,47 +43,88 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
         ids[row, : len(text)] = text.encoded.input_ids
         mask[row, : len(text)] = 1
     # Any id will do for padding: the mask hides it, and the pooled positions are known.
-    input_ids = torch.from_numpy(ids).to(model.device)
-    attention_mask = torch.from_numpy(mask).to(model.device)
-    if rotary_kind(running_config(model)) == "dynamic":
+    pooled = np.array([row * longest + text.pooled for row, text in enumerate(texts)], dtype=np.int64)
+    input_ids, attention_mask = upload([ids, mask], model.device)
+    if "dynamic" in rotary_kinds(running_config(model)):
         forget_lengths(model.backbone)
-    with torch.inference_mode():
+    with torch.inference_mode(), kernels(model.device):
         if model.kind != "causal":
             rewards = model.score(input_ids, attention_mask)
         else:
             outputs = model.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
-            states = outputs.last_hidden_state
-            rows = torch.arange(len(texts), device=states.device)
-            pooled = torch.tensor([text.pooled for text in texts], device=states.device)
-            rewards = model.head(states[rows, pooled].float())
-    return [text.index for text in texts], rewards.float().cpu()
+            states = outputs.last_hidden_state.flatten(0, 1)
+            (at,) = upload([pooled], states.device)
+            rewards = model.head(states.index_select(0, at).float())
+    return [text.index for text in texts], rewards.float()
 
 
-def shared_rewards(model: RewardModel, rows: Sequence[Row]) -> tuple[list[int], torch.Tensor]:
-    """Score the texts of packed `rows`; returns their places in the chunk, and the rewards."""
+def shared_rewards(
+    model: RewardModel, rows: Sequence[Row], sharing: Sharing, *, bucket: int = BLOCK
+) -> tuple[list[int], torch.Tensor]:
+    """Score the texts of packed `rows`; return their places in the chunk, and the rewards on the device.
+
+    With FlexAttention, the number of tokens is rounded up to a multiple of `bucket`, so that there are few
+    different shapes to compile for.
+    """
     import torch
 
     config = running_config(model)
-    packed = pack(rows)
-    arrays = (packed.input_ids, packed.positions, packed.trees, packed.branches, packed.pooled, packed.valid)
-    ids, positions, trees, branches, pooled, valid = (torch.from_numpy(a).to(model.device) for a in arrays)
+    flex = sharing.attention == "flex"
+    packed = pack(rows, multiple=bucket, texts_multiple=BLOCK) if flex else pack(rows)
+    valid = np.flatnonzero(packed.valid.ravel())
+    arrays = [packed.input_ids, packed.positions, packed.pooled, packed.trees, packed.branches]
+    ids, positions, pooled, trees, branches = upload(arrays, model.device)
 
     def mask(window: int | None, queries: torch.Tensor | None = None) -> torch.Tensor:
         return tree_mask(trees, branches, positions, dtype=model.dtype, window=window, queries=queries)
 
     inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": False}
-    narrowed = pooled_only(model.backbone, pooled, mask(last_window(config), pooled))
-    with torch.inference_mode(), narrowed:
-        if attends_by_branch(model):
-            with by_branch(config):
-                states = model.backbone(**inputs, branches=Branches(rows)).last_hidden_state
+    if sharing.attention == "mask":
+        masks: Any = {kind: mask(window) for kind, window in sharing.windows.items()}
+        inputs["attention_mask"] = masks if sharing.layer_types else masks.popitem()[1]
+        narrow = _narrow_mask(mask(sharing.last_window, pooled))
+    else:
+        eager = getattr(config, "_attn_implementation", None) == "eager"
+        inputs["tree"], narrow = _narrow_tree(rows, packed, eager, mask, sharing, pooled)
+    with torch.inference_mode(), kernels(model.device), pooled_only(model.backbone, packed.pooled, narrow):
+        if sharing.attention == "mask":
+            states = model.backbone(**inputs).last_hidden_state
         else:
-            masks: Any = {kind: mask(window) for kind, window in layer_windows(config).items()}
-            if PACKABLE[config.model_type] == "one":
-                (masks,) = masks.values()
-            states = model.backbone(**inputs, attention_mask=masks).last_hidden_state
-        rewards = model.head(states[valid.to(states.device)].float())
-    return packed.order.tolist(), rewards.float().cpu()
+            with tree_attention(config):
+                states = model.backbone(**inputs).last_hidden_state
+        (used,) = upload([valid], states.device)
+        rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
+    return packed.order.tolist(), rewards.float()
+
+
+def _narrow_mask(mask: torch.Tensor) -> Narrow:
+    def narrow(kwargs: dict[str, Any]) -> None:
+        kwargs["attention_mask"] = mask
+
+    return narrow
+
+
+def _narrow_tree(
+    rows: Sequence[Row],
+    packed: PackedRows,
+    eager: bool,
+    mask: Callable[..., torch.Tensor],
+    sharing: Sharing,
+    pooled: torch.Tensor,
+) -> tuple[Any, Narrow]:
+    """Return the attention of a pass, and what changes it to that of the pooled tokens."""
+    tree: Any
+    last: Any
+    if sharing.attention == "flex":
+        tree = FlexTree(packed, softcap=eager)
+        last = tree.at_pooled()
+    else:
+        tree, last = Branches(rows), DenseMask(mask(sharing.last_window, pooled))
+
+    def narrow(kwargs: dict[str, Any]) -> None:
+        kwargs["tree"] = last
+
+    return tree, narrow
 
 
 class _KeysKept(Exception):
@@ -101,17 +148,17 @@ class _KeptKeys:
 
 
 @contextmanager
-def pooled_only(backbone: torch.nn.Module, pooled: torch.Tensor, mask: torch.Tensor) -> Iterator[None]:
+def pooled_only(backbone: torch.nn.Module, pooled: IntArray, narrow: Narrow) -> Iterator[None]:
     """Within this block the last layer of `backbone` works only on the tokens at `pooled` (rows, texts).
 
-    `mask` (rows, 1, texts, tokens) says what these tokens see. Nothing after the last layer's keys and values
-    looks at the other tokens. So the stock layer runs twice: on all tokens until it hands its keys and values
-    to its cache, and on the pooled tokens, whose cache returns those. The layer's own code does all the
-    arithmetic, so this holds for any architecture whose attention asks its cache for keys and values.
+    `narrow` sets what these tokens see. Nothing after the last layer's keys and values looks at the other
+    tokens. So the stock layer runs twice: on all tokens until it hands its keys and values to its cache, and
+    on the pooled tokens, whose cache returns those. The layer's own code does all the arithmetic, so this
+    holds for any architecture whose attention asks its cache for keys and values.
     """
     layer: Any = backbone.layers[-1]  # type: ignore[index]
 
-    def narrow(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def hook(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         import torch
 
         states, *rest = args
@@ -123,20 +170,25 @@ def pooled_only(backbone: torch.nn.Module, pooled: torch.Tensor, mask: torch.Ten
             pass
         else:
             raise TypeError(f"the layers of {type(backbone).__name__} do not ask a cache for keys and values")
-        # A model spread over several devices has its tensors here and there; the layer's states lead.
-        at = pooled.to(states.device)
+        # A model spread over several devices has its tensors here and there; the layer's states lead. Indices
+        # come from the CPU: a copy from another GPU would make that GPU wait for this one.
+        (at,) = upload([pooled], states.device)
         rows = torch.arange(len(at), device=states.device)[:, None]
 
         def take(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor.to(states.device)[rows, at]
+            tensor = tensor.to(states.device, non_blocking=True)
+            return (tensor.expand(len(at), *tensor.shape[1:]) if len(tensor) == 1 else tensor)[rows, at]
 
-        kwargs.pop("branches", None)
-        kwargs["attention_mask"] = mask.to(states.device)
-        kwargs["position_ids"] = take(kwargs["position_ids"])
-        kwargs["position_embeddings"] = tuple(take(part) for part in kwargs["position_embeddings"])
+        for name in ("position_ids", "position_embeddings"):
+            part = kwargs.get(name)
+            if isinstance(part, tuple):
+                kwargs[name] = tuple(take(one) for one in part)
+            elif part is not None:
+                kwargs[name] = take(part)
+        narrow(kwargs)
         return (take(states), *rest), kwargs
 
-    handle = layer.register_forward_pre_hook(narrow, with_kwargs=True)
+    handle = layer.register_forward_pre_hook(hook, with_kwargs=True)
     try:
         yield
     finally:

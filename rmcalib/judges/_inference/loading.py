@@ -1,10 +1,11 @@
-"""A reward model's files into memory: tokenizer, config, weights, in the dtype and on the device to use."""
+"""Load a reward model: its tokenizer, configuration and weights, in the right dtype, on the right device."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,18 @@ from torch import nn
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
 from rmcalib._util.processes import may_draw
 from rmcalib.judges._inference.building import Asked, build
-from rmcalib.judges._inference.devices import DTYPES, avoid_crashes, choose_device, free_memory
+from rmcalib.judges._inference.devices import (
+    DTYPES,
+    available_devices,
+    avoid_crashes,
+    choose_device,
+    free_memory,
+)
 from rmcalib.judges._inference.heads import weight_files
 
 __all__ = ["Asked", "Parts", "load_parts", "load_tokenizer"]
+
+_SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for what a pass computes
 
 _TOKENIZER_FILES = (
     *(
@@ -43,6 +52,7 @@ class Parts:
     config: Any
     device: torch.device
     dtype: torch.dtype
+    dtype_from: str
 
 
 def load_tokenizer(asked: Asked, folder: Path) -> Any:
@@ -80,7 +90,7 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
         )
     config = _load_config(asked, folder)
     device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
-    dtype = _dtype(asked, config, device)
+    dtype, dtype_from = settle_dtype(asked, config, device)
     avoid_crashes(device)
     options: dict[str, Any] = {
         "dtype": dtype,
@@ -89,17 +99,19 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     }
     if asked.recipe.attention is not None:
         options["attn_implementation"] = asked.recipe.attention
-    device_map = _device_map(asked, folder, config, device, dtype)
-    if device_map is not None:
-        options["device_map"] = device_map
+    options |= placement(asked, needed_bytes(folder, config, dtype), device)
     with translated(asked.name), _quietly():
         backbone, module, kind = build(asked, folder, adapter, config, options)
     backbone.eval().requires_grad_(False)
     module.eval().requires_grad_(False)
-    if device_map is None:
+    if "device_map" not in options:
         backbone.to(device)
-    module.to(device)
-    return Parts(backbone, module, kind, config, device, dtype)
+    refuse_offloading(asked.name, backbone, device)
+    # With the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
+    module.to(last_device(backbone, device))
+    if asked.options.compile and kind == "causal":
+        compile_layers(backbone)
+    return Parts(backbone, module, kind, config, device, dtype, dtype_from)
 
 
 def _are_safe(asked: Asked, folder: Path) -> bool:
@@ -127,16 +139,26 @@ def _load_config(asked: Asked, folder: Path) -> Any:
         return AutoConfig.for_model(asked.recipe.architecture, **values)
 
 
-def _dtype(asked: Asked, config: Any, device: torch.device) -> torch.dtype:
-    """Settle the dtype: as asked for; else float32 on a CPU, the recipe's or the checkpoint's elsewhere."""
+def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
+    """Return the dtype to run in, and where it comes from: `option`, `cpu`, `recipe` or `checkpoint`.
+
+    It is the one asked for; else float32 on a CPU; else the recipe's, or that of the checkpoint.
+    """
     if asked.options.dtype != "auto":
-        return _named_dtype(asked.options.dtype, "dtype", ("auto", *DTYPES))
+        return _named_dtype(asked.options.dtype, "dtype", ("auto", *DTYPES)), "option"
     if device.type == "cpu":
-        return torch.float32
+        return torch.float32, "cpu"
     if asked.recipe.dtype is not None:
-        return _named_dtype(asked.recipe.dtype, f"{asked.name}: dtype", DTYPES)
+        return _named_dtype(asked.recipe.dtype, f"{asked.name}: dtype", DTYPES), "recipe"
     own = getattr(config, "dtype", None)
-    return own if isinstance(own, torch.dtype) else torch.float32
+    dtype = own if isinstance(own, torch.dtype) else torch.float32
+    if dtype == torch.float32:
+        warnings.warn(
+            f"{asked.name}: the checkpoint is in float32 and is run in float32, several times slower than in "
+            "bfloat16 on a GPU: consider --dtype bfloat16",
+            stacklevel=2,
+        )
+    return dtype, "checkpoint"
 
 
 def _named_dtype(name: str, where: str, allowed: tuple[str, ...]) -> torch.dtype:
@@ -146,14 +168,71 @@ def _named_dtype(name: str, where: str, allowed: tuple[str, ...]) -> torch.dtype
     return dtype
 
 
-def _device_map(asked: Asked, folder: Path, config: Any, device: torch.device, dtype: torch.dtype) -> Any:
-    """Spread the model over all CUDA devices if one is too small and this process has them to itself."""
-    if device.type != "cuda" or asked.options.device != "auto" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        return None
+def needed_bytes(folder: Path, config: Any, dtype: torch.dtype) -> float:
+    """Estimate the memory of the weights in `dtype`, from the sizes of the files."""
     own = getattr(config, "dtype", None)
     ratio = dtype.itemsize / own.itemsize if isinstance(own, torch.dtype) else 1.0
-    stored = sum(path.stat().st_size for path in weight_files(folder))
-    return "auto" if stored * ratio > 0.9 * free_memory(device) else None
+    return ratio * sum(path.stat().st_size for path in weight_files(folder))
+
+
+def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, Any]:
+    """Return the options of `from_pretrained` that put a model of `needed` bytes on its device.
+
+    A model goes straight to its CUDA device. One that is too large for it is spread over all CUDA devices, if
+    this process has them to itself. One that does not fit there either is refused before anything is loaded.
+    """
+    if device.type != "cuda":
+        return {}
+    free = free_memory(device)
+    if needed <= _SHARE_FOR_WEIGHTS * free:
+        return {"device_map": {"": device}}
+    about = f"{asked.name}: the weights need about {needed / 1e9:.3g} GB"
+    remedy = "use a GPU with more memory, or a narrower --dtype such as bfloat16"
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise HubError(
+            f"{about}, and {device} has {free / 1e9:.3g} GB free. Under torchrun every process loads all of "
+            f"it: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
+        )
+    if asked.options.device != "auto":
+        raise HubError(
+            f"{about}, and {device} has {free / 1e9:.3g} GB free: leave out --device, to spread it over all "
+            f"GPUs; or {remedy}"
+        )
+    gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
+    room = {gpu.index: int(_SHARE_FOR_WEIGHTS * free_memory(gpu)) for gpu in gpus}
+    if needed > sum(room.values()):
+        raise HubError(
+            f"{about}, and the {len(gpus)} GPUs of this machine have {sum(room.values()) / 1e9:.3g} GB to "
+            f"spare: parts of it would run on the CPU, very slowly. Use more GPUs, or {remedy}"
+        )
+    return {"device_map": "auto", "max_memory": room}
+
+
+def refuse_offloading(name: str, model: nn.Module, device: torch.device) -> None:
+    """Raise a `HubError` if parts of a model that belongs on GPUs lie in main memory or on disk."""
+    places = {parameter.device.type for parameter in model.parameters()}
+    if device.type == "cuda" and places - {"cuda"}:
+        raise HubError(
+            f"{name}: the GPUs are too small for it, and parts of it would run on the CPU, very slowly: use "
+            "more GPUs, or a narrower --dtype such as bfloat16"
+        )
+
+
+def last_device(backbone: nn.Module, device: torch.device) -> torch.device:
+    """Return the device of the last layer, where the hidden states of a pass come out."""
+    layers: Any = getattr(backbone, "layers", None)
+    parameter = next(layers[-1].parameters(), None) if isinstance(layers, nn.ModuleList) and layers else None
+    return parameter.device if parameter is not None and parameter.device.type == device.type else device
+
+
+def compile_layers(backbone: nn.Module, *, backend: str = "inductor") -> None:
+    """Compile the layers of a model, one by one: they are alike, so that one compilation serves them all.
+
+    The last layer stays as it is, because it is run for the pooled tokens alone (`forward.pooled_only`).
+    """
+    layers: Any = getattr(backbone, "layers", ())
+    for layer in layers[:-1]:
+        layer.compile(dynamic=True, backend=backend)
 
 
 @contextlib.contextmanager

@@ -57,34 +57,46 @@ class Tree:
 Row = tuple[Tree, ...]
 
 
-def plain_batches(texts: Iterable[Text], *, budget: int, same_length: bool = False) -> list[list[Text]]:
+def plain_batches(
+    texts: Iterable[Text], *, budget: int, pass_cost: int = 0, same_length: bool = False
+) -> list[list[Text]]:
     """Sort `texts` by length into batches of at most `budget` tokens, padding included.
 
-    A text longer than the budget is a batch of its own. With `same_length` no batch needs padding at all.
+    A text longer than the budget is a batch of its own. With `same_length`, no batch needs padding at all.
+    Otherwise the cuts are those with the fewest tokens, padding and `pass_cost` tokens per batch included.
     """
+    ordered = sorted(texts, key=lambda text: (-len(text), text.index))
+    if not same_length:
+        lengths = [len(text) for text in ordered]
+        return [ordered[part] for part in cheapest_cuts(lengths, budget=budget, pass_cost=pass_cost)]
     batches: list[list[Text]] = []
-    for text in sorted(texts, key=lambda text: (-len(text), text.index)):
-        if batches:
-            longest = len(batches[-1][0])
-            fits = (len(batches[-1]) + 1) * longest <= budget
-            if fits and (len(text) == longest or not same_length):
-                batches[-1].append(text)
-                continue
-        batches.append([text])
+    for text in ordered:
+        alike = batches and len(batches[-1][0]) == len(text)
+        if alike and (len(batches[-1]) + 1) * len(text) <= budget:
+            batches[-1].append(text)
+        else:
+            batches.append([text])
     return batches
 
 
 def shared_batches(
-    texts: Iterable[Text], *, budget: int, kappa: float, usual: int = ROW_TOKENS
+    texts: Iterable[Text],
+    *,
+    budget: int,
+    kappa: float,
+    usual: int = ROW_TOKENS,
+    pass_cost: int = 0,
+    longest_row: int | None = None,
 ) -> list[list[Row]]:
     """Pack `texts` into rows of about 1,024 tokens, and rows into batches of at most `budget` tokens.
 
     `kappa` is the row length at which attention costs as much as everything else (see `grow_trees`). If a
     row's length costs nothing by itself (`kappa` is infinite), every row is a batch of about `usual` tokens,
-    and nothing is padded.
+    and nothing is padded. Otherwise rows of similar length go together, as in `plain_batches`. No prompt's
+    responses share a row of more than `longest_row` tokens.
     """
     full = min(usual if math.isinf(kappa) else ROW_TOKENS, budget)
-    trees = grow_trees(texts, budget=budget, kappa=kappa)
+    trees = grow_trees(texts, budget=min(budget, longest_row or budget), kappa=kappa)
     rows: list[list[Tree]] = []
     room: list[int] = []
     # First fit, longest first: the trees that are longer than a row get rows of their own.
@@ -99,13 +111,37 @@ def shared_batches(
     packed = sorted((tuple(row) for row in rows), key=row_length, reverse=True)
     if math.isinf(kappa):
         return [[row] for row in packed]
-    batches: list[list[Row]] = []
-    for row in packed:
-        if batches and (len(batches[-1]) + 1) * row_length(batches[-1][0]) <= budget:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-    return batches
+    lengths = [row_length(row) for row in packed]
+    return [packed[part] for part in cheapest_cuts(lengths, budget=budget, pass_cost=pass_cost)]
+
+
+def cheapest_cuts(lengths: Sequence[int], *, budget: int, pass_cost: int) -> list[slice]:
+    """Cut rows, sorted from long to short, into batches that cost as little as possible together.
+
+    A batch of n rows, padded to its longest of L tokens, costs n L + `pass_cost`, and must have n L <=
+    `budget` unless n = 1. The minimum is found by dynamic programming over where the last batch begins.
+
+    >>> cheapest_cuts([100, 90, 10, 10], budget=1_000, pass_cost=20)
+    [slice(0, 2, None), slice(2, 4, None)]
+    >>> cheapest_cuts([100, 90, 10, 10], budget=1_000, pass_cost=200)
+    [slice(0, 4, None)]
+    """
+    n_rows = len(lengths)
+    longest = np.asarray(lengths, dtype=np.int64)
+    cost = np.zeros(n_rows + 1)
+    begins = np.zeros(n_rows + 1, dtype=np.int64)
+    for end in range(1, n_rows + 1):
+        begin = np.arange(end)
+        tokens = (end - begin) * longest[:end]
+        total = np.where((tokens <= budget) | (begin == end - 1), cost[:end] + tokens + pass_cost, np.inf)
+        begins[end] = int(total.argmin())
+        cost[end] = total[begins[end]]
+    cuts: list[slice] = []
+    end = n_rows
+    while end > 0:
+        cuts.append(slice(int(begins[end]), end))
+        end = int(begins[end])
+    return cuts[::-1]
 
 
 def grow_trees(texts: Iterable[Text], *, budget: int, kappa: float) -> list[Tree]:
@@ -143,6 +179,33 @@ def row_length(row: Row) -> int:
     return sum(len(tree) for tree in row)
 
 
+@dataclass
+class Work:
+    """What the forward passes of a scorer have computed, in tokens.
+
+    Parameters
+    ----------
+    passes : forward passes.
+    tokens : tokens of all texts, prompts included in each.
+    shared : tokens that were not computed again, because another response had the same prompt.
+    padding : tokens that were computed only to fill up rows.
+    """
+
+    passes: int = 0
+    tokens: int = 0
+    shared: int = 0
+    padding: int = 0
+
+    def add(self, texts: Sequence[Text], rows: Sequence[Row], bucket: int) -> None:
+        """Count one pass."""
+        tokens = sum(map(len, texts))
+        lengths = [row_length(row) for row in rows] if rows else [len(text) for text in texts]
+        self.passes += 1
+        self.tokens += tokens
+        self.shared += tokens - sum(lengths)
+        self.padding += len(lengths) * rounded_up(max(lengths), bucket) - sum(lengths)
+
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -155,14 +218,17 @@ class PackedRows:
     trees: IntArray  # which tree of the row a token belongs to
     branches: IntArray  # which branch of the row; 0 for the tokens that a prompt's responses share
     pooled: IntArray
-    order: IntArray  # the texts' places in the chunk, in the order in which `pooled[valid]` yields them
+    order: IntArray  # the texts' places in the chunk, in the order of `pooled[valid]`
     valid: npt.NDArray[np.bool_]
 
 
-def pack(rows: Sequence[Row]) -> PackedRows:
-    """Write `rows` down as arrays, padded on the right; padding is a tree of its own in each row."""
-    length = max(row_length(row) for row in rows)
-    n_texts = max(sum(len(tree.texts) for tree in row) for row in rows)
+def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> PackedRows:
+    """Write `rows` down as arrays, padded on the right; padding is a tree of its own in each row.
+
+    The numbers of tokens and of texts per row are rounded up to a multiple.
+    """
+    length = rounded_up(max(row_length(row) for row in rows), multiple)
+    n_texts = rounded_up(max(sum(len(tree.texts) for tree in row) for row in rows), texts_multiple)
     input_ids, positions, branches = (np.zeros((len(rows), length), dtype=np.int64) for _ in range(3))
     tree_ids = np.full((len(rows), length), -1, dtype=np.int64)
     pooled = np.zeros((len(rows), n_texts), dtype=np.int64)
@@ -192,6 +258,15 @@ def pack(rows: Sequence[Row]) -> PackedRows:
     return PackedRows(input_ids, positions, tree_ids, branches, pooled, np.array(order), valid)
 
 
+def rounded_up(number: int, multiple: int) -> int:
+    """Return the smallest multiple that is not below `number`.
+
+    >>> rounded_up(130, 128)
+    256
+    """
+    return -(-number // multiple) * multiple
+
+
 def tree_mask(
     trees: torch.Tensor,
     branches: torch.Tensor,
@@ -208,6 +283,8 @@ def tree_mask(
     only the lines of these tokens are made: (rows, 1, n, tokens).
     """
     import torch
+
+    trees, branches, positions = (part.int() for part in (trees, branches, positions))  # half the memory
 
     def lines(of: torch.Tensor) -> torch.Tensor:
         return (of if queries is None else of.gather(1, queries))[:, :, None]

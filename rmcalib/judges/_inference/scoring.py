@@ -1,9 +1,10 @@
-"""Scores: every response of every prompt through a reward model, fast, and the same however it is batched.
+"""Score every response of every prompt with a reward model, fast, and the same however it is batched.
 
-Prompts are taken in chunks of a fixed size. A chunk is tokenised while the one before it is on the device,
-packed (see `packing`), scored, and yielded. A response's reward does not depend on what it
-was packed with, up to rounding: about 1e-6 in float32. As the chunks are fixed runs of the items, a job that
-resumes at a chunk's beginning repeats the same rewards to the last bit.
+Prompts are taken in windows: 32 prompts on a CPU, 128 on other devices, where more texts to choose from mean
+less padding. A window is tokenised while the one before it is on the device, packed (see `packing`), scored,
+and yielded in chunks of 32 prompts. A response's reward does not depend on what it was packed with, up to
+rounding: about 1e-6 in float32. On a CPU, where windows are chunks, a job that resumes repeats the same
+rewards to the last bit.
 """
 
 from __future__ import annotations
@@ -18,17 +19,32 @@ import numpy.typing as npt
 
 from rmcalib.judges._inference import devices, forward
 from rmcalib.judges._inference.architectures import (
+    CannotShare,
+    Sharing,
     attention_crossover,
-    can_share,
+    how_to_share,
     needs_same_length,
-    running_config,
 )
-from rmcalib.judges._inference.packing import Row, Text, plain_batches, shared_batches
+from rmcalib.judges._inference.budget import Budget, longest_row, pass_cost, usual_tokens
+from rmcalib.judges._inference.budget import token_budget as budget_for
+from rmcalib.judges._inference.flex import BLOCK
+from rmcalib.judges._inference.packing import (
+    Row,
+    Text,
+    Work,
+    plain_batches,
+    rounded_up,
+    row_length,
+    shared_batches,
+)
 from rmcalib.judges._inference.pooling import checkpoint_pad, pooled_position
 from rmcalib.judges._inference.templates import Encoded, encode
+from rmcalib.judges._inference.verifying import Verifier, rounding
 from rmcalib.judges._judge import Progress, ScoredItem
 
 if TYPE_CHECKING:
+    import torch
+
     from rmcalib.benchmarks import Item
     from rmcalib.judges._reward_model import RewardModel
 
@@ -36,9 +52,7 @@ T = TypeVar("T")
 FloatArray = npt.NDArray[np.float64]
 
 CHUNK = 32  # prompts in a chunk: enough for full rows, few enough that little is lost when a job is killed
-
-# How far a reward may move, relative to the largest of its batch (or to 1), before sharing counts as wrong.
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-6, "float16": 2e-2, "bfloat16": 1e-1}
+PACKING_WINDOW = 128  # prompts to choose from when batches are made for an accelerator
 
 INDIFFERENT = (
     "all responses of a prompt have the same reward, for every prompt. The reward is probably read before "
@@ -63,10 +77,10 @@ def score_items(
     items : prompts with their responses.
     max_length : longest text in tokens; longer ones lose their end and are flagged. Default: the model's.
     token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
-        memory allows. Running out of memory halves it, and the job goes on.
-    share : compute a prompt once for all its responses, where the architecture allows it. A few prompts are
-        scored the plain way too, again whenever a chunk has a text longer than all that were checked. If
-        rewards disagree there is a warning, and nothing is shared from then on.
+        memory allows. Running out of memory halves it, and it grows again later.
+    share : compute a prompt once for all its responses, where the architecture allows it. A few texts are
+        also scored by themselves (`verifying`). If rewards disagree there is a warning, and nothing is shared
+        from then on.
     progress : called after each forward pass with the numbers of responses and of tokens it has scored.
 
     Raises
@@ -119,7 +133,7 @@ def _finish(
     items: Sequence[Item],
     encoded: Sequence[tuple[Encoded, ...]],
     rewards: FloatArray,
-    tolerance: float,
+    dtype: torch.dtype,
 ) -> list[ScoredItem]:
     scored, start = [], 0
     for item, texts in zip(items, encoded, strict=True):
@@ -132,7 +146,7 @@ def _finish(
                     "be damaged, or its dtype too narrow: try --dtype float32 or bfloat16"
                 )
         differ = len({text.input_ids for text in texts}) > 1
-        least = tolerance / 10 * max(1.0, abs(own[0])) if differ else 0.0
+        least = rounding(dtype, own[:1]) / 10 * max(1.0, abs(own[0])) if differ else 0.0
         scored.append(
             ScoredItem(
                 id=item.id,
@@ -145,29 +159,17 @@ def _finish(
     return scored
 
 
-def _sample(texts: Sequence[Text]) -> list[Text]:
-    """Choose the texts to check sharing on, from up to four prompts.
+def _joined(parts: Sequence[torch.Tensor]) -> FloatArray:
+    import torch
 
-    These are the two shortest prompts, which share a row, a longer prompt, and the prompt with the longest
-    text, which may be the only text longer than an attention window. Of each prompt's responses, the shortest
-    and the longest are enough.
-    """
-    prompts: dict[int, list[Text]] = {}
-    for text in texts:
-        prompts.setdefault(text.prompt, []).append(text)
-    groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
-    chosen = [*groups[:2], *groups[2:][len(groups) // 4 :][:1]]
-    longest = max(groups, key=lambda group: max(map(len, group)))
-    if not any(group is longest for group in chosen):
-        chosen.append(longest)
-    ends = [(min(group, key=len), max(group[::-1], key=len)) for group in chosen]
-    return [text for pair in ends for text in dict.fromkeys(pair)]
+    rewards: FloatArray = torch.cat(list(parts)).cpu().numpy()
+    return rewards
 
 
 class ItemScorer:
-    """Scores items, and keeps what it learns on the way: how many tokens fit, and whether sharing is right.
+    """Scores items, and keeps what it learns on the way: how many tokens fit, and how prompts are shared.
 
-    The parameters are those of `score_items`, which is all that most need.
+    The parameters are those of `score_items`, which is all that most callers need.
     """
 
     def __init__(
@@ -183,132 +185,179 @@ class ItemScorer:
         self.limit = max_length if max_length is not None else model.max_length
         if self.limit < 1:
             raise ValueError(f"max_length: must be at least 1, got {self.limit}")
-        if token_budget is None:
-            config = running_config(model)
-            token_budget = devices.token_budget(config, model.device, model.dtype.itemsize, self.limit)
-        if token_budget < 1:
-            raise ValueError(f"token_budget: must be at least 1, got {token_budget}")
+        if token_budget is not None:
+            Budget(token_budget)  # refuses what is below 1 before the model runs
         model.backbone.eval()
         self.model = model
-        self.budget = token_budget
-        self.share = share and can_share(model)
-        self.checked = 0  # sharing is known to be right for texts of up to this many tokens
+        self.sharing: Sharing | None = None
+        if share and model.kind == "causal":
+            try:
+                self.sharing = how_to_share(model)
+            except CannotShare as error:
+                self._warn_plain(str(error))
+        self.budget = Budget(token_budget or budget_for(model, self.sharing, self.limit))
+        self.verifier = Verifier(model)
+        self.work = Work()
         self.progress = progress
         self.pad = checkpoint_pad(model.config)
-        self.tolerance = _TOLERANCE.get(str(model.dtype).removeprefix("torch."), 1e-1)
-        self.usual = devices.usual_tokens(model.device)
-        self.kappa = attention_crossover(model) if self.share else 1.0
+        self.usual = usual_tokens(model.device)
+        self.window = CHUNK if model.device.type == "cpu" else PACKING_WINDOW
 
     def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
         """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order."""
         recipe, tokenizer = self.model.recipe, self.model.tokenizer
         template, append = recipe.template, recipe.append_token_id
 
-        def tokenise(chunk: Sequence[Item]) -> list[tuple[Encoded, ...]]:
-            return encode(chunk, tokenizer, max_length=self.limit, template=template, append=append)
+        def tokenise(some: Sequence[Item]) -> list[tuple[Encoded, ...]]:
+            return encode(some, tokenizer, max_length=self.limit, template=template, append=append)
 
-        chunks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+        # The first window is small: if sharing turns out to be wrong, it is scored again.
+        starts = [0, *range(CHUNK if self.sharing else self.window, len(items), self.window)]
+        windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
         with ThreadPoolExecutor(max_workers=1) as ahead:
-            waiting = ahead.submit(tokenise, chunks[0]) if chunks else None
-            for number, chunk in enumerate(chunks):
+            waiting = ahead.submit(tokenise, windows[0]) if windows else None
+            for number, window in enumerate(windows):
                 assert waiting is not None
                 encoded = waiting.result()
-                if number + 1 < len(chunks):
-                    waiting = ahead.submit(tokenise, chunks[number + 1])
-                yield _finish(chunk, encoded, self.rewards(encoded), self.tolerance)
+                if number + 1 < len(windows):
+                    waiting = ahead.submit(tokenise, windows[number + 1])
+                scored = _finish(window, encoded, self.rewards(encoded), self.model.dtype)
+                for start in range(0, len(scored), CHUNK):
+                    yield scored[start : start + CHUNK]
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
-        """Score one chunk; a flat array, prompt after prompt."""
+        """Score the responses of some prompts; return a flat array, prompt after prompt."""
         recipe = self.model.recipe
         texts: list[Text] = []
         for prompt, responses in enumerate(encoded):
             for text in responses:
                 pooled = pooled_position(text.input_ids, pooling=recipe.pooling, pad=self.pad)
                 texts.append(Text(len(texts), prompt, text, pooled))
-        while self.share and max(map(len, texts), default=0) > self.checked:
-            self._check(texts)
+        rewards = self._computed(texts)
+        while self.sharing is not None and (sample := self.verifier.sample(texts)):
+            difference = self._disagreement(sample, rewards)
+            if not difference:
+                break
+            self._share_less(f"rewards differ by up to {difference:.2g}")
+            rewards = self._computed(texts, again=True)
+        self.budget.grow()
+        return rewards
+
+    def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
+        """Compute the rewards of `texts`; `again` if progress has been reported for them."""
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
         while pending:
-            self._work_off(pending, rewards)
+            done, failed = self._passes(list(pending.values()), again)
+            # The only place where the CPU waits for the device.
+            if done:
+                order = [index for indices, _ in done for index in indices]
+                rewards[order] = _joined([values for _, values in done])
+                for index in order:
+                    del pending[index]
+            if failed:  # here, and not where it is caught: the error holds the failed pass's tensors
+                devices.release_memory(self.model.device)
+                self.budget.shrink(failed)
+        if self.sharing is not None:
+            # One text's NaN spreads through its row. Alone, every text answers for itself.
+            for index in np.flatnonzero(~np.isfinite(rewards)):
+                rewards[index] = float(forward.plain_rewards(self.model, [texts[index]])[1])
         return rewards
 
     def _plan(self, texts: Sequence[Text]) -> list[tuple[list[Text], list[Row]]]:
         """Return the batches: their texts, and their rows when prompts are shared."""
-        if self.share:
-            batches = self._shared_batches(texts)
+        tokens, cost = self.budget.tokens, pass_cost(self.model.device)
+        if self.sharing is not None:
+            kappa = attention_crossover(self.model, self.sharing)
+            dense = self.sharing.attention == "mask"
+            batches = shared_batches(
+                texts,
+                budget=tokens,
+                kappa=kappa,
+                usual=self.usual,
+                pass_cost=cost,
+                longest_row=longest_row(self.limit) if dense else None,
+            )
             return [([text for row in rows for tree in row for text in tree.texts], rows) for rows in batches]
-        budget = min(self.budget, self.usual)
-        same_length = needs_same_length(self.model)
-        return [(batch, []) for batch in plain_batches(texts, budget=budget, same_length=same_length)]
+        same = needs_same_length(self.model)
+        budget = min(tokens, self.usual)
+        return [(b, []) for b in plain_batches(texts, budget=budget, pass_cost=cost, same_length=same)]
 
-    def _shared_batches(self, texts: Sequence[Text]) -> list[list[Row]]:
-        return shared_batches(texts, budget=self.budget, kappa=self.kappa, usual=self.usual)
+    def _passes(self, texts: Sequence[Text], again: bool) -> tuple[list[tuple[list[int], torch.Tensor]], int]:
+        """Run passes until all `texts` are done, or one fails.
 
-    def _work_off(self, pending: dict[int, Text], rewards: FloatArray) -> None:
-        """Score what is `pending` until it is done, or until memory runs out and the plan must change."""
-        for texts, rows in self._plan(list(pending.values())):
+        Returns what the passes gave, and the tokens of the pass that did not fit into memory, or 0.
+        """
+        done = []
+        bucket = self.bucket
+        for batch, rows in self._plan(texts):
             try:
                 if rows:
-                    order, values = forward.shared_rewards(self.model, rows)
+                    assert self.sharing is not None
+                    part = forward.shared_rewards(self.model, rows, self.sharing, bucket=bucket)
                 else:
-                    order, values = forward.plain_rewards(self.model, texts)
+                    part = forward.plain_rewards(self.model, batch)
+            except Exception as error:
+                if not devices.is_out_of_memory(error):
+                    if rows and not self.verifier.longest:
+                        self._share_less(f"{type(error).__name__}: {error}")
+                        return done, 0
+                    raise
+                if len(batch) == 1:
+                    raise MemoryError(
+                        f"a response of {len(batch[0])} tokens does not fit into the memory of "
+                        f"{self.model.device}: lower --max-length, or use a narrower --dtype"
+                    ) from error
+                return done, sum(row_length(row) for row in rows) or sum(map(len, batch))
+            done.append(part)
+            self.work.add(batch, rows, bucket if rows else 1)
+            if self.progress is not None and not again:
+                self.progress(len(batch), sum(len(text) for text in batch))
+        return done, 0
+
+    @property
+    def bucket(self) -> int:
+        """The number that the tokens of a pass are rounded up to a multiple of: only FlexAttention needs it.
+
+        Few lengths mean few kernels to compile.
+        """
+        if self.sharing is None or self.sharing.attention != "flex":
+            return 1
+        return rounded_up(max(1, self.budget.most // 8), BLOCK)
+
+    def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
+        """Check the rewards of `sample`; texts that do not fit into memory alone are left out."""
+        while sample:
+            try:
+                difference = self.verifier.disagreement(sample, rewards[[text.index for text in sample]])
             except Exception as error:
                 if not devices.is_out_of_memory(error):
                     raise
-                if len(texts) == 1:
-                    raise MemoryError(
-                        f"a response of {len(texts[0])} tokens does not fit into the memory of "
-                        f"{self.model.device}: lower --max-length, or take a narrower --dtype"
-                    ) from error
-                break
-            rewards[order] = values.numpy()
-            if rows and not np.isfinite(rewards[order]).all():
-                # One text's NaN spreads through its row. Alone, every text answers for itself.
-                for text in texts:
-                    rewards[text.index] = float(forward.plain_rewards(self.model, [text])[1])
-            for index in order:
-                del pending[index]
-            if self.progress is not None:
-                self.progress(len(texts), sum(len(text) for text in texts))
-        else:
+                sample = sample[:-1]  # the longest is the last
+                continue
+            if not difference:
+                self.verifier.passed(sample)
+            return difference
+        return 0.0
+
+    def _share_less(self, reason: str) -> None:
+        """Compute attention with dense masks from now on, or where that is wrong too, share nothing."""
+        assert self.sharing is not None
+        if self.sharing.attention == "mask":
+            self.sharing = None
+            self._warn_plain(reason)
             return
-        self._halve()  # here, and not above, where the error still holds the failed pass's tensors
+        warnings.warn(
+            f"{self.model.name}: {self.sharing.attention!r} attention does not work for this model "
+            f"({reason}). Dense masks are used instead: slower, with the same rewards",
+            stacklevel=2,
+        )
+        self.sharing = self.sharing.with_masks()
 
-    def _check(self, texts: Sequence[Text]) -> None:
-        """Score a few prompts both ways, and stop sharing if the rewards differ."""
-        sample = _sample(texts)
-        shared: dict[int, float] = {}
-        try:
-            for rows in self._shared_batches(sample):
-                order, values = forward.shared_rewards(self.model, rows)
-                shared.update(zip(order, values.tolist(), strict=True))
-            plain = np.array([float(forward.plain_rewards(self.model, [text])[1]) for text in sample])
-        except Exception as error:
-            if not devices.is_out_of_memory(error):
-                self._stop_sharing(f"{type(error).__name__}: {error}")
-                return
-            # Try again with less, down to single texts; what does not fit even then fails when it is scored.
-            self.share = self.budget > 1
-            short_of_memory = True
-        else:
-            short_of_memory = False
-            self.checked = max(map(len, sample))
-        if short_of_memory:
-            self._halve()
-            return
-        difference = np.abs(np.array([shared[text.index] for text in sample]) - plain).max()
-        if not difference <= self.tolerance * max(1.0, np.abs(plain).max()) and np.isfinite(plain).all():
-            self._stop_sharing(f"rewards differ by up to {difference:.2g}")
-
-    def _halve(self) -> None:
-        devices.release_memory(self.model.device)
-        self.budget = max(1, self.budget // 2)
-
-    def _stop_sharing(self, reason: str) -> None:
-        self.share = False
+    def _warn_plain(self, reason: str) -> None:
         warnings.warn(
             f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
-            f"({reason}). Every response is scored with its own copy of the prompt: right, but slower",
+            f"({reason}). Every response is scored with its own copy of the prompt: slower, with the same "
+            "rewards",
             stacklevel=2,
         )

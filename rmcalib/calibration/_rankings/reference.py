@@ -1,7 +1,7 @@
 """The reference protocol: what the paper's public code computes, kept apart from the exact code.
 
 It departs from the paper's text in ways that change conclusions (docs/protocols.md has the figures):
-marginals are sums over a finite list of rankings, whatever mass it has; the 95% filter drops both rankings
+marginals are sums over a finite list of rankings, whatever its probability; the 95% filter drops rankings
 and instances; everything is float32. It is here to reproduce published figures, not to measure calibration.
 """
 
@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration._binning import ErrorOptions
-from rmcalib.calibration._notions import NotionResult, Weighting
+from rmcalib.calibration._rankings.questions import Weighting, check_ranks
+from rmcalib.calibration._rankings.results import NotionResult
 from rmcalib.ranking import (
-    ExplicitRankings,
-    PairwiseProbabilities,
+    PairMarginals,
     RankingDistribution,
     all_rankings,
     as_orders,
@@ -103,7 +103,7 @@ def reference_full_rank(
 
 
 def reference_notion(
-    dist: RankingDistribution,
+    dist: PairMarginals,
     orders: IntArray,
     k: int,
     family: Family,
@@ -138,19 +138,12 @@ def reference_notion(
         raise ValueError("discrepancy: the reference protocol reports jeffreys_unit, not raw jeffreys")
     discrepancy: ReferenceDiscrepancy = discrepancies[error.discrepancy]
     spacing: Literal["linear", "log"] = "linear" if error.spacing == "width" else "log"
-    if isinstance(dist, PairwiseProbabilities):
-        return _averaged(
-            _pairwise_forecasts(dist, orders, k, family, name), family, name, discrepancy, spacing
-        )
-    listed = reference_support(dist, support)
-    probabilities = np.exp(dist.log_prob(listed))
-    return reference_rankwise(
-        listed, probabilities, orders, k, family, weighting=name, discrepancy=discrepancy, spacing=spacing
-    )
+    forecasts = _forecasts(dist, orders, k, family, name, support)
+    return _averaged(forecasts, family, name, discrepancy, spacing)
 
 
 def reference_strong_notion(
-    dist: RankingDistribution,
+    dist: PairMarginals,
     orders: IntArray,
     k: int,
     family: Family,
@@ -170,13 +163,8 @@ def reference_strong_notion(
     if coverage not in (None, 0.95):
         raise ValueError(f"coverage: the reference protocol knows coverage=0.95 or None, not {coverage}")
     weighting: ReferenceWeighting = "95_prob_mass" if coverage else "uniform"
-    if isinstance(dist, PairwiseProbabilities):
-        return _strong(_pairwise_forecasts(dist, orders, k, family, weighting), family, bandwidth, norm)
-    listed = reference_support(dist, support)
-    p = np.exp(dist.log_prob(listed))
-    return reference_full_rank(
-        listed, p, orders, k, family, weighting=weighting, bandwidth=bandwidth, norm=norm
-    )
+    forecasts = _forecasts(dist, orders, k, family, weighting, support)
+    return _strong(forecasts, family, bandwidth, norm)
 
 
 def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:
@@ -188,8 +176,6 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
     """
     if support is not None:
         return np.unique(as_orders(support, "support", dist.n_items), axis=0)
-    if isinstance(dist, ExplicitRankings):
-        return dist.orders
     if dist.n_items < _ENUMERATED_BELOW:
         return all_rankings(dist.n_items)
     raise ValueError(
@@ -273,12 +259,21 @@ def _listed_forecasts(
     return _Forecasts(events, marginals, occurs_unchecked(array, events, family))
 
 
+def _forecasts(
+    dist: PairMarginals, orders: IntArray, k: int, family: Family, weighting: str, support: ArrayLike | None
+) -> _Forecasts:
+    """Sum over listed rankings where there is a distribution; otherwise take the pair marginals."""
+    if family == "sub" and not isinstance(dist, RankingDistribution):
+        return _pairwise_forecasts(dist, orders, k, family, weighting)
+    ranks = check_ranks(dist, "top_k")
+    listed = reference_support(ranks, support)
+    return _listed_forecasts(listed, np.exp(ranks.log_prob(listed)), orders, k, family, weighting)
+
+
 def _pairwise_forecasts(
-    dist: PairwiseProbabilities, orders: IntArray, k: int, family: Family, weighting: str
+    dist: PairMarginals, orders: IntArray, k: int, family: Family, weighting: str
 ) -> _Forecasts:
     """RPC is not truncated by the filters: a pair stays if some kept ranking agrees with it."""
-    if family == "top":
-        dist.top([[0]])
     events = _events(orders, k, family)
     marginals = dist.sub(events).astype(np.float32)
     if weighting in ("95_prob_mass", "top_10"):

@@ -1,11 +1,11 @@
-"""Figures of the label-ranking experiments: each takes a table and returns a matplotlib Figure."""
+"""Figures of the label-ranking experiments. Each takes a table and returns a Figure; nothing is computed."""
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
-
-from rmcalib.metrics import Table
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -23,16 +23,20 @@ _COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5
 _MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
 _HATCHES = {"mallows": "///", "rc": "...", "rpc": "xxx", "pl-rpc": "\\\\\\"}
 _GREY = "#8a8f98"
+_OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
+
+Rows = list[dict[str, Any]]
 
 
-def errors_by_k(means: Table, *, title: str = "") -> "Figure":
-    """Draw errors against k: one panel per family, one line per learner, whiskers of ± one sd over folds.
+def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
+    """Draw error against k, one panel per family, one line per learner, bars of ± one sd over folds.
 
-    ``means`` has rows of one data set, notion and protocol (learner, family, k, mean, sd, null_mean). The
-    thin dotted lines show the errors of a calibrated forecast with as much data.
+    ``table``: rows of :func:`rmcalib.tabular.fold_means`, all of one data set, notion and protocol. The thin
+    dotted lines show what a calibrated forecast of the same size would.
     """
     from matplotlib.figure import Figure
 
+    means = _records(table)
     families = [family for family in ("sub", "top") if any(row["family"] == family for row in means)]
     figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
     grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
@@ -46,7 +50,7 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
             if not rows:
                 continue
             ks, colour = [row["k"] for row in rows], _colour(learner)
-            # Side by side, so that whiskers do not cover each other.
+            # Side by side, so that whiskers do not hide each other.
             shift = 0.03 * (place - (len(learners) - 1) / 2)
             axes.errorbar(
                 [k + shift for k in ks],
@@ -60,15 +64,16 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
                 linestyle="--" if learner.endswith("+t") else "-",
                 label=_name(learner),
             )
-            nulls = [(row["k"], row["null_mean"]) for row in rows if row["null_mean"] is not None]
+            nulls = [(row["k"], row["null_mean"]) for row in rows if not math.isnan(row["null_mean"])]
             if nulls:
                 axes.plot(*zip(*nulls, strict=True), color=colour, linewidth=0.8, linestyle=":", zorder=1)
         axes.set_title(f"{family}-k", loc="left", fontsize=11)
         axes.set_xlabel("k")
         axes.set_xticks(sorted({row["k"] for row in means if row["family"] == family}))
         _tidy(axes)
-    grid[0].set_ylabel("calibration error")
-    grid[0].set_ylim(bottom=0)
+    grid[0].set_ylabel(label)
+    if min(row["mean"] for row in means) >= 0:
+        grid[0].set_ylim(bottom=0)
     handles, names = _legend(grid)
     handles.append(grid[0].plot([], [], color=_GREY, linewidth=0.8, linestyle=":")[0])
     figure.legend(handles, [*names, "if calibrated"], frameon=False, fontsize=9, loc="outside right center")
@@ -78,15 +83,16 @@ def errors_by_k(means: Table, *, title: str = "") -> "Figure":
 
 
 def grouped_bars(
-    means: Table, *, panels: Sequence[tuple[str, dict[str, str]]], title: str = "", columns: int = 2
+    table: "pd.DataFrame", *, panels: Sequence[tuple[str, dict[str, str]]], title: str = "", columns: int = 2
 ) -> "Figure":
-    """Draw bars of every learner, grouped by sub-2, sub-3, top-2 and top-3, whiskers of ± one sd over folds.
+    """Draw bars of every learner grouped by sub-2, sub-3, top-2 and top-3, whiskers of ± one sd over folds.
 
-    ``panels`` has a title and the column values that select its rows, such as ("political, exact",
-    {"dataset": "political", "protocol": "exact"}). Learners differ in colour and hatching.
+    ``panels``: a title and the column values that pick its rows, such as ("political, exact",
+    {"dataset": "political", "protocol": "exact"}).
     """
     from matplotlib.figure import Figure
 
+    means = _records(table)
     groups = [("sub", 2), ("sub", 3), ("top", 2), ("top", 3)]
     learners = _learners(means)
     n_rows = -(-len(panels) // columns)
@@ -123,32 +129,32 @@ def grouped_bars(
 
 
 def scatter(
-    points: Table, *, x_label: str, y_label: str, title: str = "", diagonal: bool = False, log: bool = False
+    table: "pd.DataFrame",
+    *,
+    x_label: str,
+    y_label: str,
+    title: str = "",
+    diagonal: bool = False,
+    log: bool = False,
 ) -> "Figure":
-    """Draw rows with "x", "y" and "learner" as points; each learner has a colour and a shape."""
-    import pandas
-    import seaborn
+    """Draw rows with "x", "y" and "learner" as points, with a colour and a shape per learner."""
     from matplotlib.figure import Figure
 
+    points = _records(table)
     figure = Figure(figsize=(6.2, 4.4), layout="constrained", dpi=150)
     axes = figure.subplots()
-    frame = pandas.DataFrame(points).assign(name=[_name(row["learner"]) for row in points])
-    learners = {_name(learner): learner for learner in _learners(points)}
-    seaborn.scatterplot(
-        frame,
-        x="x",
-        y="y",
-        hue="name",
-        style="name",
-        hue_order=learners,
-        style_order=learners,
-        palette={name: _colour(learner) for name, learner in learners.items()},
-        markers={name: _MARKERS.get(_base(learner), "o") for name, learner in learners.items()},
-        s=26,
-        alpha=0.75,
-        linewidth=0,
-        ax=axes,
-    )
+    for learner in _learners(points):
+        chosen = [row for row in points if row["learner"] == learner]
+        axes.scatter(
+            [row["x"] for row in chosen],
+            [row["y"] for row in chosen],
+            s=26,
+            color=_colour(learner),
+            marker=_MARKERS.get(_base(learner), "o"),
+            alpha=0.75,
+            linewidths=0,
+            label=_name(learner),
+        )
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -163,13 +169,16 @@ def scatter(
     return figure
 
 
-def paired_bars(points: Table, *, x_name: str, y_name: str, title: str = "", columns: int = 2) -> "Figure":
+def paired_bars(
+    table: "pd.DataFrame", *, x_name: str, y_name: str, title: str = "", columns: int = 2
+) -> "Figure":
     """Draw the "x" and "y" of each data set side by side, one panel per learner, with "null" as a line.
 
-    Rows have "dataset", "learner", "x", "y", and "null" (the error of a calibrated forecast) or None.
+    Columns: "dataset", "learner", "x", "y", and "null" (what a calibrated forecast would show) or NaN.
     """
     from matplotlib.figure import Figure
 
+    points = _records(table)
     learners = _learners(points)
     n_rows = -(-len(learners) // columns)
     figure = Figure(figsize=(5.2 * columns, 2.9 * n_rows + 0.5), layout="constrained", dpi=150)
@@ -180,7 +189,7 @@ def paired_bars(points: Table, *, x_name: str, y_name: str, title: str = "", col
         left = axes.bar([i - 0.2 for i in places], [row["x"] for row in rows], 0.4, color="#b9bec6")
         right = axes.bar([i + 0.2 for i in places], [row["y"] for row in rows], 0.4, color=_colour(learner))
         for i, row in enumerate(rows):
-            if row["null"] is not None:
+            if not math.isnan(row["null"]):
                 axes.hlines(row["null"], i - 0.42, i + 0.42, color="black", linewidth=1.2)
         line = axes.plot([], [], color="black", linewidth=1.2)[0]
         axes.set_title(_name(learner), loc="left", fontsize=11)
@@ -197,11 +206,16 @@ def paired_bars(points: Table, *, x_name: str, y_name: str, title: str = "", col
     return figure
 
 
-def _rows(table: Table, wanted: dict[str, object]) -> list[dict[str, object]]:
+def _records(table: "pd.DataFrame") -> Rows:
+    records: Rows = table.to_dict("records")
+    return records
+
+
+def _rows(table: Rows, wanted: dict[str, str | int]) -> Rows:
     return [row for row in table if all(row[key] == value for key, value in wanted.items())]
 
 
-def _learners(table: Table) -> list[str]:
+def _learners(table: Rows) -> list[str]:
     present = dict.fromkeys(row["learner"] for row in table)
     order = list(LEARNER_NAMES)
     return sorted(present, key=lambda name: (order.index(_base(name)) if _base(name) in order else 99, name))
@@ -217,11 +231,13 @@ def _name(learner: str) -> str:
 
 
 def _colour(learner: str) -> str:
-    return _COLOURS.get(_base(learner), _GREY)
+    name = _base(learner)
+    # Own learners: a colour that depends on the name alone, so that figures agree.
+    return _COLOURS.get(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
 
 
 def _legend(grid: Iterable["Axes"]) -> tuple[list["Artist"], list[str]]:
-    """Return the handles and names of all panels, each name once."""
+    """Handles and names over all panels, each name once."""
     found: dict[str, Artist] = {}
     for axes in grid:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):

@@ -1,4 +1,4 @@
-"""Every notion of one forecast at once: its error, interval and null, and what recalibration would do."""
+"""All notions of one forecast at once: errors, intervals, nulls, and what recalibration would do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,17 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import IntArray
-from rmcalib.calibration._notion_tests import notion_interval, notion_null
-from rmcalib.calibration._notions import check_orders_for, sub_k, top_k
+from rmcalib.calibration._rankings.notions import sub_k, top_k
+from rmcalib.calibration._rankings.questions import check_complete
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
     fit_temperature,
-    has_temperature,
-    scale_temperature,
-    take_instances,
 )
-from rmcalib.ranking import RankingDistribution
+from rmcalib.ranking import HasTemperature, RankingDistribution
 from rmcalib.ranking.events import Family
 
 __all__ = ["Summary", "SummaryRow", "summarise"]
@@ -25,7 +22,7 @@ __all__ = ["Summary", "SummaryRow", "summarise"]
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One notion: error with interval, what a calibrated forecast would show, and the recalibrated error.
+    """One notion: error with interval, null mean, 95% point and p-value, and the recalibrated error.
 
     ``recalibrated`` is the error after temperature scaling, cross-fitted; None where there is no temperature.
     """
@@ -61,18 +58,40 @@ def summarise(
     folds: int = 5,
     rng: np.random.Generator | int = 0,
 ) -> Summary:
-    """Judge a forecast of rankings (n, m) by the sub-k and top-k notions asked for; k above m is left out.
+    """Evaluate a forecast of rankings by several sub-k and top-k notions at once.
 
+    Parameters
+    ----------
+    dist : RankingDistribution
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+    sub, top : sequences of int
+        The k of each family; those above m are left out.
+    resamples : int
+        Number of simulated data sets behind each interval and null test.
+    folds : int
+        Folds of the cross-fitted temperature.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
+
+    Returns
+    -------
+    Summary
+        One row per notion, and the temperature of largest likelihood.
+
+    Examples
+    --------
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(200, 3, confidence=3.0, rng=np.random.default_rng(0))
     >>> summary = summarise(data.forecast, data.orders, sub=[2], top=[1], resamples=50)
     >>> [(row.family, row.k, row.p_value < 0.05, row.recalibrated < row.value) for row in summary.rows]
     [('sub', 2, True, True), ('top', 1, True, True)]
     """
-    array = check_orders_for(dist, orders)
+    array = check_complete(dist, orders, "summarise")
     generator = np.random.default_rng(rng)
     fit, recalibrated = None, None
-    if has_temperature(dist):
+    if isinstance(dist, HasTemperature):
         fit = fit_temperature(dist, array)
         recalibrated = cross_fitted_temperature(dist, array, folds=folds, rng=generator)
     rows = []
@@ -80,9 +99,10 @@ def summarise(
     for family, k in wanted:
         if k > dist.n_items:
             continue
-        interval = notion_interval(dist, array, k, family, resamples=resamples, rng=generator)
-        null = notion_null(dist, array, k, family, resamples=resamples, rng=generator)
         notion = sub_k if family == "sub" else top_k
+        result = notion(dist, array, k)
+        interval = result.interval(resamples=resamples, rng=generator)
+        null = result.null(resamples=resamples, rng=generator)
         after = notion(recalibrated, array, k).value if recalibrated is not None else None
         rows.append(
             SummaryRow(
@@ -101,9 +121,9 @@ def summarise(
 
 
 def cross_fitted_temperature(
-    dist: RankingDistribution, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
-) -> RankingDistribution:
-    """Return the forecast with every instance at the temperature that the other folds ask for.
+    dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
+) -> HasTemperature:
+    """Return the forecast with every instance at the temperature fitted on the other folds.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(200, 3, rng=np.random.default_rng(0))
@@ -112,9 +132,9 @@ def cross_fitted_temperature(
     """
     temperatures = cross_fit(
         len(orders),
-        lambda train: fit_temperature(take_instances(dist, train), orders[train]).temperature,
+        lambda train: fit_temperature(dist.take(train), orders[train]).temperature,
         lambda temperature, test: np.full(len(test), temperature),
         folds=folds,
         rng=rng,
     )
-    return scale_temperature(dist, temperatures)
+    return dist.at_temperature(temperatures)

@@ -1,9 +1,9 @@
 """Population calibration errors of finite joint distributions: the hierarchy of notions, made executable.
 
-A finite world: instances x with weights P(x), the true distribution P(Π | x) and the forecast h(x), both
-over the same list of rankings. Conditioning is then a matter of grouping instances with equal forecasts,
-and every notion of the paper can be evaluated without sampling. Given ``fractions.Fraction`` entries (numpy
-object arrays), the arithmetic is exact and a calibrated model's error is exactly zero.
+A finite joint distribution has instances x with weights P(x), the true distribution P(Π | x) and the
+forecast h(x), both over the same list of rankings. Conditioning means grouping instances with equal
+forecasts, so every notion of the paper can be evaluated without sampling. With ``fractions.Fraction`` entries
+(numpy object arrays) the arithmetic is exact, and the error of a calibrated model is exactly zero.
 """
 
 from typing import Any
@@ -32,13 +32,30 @@ def population_error(
 ) -> Any:
     """Return the population error of one notion; zero if and only if the model is calibrated in its sense.
 
-    ``orders`` (R, m) lists the rankings, ``truth`` and ``forecast`` (X, R) their probabilities for each
-    instance, ``weights`` (X,) P(x), uniform by default. strong=True conditions on the whole (marginal)
-    distribution: full-rank calibration, or sub-k / top-k calibration with ``family`` and ``k``;
-    strong=False conditions on the probability of one event: rankwise, rankwise sub-k, rankwise top-k.
-    The error is Σ over events of E |P(event | forecast) − forecast|, averaged over sets of items for
-    sub-k.  Values closer than 1e-9 count as equal, unless they are fractions.
+    The error is Σ over events of E |P(event | forecast) − forecast|, averaged over sets of items for sub-k.
+    Values closer than 1e-9 count as equal, unless they are fractions.
 
+    Parameters
+    ----------
+    orders : int array (R, m)
+        The rankings.
+    truth, forecast : arrays (X, R)
+        True and forecast probabilities of the rankings for each instance.
+    strong : bool
+        True conditions on the whole (marginal) distribution: full-rank calibration, or sub-k and top-k
+        calibration with ``family`` and ``k``. False conditions on the probability of one event: rankwise,
+        rankwise sub-k, rankwise top-k.
+    family, k : {"sub", "top"}, int, optional
+        Which events; by default all rankings.
+    weights : array (X,), optional
+        P(x), uniform by default.
+
+    Returns
+    -------
+    float or Fraction
+
+    Examples
+    --------
     >>> orders = [[0, 1], [1, 0]]
     >>> population_error(orders, [[0.5, 0.5], [0.5, 0.5]], [[0.9, 0.1], [0.1, 0.9]], strong=False)
     0.8
@@ -92,7 +109,7 @@ def _equal(rows: NDArray[Any], row: NDArray[Any]) -> BoolArray:
 
 
 def _marginals(table: NDArray[Any], happens: BoolArray) -> NDArray[Any]:
-    # Fractions know no matrix product with booleans; whole numbers they do.
+    # Fractions have no matrix product with booleans, but with whole numbers they do.
     return table @ (happens.astype(object) * 1 if table.dtype == object else happens.astype(np.float64))
 
 

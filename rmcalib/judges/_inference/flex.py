@@ -1,0 +1,195 @@
+"""Attention over packed trees by FlexAttention: one kernel that skips the blocks it does not need.
+
+Tokens lie in one row. The row is cut into blocks of 128 tokens. For every block of queries the kernel gets
+the blocks of keys that some query sees, and apart from them the blocks that every query sees in full, for
+which it needs no mask. Both lists come from the lengths of the texts, on the CPU, while the GPU is busy.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib.judges._inference.devices import upload
+from rmcalib.judges._inference.packing import PackedRows
+
+if TYPE_CHECKING:
+    import torch
+
+BLOCK = 128
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+class FlexTree:
+    """Attends over the trees of one packed row.
+
+    Parameters
+    ----------
+    packed : one row; its length is a multiple of 128.
+    softcap : whether to apply the soft-capping that the layers ask for. transformers' `sdpa` ignores it.
+    """
+
+    def __init__(self, packed: PackedRows, *, softcap: bool) -> None:
+        """Keep the layout; masks are made when a layer first needs them, once for each device."""
+        rows, length = packed.input_ids.shape
+        if rows != 1 or length % BLOCK:
+            raise ValueError(f"FlexAttention takes one row of a multiple of {BLOCK} tokens")
+        self._packed, self._softcap = packed, softcap
+        self._queries: npt.NDArray[np.int64] | None = None
+        self._masks: dict[tuple[int | None, torch.device], Any] = {}
+
+    def at_pooled(self) -> FlexTree:
+        """Return the same for queries that are the pooled tokens alone."""
+        other = FlexTree(self._packed, softcap=self._softcap)
+        other._queries = self._packed.pooled[0]
+        return other
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scaling: float | None,
+        window: int | None,
+        softcap: float | None,
+    ) -> torch.Tensor:
+        """Map (1, heads, queries, head size) to (1, queries, heads, head size)."""
+        where = (window, query.device)
+        if where not in self._masks:
+            self._masks[where] = self._block_mask(window, query.device)
+        attended = _kernel(query.device.type)(
+            query,
+            key,
+            value,
+            score_mod=_capped(softcap) if self._softcap and softcap is not None else None,
+            block_mask=self._masks[where],
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+        )
+        return attended.transpose(1, 2).contiguous()
+
+    def _block_mask(self, window: int | None, device: torch.device) -> Any:
+        from torch.nn.attention.flex_attention import BlockMask
+
+        packed = self._packed
+        some, full = visible_blocks(packed, window, self._queries)
+        lists = [part for blocks in (some & ~full, full) for part in _as_lists(blocks)]
+        layout = np.stack([packed.trees[0], packed.branches[0], packed.positions[0]])
+        of_queries = layout if self._queries is None else layout[:, self._queries]
+        n_queries = of_queries.shape[1]
+        parts = upload([*lists, layout, of_queries], device)
+        counts, indices, full_counts, full_indices = (part.int()[None, None] for part in parts[:4])
+        trees, branches, positions = parts[4].unbind()
+        own_trees, own_branches, own_positions = parts[5].unbind()
+
+        def sees(_batch: Any, _head: Any, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+            distance = own_positions[q] - positions[k]
+            seen = (own_trees[q] == trees[k]) & (distance >= 0)
+            seen = seen & ((branches[k] == 0) | (own_branches[q] == branches[k]))
+            return seen if window is None else seen & (distance < window)
+
+        return BlockMask.from_kv_blocks(
+            counts,
+            indices,
+            full_counts,
+            full_indices,
+            BLOCK_SIZE=BLOCK,
+            mask_mod=sees,
+            seq_lengths=(n_queries, layout.shape[1]),
+        )
+
+
+def visible_blocks(
+    packed: PackedRows, window: int | None = None, queries: npt.NDArray[np.int64] | None = None
+) -> tuple[BoolArray, BoolArray]:
+    """Return which blocks of keys some token of a block of queries sees, and which every token sees in full.
+
+    Two arrays of shape (blocks of queries, blocks of keys). A block in the first may turn out to hold nothing
+    that is seen, and one that is not in the second may be seen in full: the mask decides there. With
+    `queries`, the queries are these tokens of the row.
+
+    >>> from rmcalib.judges._inference.packing import Text, Tree, pack
+    >>> from rmcalib.judges._inference.templates import Encoded
+    >>> texts = [Text(i, 0, Encoded((1,) * 384, 128, False, False), 383) for i in range(2)]
+    >>> some, full = visible_blocks(pack([(Tree(tuple(texts)),)]))
+    >>> some.astype(int)
+    array([[1, 0, 0, 0, 0],
+           [1, 1, 0, 0, 0],
+           [1, 1, 1, 0, 0],
+           [1, 0, 0, 1, 0],
+           [1, 0, 0, 1, 1]])
+    >>> int(full.sum())
+    6
+    """
+    tokens = np.arange(packed.input_ids.shape[1]) if queries is None else queries
+    n_queries, n_keys = -(-len(tokens) // BLOCK), packed.input_ids.shape[1] // BLOCK
+    some = np.zeros((n_queries, n_keys), dtype=np.bool_)
+    full = np.zeros_like(some)
+    trees, branches, positions = packed.trees[0], packed.branches[0], packed.positions[0]
+    segment = np.cumsum(np.r_[0, (np.diff(trees) != 0) | (np.diff(branches) != 0)])
+    starts = np.searchsorted(segment, np.arange(segment[-1] + 2))
+    # The keys that a token sees: those of its prompt, and those before it in its own segment.
+    prompt_of = {int(trees[s]): n for n, s in enumerate(starts[:-1]) if branches[s] == 0}
+    for block in range(n_queries):
+        own = tokens[block * BLOCK : (block + 1) * BLOCK]
+        for part in np.unique(segment[own]):
+            mine = own[segment[own] == part]
+            first, last = int(mine.min()), int(mine.max())
+            if trees[first] < 0:  # padding: nobody looks at it
+                some[block, first // BLOCK : last // BLOCK + 1] = True
+                continue
+            ranges = [(int(starts[part]), last + 1)]
+            prompt = prompt_of.get(int(trees[first]))
+            if prompt is not None and prompt != part:
+                ranges.append((int(starts[prompt]), int(starts[prompt + 1])))
+            for begin, end in ranges:
+                if window is not None:  # keys of a range have consecutive positions
+                    oldest = int(positions[first]) - window + 1
+                    begin = max(begin, begin + oldest - int(positions[begin]))
+                if begin >= end:
+                    continue
+                some[block, begin // BLOCK : (end - 1) // BLOCK + 1] = True
+                # In full: only one segment in the block, and keys that its first and its last token see.
+                if len(mine) < len(own):
+                    continue
+                seen_from = begin
+                if window is not None:
+                    newest = int(positions[last]) - window + 1
+                    seen_from = max(begin, begin + newest - int(positions[begin]))
+                seen_to = min(end, first + 1) if end == last + 1 else end
+                full[block, -(-seen_from // BLOCK) : seen_to // BLOCK] = True
+    return some, full
+
+
+def _as_lists(blocks: BoolArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return how many blocks of keys each row has, and which: their numbers first, then the others."""
+    return blocks.sum(1).astype(np.int64), np.argsort(~blocks, axis=1, kind="stable").astype(np.int64)
+
+
+def _capped(cap: float) -> Callable[..., torch.Tensor]:
+    def cap_scores(score: torch.Tensor, _b: Any, _h: Any, _q: Any, _k: Any) -> torch.Tensor:
+        import torch
+
+        return cap * torch.tanh(score / cap)
+
+    return cap_scores
+
+
+@functools.cache
+def _kernel(device: str) -> Callable[..., torch.Tensor]:
+    """Return FlexAttention; compiled on CUDA, where the plain form would hold all pairs of tokens."""
+    import torch
+    from torch.nn.attention.flex_attention import flex_attention
+
+    plain: Any = flex_attention
+    if device != "cuda":
+        return plain  # type: ignore[no-any-return]
+    torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
+    compiled: Any = torch.compile(plain, dynamic=False)
+    return compiled  # type: ignore[no-any-return]

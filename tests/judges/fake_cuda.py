@@ -1,0 +1,152 @@
+"""Run scoring on pretended CUDA devices, and count where the CPU would wait for them.
+
+    python -m tests.judges.fake_cuda
+
+FakeTensorMode runs the code paths of `cuda:N` on a build of torch without CUDA: devices, dtypes and shapes
+are real, numbers are not there. It needs a device guard for CUDA, which is compiled here. Prints one JSON
+object: for every case an error, or the numbers of passes, of collected results and of waits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import accelerate
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import cpp_extension
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rmcalib.judges._inference import flex, scoring
+from rmcalib.judges._inference.architectures import how_to_share
+from tests.judges.families import family_model, family_texts
+
+GUARD = """
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
+  c10::DeviceIndex deviceCount() const noexcept override { return 4; }
+};
+C10_REGISTER_GUARD_IMPL(CUDA, Guard);
+"""
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "mistral", "olmo2", "phi3")
+WAITS = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten.is_nonzero")
+
+
+class CountWaits(TorchDispatchMode):
+    """Counts what makes the CPU wait for a device: blocking copies, and sizes that depend on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = str(func.overloadpacket)
+        out = func(*args, **kwargs)
+        if name in WAITS:
+            self.waits.append(name)
+        elif name in ("aten._to_copy", "aten.copy_"):
+            source = args[0] if name == "aten._to_copy" else args[1]
+            target = out if name == "aten._to_copy" else args[0]
+            blocking = not kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+            if {source.device.type, target.device.type} == {"cpu", "cuda"} and source.ndim and blocking:
+                self.waits.append(f"copy {source.device} to {target.device}")
+        elif name == "aten.index" and any(i is not None and i.dtype == torch.bool for i in args[1]):
+            self.waits.append("index by booleans")
+        return out
+
+
+def put(module: torch.nn.Module, device: torch.device, dtype: torch.dtype) -> None:
+    """Replace what a module holds by pretended tensors on a device."""
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                empty = torch.empty(parameter.shape, dtype=dtype, device=device)
+                part._parameters[name] = torch.nn.Parameter(empty, requires_grad=False)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=device)
+
+
+def pretended_kernel(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, block_mask: Any, **_: Any
+) -> torch.Tensor:
+    """Take the place of the compiled kernel: check devices and shapes, compute nothing."""
+    at = torch.arange(4, device=query.device)
+    seen = block_mask.mask_mod(None, None, at, at)
+    parts = (key, value, seen, block_mask.kv_indices, block_mask.full_kv_num_blocks)
+    assert {part.device for part in parts} == {query.device}
+    assert block_mask.seq_lengths == (query.shape[2], key.shape[2])
+    return query.new_empty(*query.shape[:3], value.shape[3])
+
+
+def run(family: str, n_devices: int, way: str, dtype: torch.dtype) -> dict[str, Any]:
+    """Score one chunk of prompts on `n_devices` devices; `way` is an attention, or `plain`."""
+    changes: dict[str, Any] = {"num_hidden_layers": 4, "head_dim": 16, "sliding_window": None}
+    if family in ("gemma2", "mistral"):
+        changes["sliding_window"] = 16
+    real = family_model(family, **changes)
+    sharing = replace(how_to_share(real), attention=way) if way != "plain" else None
+    devices = [torch.device("cuda", index) for index in range(n_devices)]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        model = replace(real, device=devices[0], dtype=dtype)
+        backbone: Any = model.backbone
+        names = [name for name, _ in backbone.named_children() if name != "layers"]
+        places = {name: devices[-1] if "norm" in name else devices[0] for name in names}
+        n_layers = len(backbone.layers)
+        places |= {f"layers.{i}": devices[i * n_devices // n_layers] for i in range(n_layers)}
+        for name, device in places.items():
+            put(backbone.get_submodule(name), device, dtype)
+        put(model.head, devices[-1], torch.float32)
+        model.backbone = accelerate.dispatch_model(backbone, places, force_hooks=True)
+        scorer = scoring.ItemScorer(model, token_budget=256, share=False)
+        scorer.sharing, scorer.verifier.longest = sharing, 10**6
+        collected: list[list[torch.Tensor]] = []
+
+        def collect(parts: Any) -> Any:
+            collected.append(list(parts))
+            return np.zeros(sum(len(part) for part in parts))
+
+        scoring._joined = collect
+        with CountWaits() as counted:
+            scorer.rewards(family_texts(8))
+    rewards = [part for parts in collected for part in parts]
+    assert {part.device for part in rewards} == {devices[-1]}
+    assert {part.dtype for part in rewards} == {torch.float32}
+    used = {parameter.device for parameter in model.backbone.parameters()}
+    assert used == set(devices), used
+    return {"passes": len(rewards), "collected": len(collected), "waits": counted.waits}
+
+
+def main() -> None:
+    """Run all cases."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "guard.cpp"
+        source.write_text(GUARD)
+        build: Any = cpp_extension.load
+        build("rmcalib_cuda_guard", [str(source)], build_directory=folder, is_python_module=False)
+    flex._kernel = lambda _: pretended_kernel  # type: ignore[assignment]
+    results = {}
+    cases = [*((n, torch.bfloat16) for n in (1, 2, 4)), (2, torch.float32)]
+    for family in sys.argv[1:] or FAMILIES:
+        for way in ("flex", "mask", "plain"):
+            for n_devices, dtype in cases:
+                key = f"{family} {way} {n_devices} {dtype}"
+                try:
+                    results[key] = run(family, n_devices, way, dtype)
+                except Exception as error:
+                    results[key] = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Scoring on pretended CUDA devices: every code path runs, and nothing in a pass waits for the device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler for torch's device guard")
+@pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja for torch's C++ extensions")
+def test_passes_run_on_pretended_gpus_and_wait_for_nothing() -> None:
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(  # in a process of its own: the device guard stays registered
+        [sys.executable, "-m", "tests.judges.fake_cuda"],
+        env=environment,
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert len(results) == 8 * 3 * 4
+    assert {case: result for case, result in results.items() if "error" in result} == {}
+    for case, result in results.items():
+        assert result["passes"] >= 1, case
+        assert result["collected"] == 1, case  # the only wait, once per chunk
+        assert result["waits"] == [], case
+    assert any(result["passes"] > 1 for result in results.values())
