@@ -74,7 +74,9 @@ def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") 
     values = [row["value"], row.get("low"), row.get("high")]
     if not sign and row["value"] < 0:
         values = [None if value is None else -value for value in (values[0], values[2], values[1])]
-    digits = 1 if abs(row["value"]) < 0.0995 else 0
+    # A decimal for small gaps, and so that no end of the interval reads as 0 which is not.
+    small = abs(row["value"]) < 0.0995 or any(value and abs(value) < 0.005 for value in values)
+    digits = 1 if small else 0
     texts = [None if value is None else _points(value, digits, sign=sign) for value in values]
     return f"{texts[0]}{unit}" + ("" if texts[1] is None else f" [{texts[1]}, {texts[2]}]")
 

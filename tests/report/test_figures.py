@@ -91,9 +91,8 @@ def test_one_call_plots_arrays() -> None:
     p = rng.random(500)
     y = rng.random(500) < p
     figure = plot_reliability(p, y, bins=5, isotonic=True)
-    points = [
-        line for line in figure.axes[0].lines if line.get_marker() == "o" and len(line.get_xdata()) == 1
-    ]
+    lines: list[Any] = list(figure.axes[0].lines)
+    points = [line for line in lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
     assert len(points) == 5
     for line in points:
         (x,), (frequency,) = line.get_xdata(), line.get_ydata()

@@ -117,6 +117,7 @@ def test_numbers_as_text() -> None:
     assert interval({"low": 0.0002, "high": 0.2}) == "<0.001 to 0.200"
     assert points(None) == points({"value": None}) == "–"
     assert points({"value": 0.5}) == "+50"
+    assert points({"value": -0.12, "low": -0.228, "high": 0.002}) == "-12.0 [-22.8, +0.2]"
 
 
 @given(st.floats(-1e6, 1e6).filter(bool), st.integers(2, 4))
