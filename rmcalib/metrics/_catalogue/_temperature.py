@@ -150,7 +150,6 @@ INFORMATION = (
         label="lost information",
         heading="lost",
         group="headline",
-        ranked="everywhere",
     ),
     Metric(
         "usable_information",
