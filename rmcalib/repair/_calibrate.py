@@ -1,4 +1,4 @@
-"""Fit a temperature, measure what it brings on prompts not used for the fit, and refuse it if that is nothing."""
+"""Fit a temperature and measure what it brings on held-out prompts; refuse it where it brings nothing."""
 
 from __future__ import annotations
 
@@ -153,8 +153,8 @@ def _refuse_losses(before: float, after: float, uniform: float) -> None:
         )
     if after >= before:
         raise RefusedError(
-            f"on prompts not used for the fit, the log loss is {after:.4f} with a temperature and {before:.4f} "
-            "without: the rewards are on the right scale already"
+            f"on prompts not used for the fit, the log loss is {after:.4f} with a temperature and "
+            f"{before:.4f} without: the rewards are on the right scale already"
         )
 
 
