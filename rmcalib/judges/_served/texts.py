@@ -1,8 +1,8 @@
 """The texts that a server of a reward model gets: written by the server, or here.
 
-vLLM takes chat messages and applies the model's chat template itself. SGLang gets token ids and OpenRLHF gets
-strings: for these the tokenizer is loaded here. vLLM gets token ids too if the user wants the texts of our own
-scorer, or if the model's recipe says that its own chat template is not enough.
+vLLM takes chat messages and applies the chat template itself. SGLang gets token ids, OpenRLHF gets strings:
+for these the tokenizer is loaded here. vLLM gets token ids too if the user wants the texts of our own scorer,
+or if the recipe says that the chat template is not enough.
 """
 
 from __future__ import annotations
