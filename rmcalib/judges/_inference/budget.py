@@ -80,7 +80,7 @@ def token_budget(model: RewardModel, sharing: Sharing | None, longest: int) -> i
         least,
         itemsize=model.dtype.itemsize,
         longest=longest_row(longest) if sharing is not None and sharing.attention == "mask" else longest,
-        masks=_masks_at_once(sharing),
+        masks=masks_at_once(sharing),
         most=_MOST_TOKENS_CPU if model.device.type == "cpu" else _MOST_TOKENS_ACCELERATOR,
     )
 
@@ -152,7 +152,7 @@ def pass_cost(device: torch.device) -> int:
     return _PASS_COST_CPU if device.type == "cpu" else _PASS_COST_ACCELERATOR
 
 
-def _masks_at_once(sharing: Sharing | None) -> int:
+def masks_at_once(sharing: Sharing | None) -> int:
     """Return how many dense masks a pass holds: plain batches have one too, made by transformers."""
     if sharing is None:
         return 1
