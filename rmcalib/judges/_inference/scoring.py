@@ -299,7 +299,9 @@ class ItemScorer:
                     part = forward.plain_rewards(self.model, batch)
             except Exception as error:
                 if not devices.is_out_of_memory(error):
-                    if rows and not self.verifier.longest:
+                    # Once sharing is known to work, an error is one. FlexAttention may fail for a new shape.
+                    unproven = self.sharing is not None and self.sharing.attention == "flex"
+                    if rows and (unproven or not self.verifier.longest):
                         self._share_less(f"{type(error).__name__}: {error}")
                         return done, 0
                     raise
@@ -323,7 +325,7 @@ class ItemScorer:
         """
         if self.sharing is None or self.sharing.attention != "flex":
             return 1
-        return rounded_up(max(1, self.budget.most // 8), BLOCK)
+        return rounded_up(max(1, self.budget.tokens // 8), BLOCK)
 
     def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
         """Check the rewards of `sample`; texts that do not fit into memory alone are left out."""
