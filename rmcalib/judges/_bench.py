@@ -146,7 +146,7 @@ def _measure(
     _reset_peak(model.device)
     held = _peak_memory(model.device)
     scorer.work = type(scorer.work)()
-    needed = responses = 0
+    needed, responses = 0.0, 0
     plain_texts: list[Text] = []
     start = time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds or not responses:

@@ -260,7 +260,7 @@ class ItemScorer:
                 self.budget.shrink(failed)
         if self.sharing is not None:
             # One text's NaN spreads through its row. Alone, every text answers for itself.
-            for index in np.flatnonzero(~np.isfinite(rewards)):
+            for index in np.flatnonzero(~np.isfinite(rewards)).tolist():
                 rewards[index] = float(forward.plain_rewards(self.model, [texts[index]])[1])
         return rewards
 
@@ -288,7 +288,7 @@ class ItemScorer:
 
         Returns what the passes gave, and the tokens of the pass that did not fit into memory, or 0.
         """
-        done = []
+        done: list[tuple[list[int], torch.Tensor]] = []
         bucket = self.bucket
         for batch, rows in self._plan(texts):
             try:
