@@ -230,8 +230,8 @@ between data sets.
 
 ## Calibrated forecasts
 
-The null test should reject in 5% of the data sets. The interval contains 0 if and only if the test does not
-reject: both use the same simulated data sets.
+The null test should reject in 5% of the data sets. The interval contains 0 if the test does not reject, and
+for all notions but full-rank only then: both use the same simulated data sets.
 
 {markdown(calibrated)}
 
