@@ -39,8 +39,8 @@ def examine(
             "--model",
             "-m",
             metavar="ID",
-            help="With --endpoint: the served model. With --bench: the model to run; default a random one that "
-            "suits the device.",
+            help="With --endpoint: the served model. With --bench: the model to run; default a random one "
+            "that suits the device.",
         ),
     ] = None,
     seconds: Annotated[
@@ -74,7 +74,7 @@ def examine(
         refuse_options(context, ("endpoint",), "--bench")
         _bench(model, seconds, device, json_)
         return
-    refuse_options(context, ("seconds",), "doctor without --bench")
+    refuse_options(context, ("seconds",), "a check that is not --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
 
     if (endpoint is None) != (model is None):
