@@ -39,11 +39,11 @@ FAMILIES = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "mistral", "olmo2", "p
 WAITS = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten.is_nonzero")
 
 
-class CountWaits(TorchDispatchMode):
+class CountWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what makes the CPU wait for a device: blocking copies, and sizes that depend on values."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.waits: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -61,7 +61,7 @@ def outcomes() -> dict[str, Outcome]:
             together = scorer.rewards(texts)
         off_by = float(np.abs(together - alone).max() / max(1.0, np.ptp(alone)))
         notices = tuple(str(one.message) for one in caught if "does not work for this" in str(one.message))
-        found[family] = Outcome(scorer.sharing and scorer.sharing.attention, off_by, notices)
+        found[family] = Outcome(scorer.sharing.attention if scorer.sharing else None, off_by, notices)
     torch.set_num_threads(before)
     return found
 
