@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rmcalib.judges import load_judge
-from rmcalib.judges._inference import logprobs
+from rmcalib.judges import Judge, load_judge
+from rmcalib.judges._policies import logprobs
 from tests.judges.tiny import ARCHITECTURES, tiny_items, tiny_tokenizer
 
 
@@ -53,11 +54,12 @@ def test_rewards_are_those_of_a_direct_computation(
     total = load_judge(name, reference_free="sum", **common)
     mean = load_judge(name, reference_free="mean", beta=2, **common)
     assert (dpo.scale, total.scale) == ("log-utilities", "unknown")
-    for judge, reward in (
+    cases: list[tuple[Judge, Callable[[Any, Any], float]]] = [
         (dpo, lambda p, b: 0.3 * (p[0] - b[0])),
         (total, lambda p, _: p[0]),
         (mean, lambda p, _: 2 * p[0] / p[1]),
-    ):
+    ]
+    for judge, reward in cases:
         scored = [each for chunk in judge.score(items) for each in chunk]
         for item, got in zip(items, scored, strict=True):
             texts = [(str(item.prompt), response) for response in item.responses]

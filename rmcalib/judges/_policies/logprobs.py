@@ -60,9 +60,10 @@ def token_logprobs(model: LanguageModel, hidden: torch.Tensor, targets: torch.Te
     width = model.model.get_output_embeddings().weight.shape[0]
     block = max(1, _LOGITS_AT_ONCE // width)
     parts = []
-    for states, ids in zip(hidden.split(block), targets.split(block), strict=True):
-        logits = model.logits(states)
-        chosen = logits.gather(1, ids[:, None].to(logits.device))[:, 0]
+    for first in range(0, max(len(targets), 1), block):  # one empty block if there are no positions
+        logits = model.logits(hidden[first : first + block])
+        ids = targets[first : first + block].to(logits.device)
+        chosen = logits.gather(1, ids[:, None])[:, 0]
         parts.append(chosen - logits.logsumexp(1))
     return torch.cat(parts)
 

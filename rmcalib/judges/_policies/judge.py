@@ -15,7 +15,7 @@ from rmcalib.judges._reward_model import check_model_name, identify, locate, lon
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
-    from rmcalib.judges._inference.logprobs import LanguageModel
+    from rmcalib.judges._policies.logprobs import LanguageModel
 
 __all__ = ["PolicyJudge", "load_policy"]
 
@@ -137,7 +137,7 @@ class PolicyJudge:
         return min(model.max_length for model in self.models)
 
     def _scored(self, item: Item, texts: Sequence[Any], starts: Sequence[int]) -> ScoredItem:
-        from rmcalib.judges._inference.logprobs import response_logprobs
+        from rmcalib.judges._policies.logprobs import response_logprobs
 
         budget = self.options.token_budget
         found = [response_logprobs(model, texts, starts, token_budget=budget) for model in self.models]
@@ -174,7 +174,7 @@ def _load(name: str, options: LoadOptions) -> LanguageModel:
         )
 
     from rmcalib.judges._inference import loading
-    from rmcalib.judges._inference.logprobs import LanguageModel, check_logits
+    from rmcalib.judges._policies.logprobs import LanguageModel, check_logits
 
     asked = loading.Asked(name, recipe, options)
     tokenizer = loading.load_tokenizer(asked, folder)
