@@ -87,7 +87,7 @@ def pretended_kernel(
     return query.new_empty(*query.shape[:3], value.shape[3])
 
 
-def run(family: str, n_devices: int, way: str, dtype: torch.dtype) -> dict[str, Any]:
+def run(family: str, n_devices: int, way: Any, dtype: torch.dtype) -> dict[str, Any]:
     """Score one chunk of prompts on `n_devices` devices; `way` is an attention, or `plain`."""
     changes: dict[str, Any] = {"num_hidden_layers": 4, "head_dim": 16, "sliding_window": None}
     if family in ("gemma2", "mistral"):
