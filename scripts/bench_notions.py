@@ -79,9 +79,7 @@ def sweep() -> None:
         seconds += [cpu(lambda k=k: top_k(dist, data.orders, k)) for k in (1, 2, 3, 4)]  # type: ignore[misc] # noqa: B023
         total += sum(seconds)
         print(f"  {name:14s} {sum(seconds):.2f} s  ({', '.join(f'{s:.3f}' for s in seconds)})")
-    print(
-        f"  in all         {total:.2f} s; the public code: about 420 s a model and fold, {840 / total:,.0f}x"
-    )
+    print(f"  in all         {total:.2f} s; public code: about 420 s per model and fold, {840 / total:,.0f}x")
 
 
 def political_size() -> None:
@@ -178,7 +176,8 @@ def memory() -> None:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             used = pool.submit(job).result()
         table = whole * 8 / 2**20
-        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / used:.0f}x")
+        ratio = f"{table / used:.0f}x" if used > 0 else "no more than before"
+        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {ratio}")
 
 
 if __name__ == "__main__":

@@ -3,20 +3,19 @@
     python scripts/bench_prolr.py [--dataset iris] [--processes 2]
 
 Prints the seconds of every stage for each learner on one fold, then the time of a whole cross-validation
-in one process (the baseline) against several.
+in one process (the baseline) and in several.
 """
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from rmcalib.calibration import notion_interval, notion_null, sub_k, top_k
-from rmcalib.ranking import PairwiseProbabilities
-from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_experiment
+from rmcalib.calibration import sub_k, top_k
+from rmcalib.ranking import RankingDistribution
+from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_prolr
 from rmcalib.tabular._features import fit_encoder
 from rmcalib.tabular._reference import reference_support
 
@@ -49,33 +48,28 @@ def main() -> None:
         cells = [timed(lambda learner=learner: learner.fit(x_train, data.orders[train]))[1]]  # type: ignore[misc]
         dist, seconds = timed(lambda learner=learner: learner.predict(x_test))  # type: ignore[misc]
         cells.append(seconds)
-        families: Any = [("sub", 2, sub_k)]
-        if not isinstance(dist, PairwiseProbabilities):
-            families.append(("top", 1, top_k))
+        ranks = isinstance(dist, RankingDistribution)
+        notions: Any = [(sub_k, 2), (top_k, 1)] if ranks else [(sub_k, 2)]
         reference: Any = {"protocol": "reference", "support": reference_support(data.orders)}
         start = time.perf_counter()
-        for _, k, notion in families:
-            notion(dist, orders, k)
+        results = [notion(dist, orders, k) for notion, k in notions]
         cells.append(time.perf_counter() - start)
         start = time.perf_counter()
-        for _, k, notion in families:
+        for notion, k in notions:
             notion(dist, orders, k, **reference)
         cells.append(time.perf_counter() - start)
         start = time.perf_counter()
-        if not isinstance(dist, PairwiseProbabilities):
-            for family, k, _ in families:
-                notion_null(dist, orders, k, family, resamples=100)
+        for result in results if ranks else []:
+            result.null(resamples=100)
         cells.append(time.perf_counter() - start)
         start = time.perf_counter()
-        for family, k, _ in families:
-            notion_interval(dist, orders, k, family, resamples=100)
+        for result in results:
+            result.interval(resamples=100)
         cells.append(time.perf_counter() - start)
         print(f"{name:<9}" + "".join(f"{cell:11.3f}" for cell in cells))
     plan = Plan(questions=Questions(resamples=100))
-    with tempfile.TemporaryDirectory() as folder:
-        _, one = timed(lambda: run_experiment([data], plan, f"{folder}/one"))
-        more = f"{folder}/more"
-        _, several = timed(lambda: run_experiment([data], plan, more, processes=options.processes))
+    _, one = timed(lambda: run_prolr(data, plan))
+    _, several = timed(lambda: run_prolr(data, plan, processes=options.processes))
     print(
         f"all folds and learners: {one:.1f} s in one process (baseline), {several:.1f} s "
         f"in {options.processes}: {one / several:.2f} times as fast"

@@ -48,7 +48,7 @@ from rmcalib.calibration import (
 )
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-RESAMPLES = 400
+RESAMPLES = 199
 BEFORE = 100  # data sets on which intervals are compared with the earlier ones, and with separate tests
 TRUTH_PROMPTS = 200_000
 PLAIN, MASS, SQUARE = (
@@ -190,7 +190,10 @@ def intervals(
     yield "confidence_ece", binned(confidence, right, alone, PLAIN, one=False)
     yield "equal_mass_ece", binned(p, y, groups, MASS, one=True)
     yield "debiased_ece", binned(p, y, groups, SQUARE, one=True)
-    yield "smooth_ece", other(smooth_inference(p, y, groups, one_per_group=True, rng=seed))
+    yield (
+        "smooth_ece",
+        other(smooth_inference(p, y, groups, one_per_group=True, resamples=RESAMPLES, rng=seed)),
+    )
     yield (
         "pairwise_ece",
         other(
@@ -247,7 +250,7 @@ def truths(setting: Setting) -> dict[str, float]:
         "confidence_ece": binned_truth(confidence, right, PLAIN),
         "equal_mass_ece": binned_truth(p, q, MASS),
         "debiased_ece": binned_truth(p, q, ErrorOptions(norm=2)),
-        "smooth_ece": float(fixed_points(cosine_coefficients(residual), steps=40)[0]),
+        "smooth_ece": float(fixed_points(cosine_coefficients(residual), steps=16)[0]),
         "pairwise_ece": pairwise_truth(p_all, truth, exists),
         "ece_at_temperature": binned_truth(tempered, q, PLAIN),
         "nll": loss,

@@ -2,9 +2,9 @@
 
     python scripts/reproduce_paper.py --processes 2 [--published reference_results.csv]
 
-Downloads the data sets (or set RMCALIB_DATA), runs four experiments, resumable at any moment, and writes tidy
-CSV files, figures and tables into results/. ``--published``: a CSV file of the public code's results (columns
-dataset, family, notion, k, model, weighting, discrepancy, fold, ece) to compare with.
+Downloads the data sets (or set RMCALIB_DATA), runs four experiments, which can be resumed at any time, and
+writes tidy CSV files, figures and tables into results/. ``--published``: a CSV file of the public code's
+results (columns dataset, family, notion, k, model, weighting, discrepancy, fold, ece) to compare with.
 """
 
 import argparse
@@ -14,8 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import write_csv, write_json
-from rmcalib.tabular import Dataset, Plan, Questions, load_dataset, run_experiment
+import pandas as pd
+
+from rmcalib._util.files import write_json, write_text
+from rmcalib.tabular import Dataset, Plan, Questions, load_dataset, read_results, run_prolr
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reproduce_report import write_report
@@ -67,29 +69,40 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder for tables and figures")
     parser.add_argument("--published", type=Path, help="CSV of the public code's results to compare with")
     parser.add_argument("--datasets", default="", help="only these, separated by commas")
+    parser.add_argument(
+        "--experiments",
+        default="",
+        help="only these, separated by commas, or 'none'; the others are read from --results",
+    )
     options = parser.parse_args()
+    asked = [name for name in options.experiments.split(",") if name] or list(experiments())
     only = [name for name in options.datasets.split(",") if name]
     loaded: dict[str, Dataset] = {}
-    tables: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, pd.DataFrame] = {}
     seconds: dict[str, float] = {}
     for experiment, steps in experiments().items():
+        if experiment not in asked:
+            tables[experiment] = read_results(options.results / f"{experiment}.csv")
+            continue
         start = time.perf_counter()
-        tables[experiment] = []
+        parts = []
         for number, (names, plan) in enumerate(steps):
             chosen = [name for name in names if not only or name in only]
             for name in chosen:
                 loaded.setdefault(name, load_dataset(name))
             if chosen:
-                tables[experiment] += run_experiment(
+                result = run_prolr(
                     [loaded[name] for name in chosen],
                     plan,
-                    options.runs / experiment / str(number),
+                    folder=options.runs / experiment / str(number),
                     processes=options.processes,
                     on_done=_Clock(start),
                 )
+                parts.append(result.table)
         seconds[experiment] = time.perf_counter() - start
-        rows = [{key: _rounded(value) for key, value in row.items()} for row in tables[experiment]]
-        write_csv(options.results / f"{experiment}.csv", rows)
+        tables[experiment] = pd.concat(parts, ignore_index=True)
+        rounded = tables[experiment].map(_rounded)
+        write_text(options.results / f"{experiment}.csv", rounded.to_csv(index=False))
     write_json(options.runs / "seconds.json", seconds)
     write_report(tables, options.results, options.published)
 

@@ -1,18 +1,16 @@
 """The tables and figures of results/, from the rows of scripts/reproduce_paper.py."""
 
-import csv
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from rmcalib._util.files import write_bytes, write_csv, write_text
-from rmcalib.report import errors_by_k, figure_png
-from rmcalib.report.rankings._experiment_figures import grouped_bars, paired_bars, scatter
-from rmcalib.tabular import fold_means
-from rmcalib.tabular._tables import paired_points
+from rmcalib._util.files import write_csv, write_file, write_text
+from rmcalib.tabular import errors_by_k, fold_means, grouped_bars, paired_bars, paired_points, scatter
 
 Row = dict[str, Any]
 
@@ -33,14 +31,17 @@ REPEATABLE = ("pl", "mallows", "rc")
 LEARNERS = ("pl", "mallows", "rc", "rpc", "pl-rpc")
 
 
-def write_report(tables: dict[str, list[Row]], folder: Path, published: Path | None) -> None:
+def write_report(tables: dict[str, pd.DataFrame], folder: Path, published: Path | None) -> None:
     """Write the figures, and the tables between the markers of results/README.md."""
-    means = {name: fold_means(rows) for name, rows in tables.items()}
+    means: dict[str, list[Row]] = {
+        name: fold_means(table).to_dict("records") for name, table in tables.items()
+    }
     parts = {
         "same-fits": same_fits_table(means["reference"]),
         "control": control_table(means["control"]),
-        "control-rejections": rejection_table(tables["control"]),
+        "control-rejections": rejection_table(tables["control"].to_dict("records")),
         "exact": exact_table(means["exact"]),
+        "full-rank": full_rank_table(means["exact"]),
         "recalibration": recalibration_table(means["recalibration"]),
     }
     if published is not None:
@@ -60,20 +61,15 @@ def compare(means: Sequence[Row], path: Path) -> list[Row]:
     """Fold means of the reference protocol beside the published ones, with the folds' standard error."""
     folds: dict[tuple[Any, ...], list[float]] = {}
     commits: dict[tuple[Any, ...], str] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            notion = NOTIONS.get((row["notion"], row["weighting"]))
-            discrepancy = "l1" if notion == "full-rank" else DISCREPANCIES[row["discrepancy"]]
-            # The strong notion does not depend on the discrepancy; its rows are there for each.
-            if (
-                notion is None
-                or (notion == "full-rank" and row["discrepancy"] != "abs")
-                or float(row["ece"]) < 0
-            ):
-                continue
-            key = (row["dataset"], MODELS[row["model"]], row["family"], notion, int(row["k"]), discrepancy)
-            folds.setdefault(key, []).append(float(row["ece"]))
-            commits[key] = row["commit"]
+    for row in pd.read_csv(path, dtype={"commit": str}).to_dict("records"):
+        notion = NOTIONS.get((row["notion"], row["weighting"]))
+        discrepancy = "l1" if notion == "full-rank" else DISCREPANCIES[row["discrepancy"]]
+        # The strong notion does not depend on the discrepancy; its rows are there for each.
+        if notion is None or (notion == "full-rank" and row["discrepancy"] != "abs") or row["ece"] < 0:
+            continue
+        key = (row["dataset"], MODELS[row["model"]], row["family"], notion, int(row["k"]), discrepancy)
+        folds.setdefault(key, []).append(float(row["ece"]))
+        commits[key] = row["commit"]
     names = ("dataset", "learner", "family", "notion", "k", "discrepancy")
     result = []
     for mine in means:
@@ -214,7 +210,7 @@ def exact_table(means: Sequence[Row]) -> str:
             cells = []
             for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
                 row = find(means, dataset, learner, family, k, "rankwise", "exact")
-                null = "" if not row or row["null_mean"] is None else f" ({row['null_mean']:.3f})"
+                null = "" if not row or math.isnan(row["null_mean"]) else f" ({row['null_mean']:.3f})"
                 cells.append(f"{row['mean']:.3f}{null}" if row else "")
             tau = next(
                 row
@@ -223,6 +219,25 @@ def exact_table(means: Sequence[Row]) -> str:
             )
             lines.append([dataset, learner, f"{tau['mean']:.3f}", *cells])
     return markdown(["data set", "learner", "tau", "sub-2", "sub-3", "top-1", "top-2", "top-3"], lines)
+
+
+def full_rank_table(means: Sequence[Row]) -> str:
+    """Excess of the strong notions over their null means, and in how many folds calibration is rejected."""
+    lines = []
+    strong = [row for row in means if row["notion"] == "full-rank" and not math.isnan(row["null_mean"])]
+    for dataset in dict.fromkeys(row["dataset"] for row in strong):
+        for learner in LEARNERS:
+            cells = []
+            for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2)):
+                wanted = (dataset, learner, family, k)
+                keys = ("dataset", "learner", "family", "k")
+                row = next((row for row in strong if tuple(row[key] for key in keys) == wanted), None)
+                cells.append(
+                    f"{row['excess']:+.3f} ({row['null_mean']:.3f}, {row['rejected']:.0%})" if row else ""
+                )
+            if any(cells):
+                lines.append([dataset, learner, *cells])
+    return markdown(["data set", "learner", "sub-2", "sub-3", "top-1", "top-2"], lines)
 
 
 def recalibration_table(means: Sequence[Row]) -> str:
@@ -255,7 +270,8 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
         own = [row for row in chosen if row["dataset"] == dataset]
         if own:
             save(
-                folder / f"errors_{dataset}.png", errors_by_k(own, title=f"{dataset}: rankwise error, exact")
+                folder / f"errors_{dataset}.png",
+                errors_by_k(pd.DataFrame(own), title=f"{dataset}: rankwise error, exact"),
             )
     weak = [row for row in reference if row["discrepancy"] == "abs" and row["notion"] == "rankwise-95"]
     panels = [
@@ -267,15 +283,16 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
         for dataset in ("political", "movies")
     ]
     save(
-        folder / "same_fits.png", grouped_bars(weak, panels=panels, title="The same fits, measured two ways")
+        folder / "same_fits.png",
+        grouped_bars(pd.DataFrame(weak), panels=panels, title="The same fits, measured two ways"),
     )
-    points = paired_points(
-        [row for row in exact if row["notion"] == "rankwise"],
+    pairs = paired_points(
+        pd.DataFrame([row for row in exact if row["notion"] == "rankwise"]),
         {"discrepancy": "abs"},
         {"discrepancy": "jeffreys_unit"},
     )
     figure = scatter(
-        points,
+        pairs,
         x_label="rankwise error, |f − c|",
         y_label="rankwise error, Jeffreys mapped to [0, 1)",
         title="Absolute difference against Jeffreys divergence",
@@ -288,10 +305,10 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
         if (row["family"], row["k"]) == ("sub", 2)
     ]
     figure = scatter(
-        points,
+        pd.DataFrame(points),
         x_label="Kendall's tau of the predicted ranking",
         y_label="sub-2 error",
-        title="Accuracy against calibration, one point a data set",
+        title="Accuracy against calibration, one point per data set",
     )
     save(folder / "tau_error.png", figure)
     points = [
@@ -308,7 +325,7 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
     title = "Forecasts that are calibrated by construction: what each protocol reports (sub-2)"
     save(
         folder / "control.png",
-        paired_bars(points, x_name="reference, 95% filter", y_name="exact", title=title),
+        paired_bars(pd.DataFrame(points), x_name="reference, 95% filter", y_name="exact", title=title),
     )
     after = means["recalibration"]
     points = [
@@ -325,11 +342,12 @@ def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
         if is_measure(row, "sub", 2, "rankwise", "exact") and not row["learner"].endswith("+t")
     ]
     title = "Sub-2 error before and after a temperature fitted on held-out training rows"
-    save(folder / "recalibration.png", paired_bars(points, x_name="before", y_name="after", title=title))
+    bars = paired_bars(pd.DataFrame(points), x_name="before", y_name="after", title=title)
+    save(folder / "recalibration.png", bars)
 
 
 def save(path: Path, figure: Any) -> None:
-    write_bytes(path, figure_png(figure))
+    write_file(path, partial(figure.savefig, format="png", metadata={"Software": None}))
 
 
 def is_measure(row: Row, family: str, k: int, notion: str, protocol: str) -> bool:

@@ -13,7 +13,9 @@ import rmcalib
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/guide.md", "docs/judges.md", "docs/prolr.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/guide.md", "docs/metrics.md", "docs/judges.md", "docs/prolr.md"]
+)
 def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fewer = functools.partial(rmcalib.load_benchmark, limit=40)  # of the demo's prompts: the same, sooner

@@ -157,6 +157,17 @@ def chunks(total: int, width: int, budget: int = CHUNK_ELEMENTS) -> Iterator[sli
         yield slice(start, min(start + step, total))
 
 
+def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
+    """Return x_i − log Σ_j exp(x_j) within segments: (N,) for ``logits`` (N,) and segments of ``sizes`` (G,).
+
+    >>> np.exp(segment_log_softmax(np.array([1e6, 1e6, 0.0]), np.array([2, 1])))
+    array([0.5, 0.5, 1. ])
+    """
+    starts = np.cumsum(sizes) - sizes
+    centred = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
+    return centred - np.repeat(np.log(np.add.reduceat(np.exp(centred), starts)), sizes)
+
+
 def _brief(values: object) -> str:
     text = repr(values)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -9,15 +9,17 @@ import io
 import json
 import os
 import re
+import stat
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
 
 __all__ = [
     "CsvTable",
+    "kind_on_disk",
     "read_csv_table",
     "read_object",
     "write_bytes",
@@ -26,6 +28,19 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+
+
+def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
+    """Tell what a name stands for on this machine; names that no file can have stand for nothing.
+
+    >>> kind_on_disk("."), kind_on_disk("x" * 400), kind_on_disk("")
+    ('folder', None, None)
+    """
+    try:
+        mode = Path(name).stat().st_mode if str(name) else 0
+    except (OSError, ValueError):  # also a name too long for the system, or with a NUL in it
+        return None
+    return "folder" if stat.S_ISDIR(mode) else "file" if mode else None
 
 
 def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:

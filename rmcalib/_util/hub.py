@@ -8,10 +8,12 @@ The libraries report one cause in many ways (a gated repository is an `OSError` 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -22,9 +24,12 @@ T = TypeVar("T")
 
 _PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?"
 _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
+_LONGEST_NAME = 200
 _SHA = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"\w[\w./-]*")
-_PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question the Hub did not answer
+_PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question that the Hub did not answer
+_LITTLE_PATIENCE = (1.0,)  # where the answer of an earlier time is in the cache
+_TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
 _SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
@@ -60,20 +65,25 @@ def check_repo_id(name: str) -> str:
 def folder_name(name: str) -> str:
     """Name the output folder of a model or benchmark: one path component, whatever `name` is.
 
-    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken.
+    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken. If letters had
+    to be replaced or cut, a short hash of the name follows, so that two such names never share a folder.
 
     >>> folder_name("Skywork/Skywork-Reward-V2-Llama-3.1-8B")
     'Skywork__Skywork-Reward-V2-Llama-3.1-8B'
-    >>> folder_name("../../checkpoints/run 1/step-500/")
-    'run_1__step-500'
+    >>> folder_name("../../checkpoints/run-1/step-500/")
+    'run-1__step-500'
+    >>> folder_name("lab/naïve rm")
+    'lab__na_ve_rm-0544c725'
     """
-    parts = [
-        re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in name.replace("\\", "/").split("/")
-    ]
-    kept = [part for part in parts if part.strip("_.-")][-2:]
-    if not kept:
+    parts = [part for part in name.replace("\\", "/").split("/") if part.strip(".")][-2:]
+    safe = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in parts]
+    whole = "__".join(part for part in safe if part.strip("_.-"))
+    if not whole:
         raise HubError(f"{name!r} has no letters or digits to name an output folder after")
-    return "__".join(kept)[:200]
+    if safe == parts and len(whole) <= _LONGEST_NAME:
+        return whole
+    digest = hashlib.sha256("/".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{whole[:_LONGEST_NAME]}-{digest}"
 
 
 def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> str:
@@ -95,12 +105,21 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     try:
         if constants.HF_HUB_OFFLINE:
             raise OfflineModeIsEnabled("HF_HUB_OFFLINE is set")
-        info = _patiently(lambda: HfApi().repo_info(name, repo_type=repo_type, revision=wanted, timeout=20))
+        timeout = _SHORT_TIMEOUT if ref.is_file() else _TIMEOUT
+        info = _patiently(
+            lambda: HfApi().repo_info(name, repo_type=repo_type, revision=wanted, timeout=timeout),
+            _LITTLE_PATIENCE if ref.is_file() else _PATIENCE,
+            f"{name}: waiting for the Hub at {constants.ENDPOINT}, which does not answer",
+        )
     except Exception as error:
         answered = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404)
         if not answered and ref.is_file():
             close_session()  # a dead connection must not be taken up again by the downloads that follow
-            return ref.read_text().strip()
+            commit = ref.read_text().strip()
+            if not constants.HF_HUB_OFFLINE:
+                told = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
+                warnings.warn(f"{told}{commit[:12]}, which is in the cache", stacklevel=2)
+            return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
     if not info.sha:
         raise HubError(f"{name}: the Hub names no commit for revision {wanted!r}")
@@ -157,6 +176,23 @@ def has_safe_weights(folder: Path) -> bool:
     """
     names = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
     return any((folder / name).is_file() for name in names)
+
+
+@contextlib.contextmanager
+def without_hub() -> Iterator[None]:
+    """Let the Hugging Face libraries use their caches only, as if HF_HUB_OFFLINE were set."""
+    import datasets
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE
+    verbosity = datasets.logging.get_verbosity()
+    constants.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE = True
+    datasets.logging.set_verbosity_error()  # it would warn that it uses the cache
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE, datasets.config.HF_HUB_OFFLINE = before
+        datasets.logging.set_verbosity(verbosity)
 
 
 @contextlib.contextmanager
@@ -254,14 +290,15 @@ def _line(error: BaseException) -> str:
     return text if len(text) <= 300 else text[:297] + "..."
 
 
-def _patiently(ask: Callable[[], T]) -> T:
-    """Ask again after 429, 5xx and broken connections: `HfApi` itself asks once only."""
-    for pause in _PATIENCE:
+def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
+    """Ask again after 429, 5xx and broken connections, and say so: `HfApi` itself asks once only."""
+    for pause in pauses:
         try:
             return ask()
         except Exception as error:
             if not _passing(error):
                 raise
+        warnings.warn(f"{waiting}; trying again in {pause:g} s", stacklevel=3)
         time.sleep(pause)
     return ask()
 

@@ -1,8 +1,8 @@
 """Many judges over one benchmark, on one machine or a Ray cluster."""
 
 from rmcalib.batch._batch import Evaluator
-from rmcalib.batch._plan import PlanEntry, Selection, parse_bytes, parse_parameters
-from rmcalib.batch._ray import Cluster
+from rmcalib.batch._plan import Listed, PlanEntry, Selection, parse_bytes, parse_parameters
+from rmcalib.batch._ray_cluster import Cluster
 from rmcalib.batch._run import BatchRequest, Plan, Published, Scoring, plan_batch, run_batch
 from rmcalib.batch._status import ModelStatus, Status
 
@@ -10,6 +10,7 @@ __all__ = [
     "BatchRequest",
     "Cluster",
     "Evaluator",
+    "Listed",
     "ModelStatus",
     "Plan",
     "PlanEntry",

@@ -17,7 +17,7 @@ from rmcalib.batch._plan import PlanEntry
 from rmcalib.batch._status import ModelStatus, Status
 from rmcalib.batch._worker import cause
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import Classifier, LoadOptions, Recipe, is_local
+from rmcalib.judges import Classifier, Judge, LoadOptions, Recipe, is_local, load_judge
 from rmcalib.runs import asked_for, finished_scores, locked, remove_leftover_parts, run_folder
 from rmcalib.scores import Scores
 
@@ -58,8 +58,14 @@ class Job:
     fresh: bool = False
     free_disk: bool = False
 
-    def judge(self, entry: PlanEntry, revision: str | None = None) -> Classifier:
+    def judge(self, entry: PlanEntry, revision: str | None = None) -> Judge:
         """Return the judge of a plan's entry; its model is not loaded yet."""
+        if entry.options:
+            length = self.options.max_length
+            given: dict[str, Any] = {} if length is None else {"max_length": length}
+            if entry.recipe != Recipe(entry.model):
+                given["recipe"] = entry.recipe
+            return load_judge(entry.model, **{**given, **entry.options})
         options = dataclasses.replace(self.options, recipe=entry.recipe, revision=revision)
         return Classifier(entry.model, options)
 
@@ -69,7 +75,7 @@ class Ticket:
     """One model on its way: the commit to score, a hash of the request, and whether that is done."""
 
     entry: PlanEntry
-    commit: str | None  # None: a local folder
+    commit: str | None  # None: a local folder, or not a model of the Hub
     asked: str | None
     folder: Path
     scored: bool = False
@@ -143,7 +149,7 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
     judge = job.judge(entry)
     asked = asked_for(judge, job.benchmark)
     folder = run_folder(batch.output, entry.model, job.benchmark.name)
-    commit = None if is_local(entry.model) else judge.commit
+    commit = judge.commit if isinstance(judge, Classifier) and not is_local(entry.model) else None
     scored = not job.fresh and finished_scores(folder, asked) is not None
     return Ticket(entry, commit, asked, folder, scored, job.fresh)
 

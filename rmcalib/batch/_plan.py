@@ -1,6 +1,6 @@
-"""The plan of a batch: which models, in which order, what each needs, what is left out and why.
+"""The plan of a batch: which models, in which order, what each needs, and which are skipped and why.
 
-Everything here is estimated from the recipes alone: nothing is downloaded, so a plan costs nothing.
+Everything is estimated from the recipes. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -9,17 +9,26 @@ import fnmatch
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
-from rmcalib.judges import LEADERBOARD, Recipe, read_recipes, registry
+from rmcalib.judges import (
+    LEADERBOARD,
+    Recipe,
+    judge_kind,
+    load_judge,
+    read_entries,
+    recipe_from,
+    registry,
+)
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
 
 __all__ = [
+    "Listed",
     "Machine",
     "PlanEntry",
     "Selection",
@@ -33,15 +42,15 @@ __all__ = [
     "select",
 ]
 
-# Assumptions behind the estimated times; they are meant to be right within a factor of a few.
+# Assumptions behind the estimated times, which should be right within a factor of a few.
 _TOKENS_PER_RESPONSE = 500
 _REWARD_BENCH_2_RESPONSES = 8_500
 _CHARACTERS_PER_TOKEN = 4
 _OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # the CPU's is for one core
-_OVERHEAD = 1.2  # memory of a model that runs, over that of its weights
+_OVERHEAD = 1.2  # memory of a running model, relative to its weights
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _FAMILIES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
-_BASES = {  # families that the name does not say
+_BASES = {  # families that the name does not contain
     "pythia": "gpt_neox",
     "worldpm": "qwen",
     "beaver": "llama",
@@ -73,7 +82,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which models are wanted: globs on the id, a largest size, families. Nothing given means all."""
+    """Which models are wanted: patterns of ids, a maximum size, families. The default is all."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -82,10 +91,19 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class PlanEntry:
-    """One model of a plan; `skipped` says why it is left out, and is empty for those that are run.
+class Listed:
+    """One entry of a list of models: its recipe, and the options of its judge if it is not a classifier."""
 
-    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None where the size is not known.
+    recipe: Recipe
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PlanEntry:
+    """One model of a plan; `skipped` is the reason why it is not run, or empty.
+
+    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None if the size is unknown.
+    `options` are those of `rmcalib.load_judge`, such as the `endpoint` of a served model.
     """
 
     recipe: Recipe
@@ -96,24 +114,57 @@ class PlanEntry:
     device: str = ""
     skipped: str = ""
     measured: bool = False  # whether `seconds` comes from a speed that was measured on this machine
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def model(self) -> str:
         """The model's id."""
         return self.recipe.model
 
+    @property
+    def served(self) -> bool:
+        """Whether a server runs the model: it needs no memory or GPU of the batch."""
+        return self.options.get("endpoint") is not None
 
-def read_models(path: str | Path | None = None) -> list[Recipe]:
-    """Read the models of a YAML file (default the leaderboard); a bare id takes the registry's recipe."""
-    known = registry()
-    recipes = read_recipes(LEADERBOARD if path is None else Path(path))
-    if not recipes:
+
+def read_models(path: str | Path | None = None) -> list[Listed]:
+    """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe.
+
+    An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
+    of its kind, such as `endpoint`.
+    """
+    entries = read_entries(LEADERBOARD if path is None else Path(path))
+    if not entries:
         raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
-    return [known.get(r.model, r) if r == Recipe(model=r.model) else r for r in recipes]
+    known = registry()
+    return [_listed(entry, where, known) for where, entry in entries]
+
+
+def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
+        return Listed(_recipe(entry, where, known))  # raises
+    try:
+        kind = judge_kind(entry.get("kind"), entry)
+        given = {str(key): value for key, value in entry.items() if key != "kind"}
+        if kind == "classifier":
+            return Listed(_recipe(given, where, known))
+        own = {each.name for each in fields(Recipe)}
+        recipe = _recipe({key: value for key, value in given.items() if key in own}, where, known)
+        options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
+        load_judge(recipe.model, **options)  # checks the options; no server is asked yet
+    except (TypeError, ValueError) as error:
+        named = str(error).startswith(where)
+        raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error
+    return Listed(recipe, options)
+
+
+def _recipe(entry: Any, where: str, known: Mapping[str, Recipe]) -> Recipe:
+    recipe = recipe_from(entry, where)
+    return known.get(recipe.model, recipe) if recipe == Recipe(model=recipe.model) else recipe
 
 
 def make_plan(
-    recipes: Iterable[Recipe],
+    models: Iterable[Recipe | Listed],
     selection: Selection | None = None,
     machine: Machine | None = None,
     *,
@@ -122,9 +173,9 @@ def make_plan(
     trust_remote_code: bool = False,
     ignore_memory: bool = False,
 ) -> list[PlanEntry]:
-    """Order the selected models from small to large, and say which cannot be run and why.
+    """Order the selected models from small to large, and give the reason for those that cannot be run.
 
-    Models that the selection leaves out are not in the plan; of those in it, the ones to run come first.
+    Models to run come first, then those that are skipped. The plan has only the models of the selection.
 
     >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
     >>> plan = make_plan(recipes, machine=Machine("cuda", memory=80e9))
@@ -135,7 +186,11 @@ def make_plan(
     if dtype not in ("auto", *_BYTES):
         raise ValueError(f"dtype: unknown {dtype!r} (have: {', '.join(('auto', *_BYTES))})")
     entries = []
-    for entry in select(recipes, selection):
+    for entry in select(models, selection):
+        if entry.served:
+            unsupported = entry.recipe.reason if entry.recipe.status == "unsupported" else ""
+            entries.append(replace(entry, device="server", skipped=entry.skipped or unsupported))
+            continue
         size, recipe = entry.parameters, entry.recipe
         memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
         seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
@@ -143,7 +198,7 @@ def make_plan(
         if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:
             reason = (
                 f"needs about {memory / 1e9:.3g} GB of memory, and there are {machine.memory / 1e9:.3g} GB "
-                "(--ignore-memory tries it all the same)"
+                "(--ignore-memory tries it anyway)"
             )
         entries.append(
             replace(
@@ -159,7 +214,7 @@ def make_plan(
 
 
 def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
-    """Return which models to run are sure to fail on this machine, and why; nothing is looked up elsewhere.
+    """Return the models that are sure to fail on this machine, and why. The Hub is not asked.
 
     >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
     {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
@@ -175,16 +230,17 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
         except ValueError as error:
             problems[entry.model] = str(error)
         files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
-        if is_local(entry.model) and not any(file.is_file() for file in files):
-            problems[entry.model] = "no config.json in the folder, so this is no transformers model"
+        if is_local(entry.model) and not entry.options and not any(file.is_file() for file in files):
+            problems[entry.model] = "no config.json in the folder, so this is not a transformers model"
     return problems
 
 
-def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
-    """Keep the models that `selection` wants; with a largest size, those of unknown size are skipped."""
+def select(models: Iterable[Recipe | Listed], selection: Selection) -> list[PlanEntry]:
+    """Return the models of a selection. With a maximum size, models of unknown size are skipped."""
     entries = []
-    recipes = list(recipes)
-    for recipe in recipes:
+    listed = [each if isinstance(each, Listed) else Listed(each) for each in models]
+    for each in listed:
+        recipe = each.recipe
         size, family = parameters_of(recipe), family_of(recipe)
         if not _like(recipe.model, selection.include or ("*",)) or _like(recipe.model, selection.exclude):
             continue
@@ -195,19 +251,19 @@ def select(recipes: Iterable[Recipe], selection: Selection) -> list[PlanEntry]:
             if size is not None and size > selection.max_parameters:
                 continue
             if size is None:
-                reason = "of unknown size, and --max-params was given (`parameters` in its recipe says it)"
-        entries.append(PlanEntry(recipe, family, size, skipped=reason))
+                reason = "of unknown size, and --max-params was given (set `parameters` in its recipe)"
+        entries.append(PlanEntry(recipe, family, size, skipped=reason, options=each.options))
     if not entries:
-        have = ", ".join(sorted({family_of(recipe) for recipe in recipes}))
+        have = ", ".join(sorted({family_of(each.recipe) for each in listed}))
         raise ValueError(
             "no model is left by --include, --exclude, --max-params and --family "
-            f"(of {len(recipes)}; their families: {have})"
+            f"(of {len(listed)}; their families: {have})"
         )
     return entries
 
 
 def parameters_of(recipe: Recipe) -> float | None:
-    """Return a model's size in billions: what its recipe says, or its name.
+    """Return a model's size in billions, from its recipe or its name.
 
     >>> names = ("org/Qwen3-0.6B", "org/rm-350m", "org/internlm2-1_8b", "org/rm")
     >>> [parameters_of(Recipe(name)) for name in names]
@@ -223,17 +279,17 @@ def parameters_of(recipe: Recipe) -> float | None:
 
 
 def family_of(recipe: Recipe) -> str:
-    """Return the family of a model's base, by its architecture or its name; "other" if neither says it.
+    """Return the family of a model's base, from its architecture or its name; default "other".
 
     >>> names = ("infly/INF-ORM-Llama3.1-70B", "PKU-Alignment/beaver-7b", "org/rm")
     >>> [family_of(Recipe(name)) for name in names]
     ['llama', 'llama', 'other']
     """
-    told = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
+    text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
     for word, family in _BASES.items():
-        if word in told:
+        if word in text:
             return family
-    return next((family for family in _FAMILIES if family in told), "other")
+    return next((family for family in _FAMILIES if family in text), "other")
 
 
 def parse_parameters(text: str) -> float:
@@ -273,7 +329,7 @@ def choose_machine(device: str = "auto") -> Machine:
 
 
 def estimated_tokens(benchmark: Benchmark | None) -> float:
-    """Guess the tokens of a benchmark by its characters; None stands for RewardBench 2, not loaded."""
+    """Estimate the tokens of a benchmark from its characters; None stands for RewardBench 2."""
     if benchmark is None:
         return _REWARD_BENCH_2_RESPONSES * _TOKENS_PER_RESPONSE
     characters = sum(
@@ -325,5 +381,5 @@ def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> 
     convert: Callable[[str], float | None] = units.get
     unit = convert(match[2]) if match else None
     if match is None or unit is None or float(match[1]) == 0:
-        raise ValueError(f"{option}: {text!r} is no size (write it like {example})")
+        raise ValueError(f"{option}: {text!r} is not a size (write it like {example})")
     return float(match[1]) * unit

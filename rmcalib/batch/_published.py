@@ -1,4 +1,4 @@
-"""A batch of published scores: every model's file from the Hub, a few at a time, with no model run at all."""
+"""A batch of published scores: the files of the Hub, a few at a time. No model is run."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import resolve_commit
 from rmcalib.batch._batch import Batch, Ticket
-from rmcalib.batch._plan import PlanEntry, Selection, select
-from rmcalib.benchmarks import SHORT_NAMES
+from rmcalib.batch._plan import Listed, PlanEntry, Selection, select
+from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, registry, remember_model
 from rmcalib.runs import finished_scores, inputs_hash, keep_scores, read_manifest, run_folder
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
 
 __all__ = ["published_plan", "run_published"]
 
-_GRACE = 2.0  # seconds for files on their way when interrupted; one that hangs is not waited for
-_NO_SCORES = "a generative judge gives none"  # said by `from_rewardbench`
+_GRACE = 2.0  # seconds that an interruption waits for downloads
+_NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
-def published_plan(recipes: Iterable[Recipe] | None, selection: Selection) -> tuple[list[PlanEntry], str]:
-    """Plan to take the published scores of `recipes` (None: all there are); also the results' commit."""
+def published_plan(
+    models: Iterable[Recipe | Listed] | None, selection: Selection
+) -> tuple[list[PlanEntry], str]:
+    """Return the plan for the published scores of `models` (None: all), and the commit of the results."""
     commit = resolve_commit(RESULTS, repo_type="dataset")
     names = published_models(revision=commit)
     known = registry()
-    wanted = [known.get(name) or Recipe(name) for name in names] if recipes is None else list(recipes)
+    all_published = [known.get(name) or Recipe(name) for name in names]
+    wanted: Iterable[Recipe | Listed] = all_published if models is None else models
     have = set(names)
     plan = [
         entry
@@ -42,7 +45,7 @@ def run_published(
 ) -> None:
     """Take the published scores of the models in `plan`, `jobs` files at a time.
 
-    Scores that were fetched once are in the cache; models that are done are passed over, unless ``fresh``.
+    Downloaded scores are cached. Models that are done are skipped, unless ``fresh``.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
     futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
@@ -65,8 +68,8 @@ def run_published(
 
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
-    """Fetch one model's scores unless they are there; models that have none are skipped, now and later."""
-    folder = run_folder(batch.output, entry.model, f"{SHORT_NAMES['reward-bench-2']}-published")
+    """Fetch a model's scores unless they are there; models that have none are skipped, now and later."""
+    folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
     wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
     asked = inputs_hash(wish)
     scored = not fresh and finished_scores(folder, asked) is not None
@@ -82,7 +85,7 @@ def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Tic
         except ValueError as error:
             if _NO_SCORES not in str(error):
                 raise
-            why = "a generative judge: it gives no scores"
+            why = "a generative judge: it has no scores"
         write_json(folder / "skipped.json", {"asked": asked, "why": why})
     batch.status.change(entry.model, "skipped", why=why)
     return None, None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -14,6 +14,7 @@ from rmcalib._util.storage import as_path
 from rmcalib.batch._batch import Batch, Evaluator, Job, open_batch
 from rmcalib.batch._local import run_local
 from rmcalib.batch._plan import (
+    Listed,
     Machine,
     PlanEntry,
     Selection,
@@ -25,7 +26,8 @@ from rmcalib.batch._plan import (
     select,
 )
 from rmcalib.batch._published import published_plan, run_published
-from rmcalib.batch._ray import Cluster, run_ray
+from rmcalib.batch._ray import run_ray
+from rmcalib.batch._ray_cluster import Cluster
 from rmcalib.batch._status import Status
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import LoadOptions, Recipe
@@ -42,7 +44,7 @@ class Scoring:
     Parameters
     ----------
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
-    benchmark_revision, limit : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
+    benchmark_revision, limit, format : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
     options : how to load and run the models.
     cluster : a Ray cluster to run on; default this machine.
     free_disk : remove a model from the Hub's cache when it is done.
@@ -56,6 +58,7 @@ class Scoring:
     cluster: Cluster | None = None
     free_disk: bool = False
     ignore_memory: bool = False
+    format: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,15 @@ class BatchRequest:
 
     Parameters
     ----------
-    models : a YAML file of recipes, or recipes; default the leaderboard, or all that are published.
+    models : a YAML file of recipes and judges, or recipes; default the leaderboard, or all that are
+        published.
     selection : which of these models.
     how : `Scoring` or `Published`.
     output : folder or URL for the results.
     fresh : do everything again, and replace what earlier runs left.
     """
 
-    models: str | Path | Iterable[Recipe] | None = None
+    models: str | Path | Iterable[Recipe | Listed] | None = None
     selection: Selection = field(default_factory=Selection)
     how: Scoring | Published = field(default_factory=Scoring)
     output: str | Path = "runs"
@@ -105,7 +109,7 @@ def plan_batch(request: BatchRequest) -> Plan:
     """
     how = request.how
     if isinstance(how, Published):
-        return Plan(published_plan(_recipes(request), request.selection)[0], {})
+        return Plan(published_plan(_models(request), request.selection)[0], {})
     name = how.benchmark
     here = isinstance(name, str) and (
         name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
@@ -149,7 +153,7 @@ def run_batch(
     work: Callable[[Batch], None]
     if isinstance(how, Published):
         jobs = how.jobs
-        plan, commit = published_plan(_recipes(request), request.selection)
+        plan, commit = published_plan(_models(request), request.selection)
         bench = None if evaluator is None else _texts()
         about = {"scores": "published"}
         work = lambda batch: run_published(batch, plan, commit, jobs=jobs, fresh=request.fresh)  # noqa: E731
@@ -173,11 +177,11 @@ def _scoring_plan(
     # The nodes of a cluster are not this machine: their memory is not known here.
     on_cluster = Machine("cpu" if how.options.device == "cpu" else "cuda")
     machine = choose_machine(how.options.device) if how.cluster is None else on_cluster
-    recipes = _recipes(request) or []
-    select(recipes, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
+    models = _models(request) or []
+    select(models, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
     benchmark = load()
     plan = make_plan(
-        recipes,
+        models,
         request.selection,
         machine,
         dtype=how.options.dtype,
@@ -188,7 +192,7 @@ def _scoring_plan(
     return plan, benchmark
 
 
-def _recipes(request: BatchRequest) -> list[Recipe] | None:
+def _models(request: BatchRequest) -> Sequence[Recipe | Listed] | None:
     if request.models is None and isinstance(request.how, Published):
         return None
     if request.models is None or isinstance(request.models, (str, Path)):
@@ -199,7 +203,7 @@ def _recipes(request: BatchRequest) -> list[Recipe] | None:
 def _benchmark(how: Scoring) -> Benchmark:
     if isinstance(how.benchmark, Benchmark):
         return how.benchmark
-    return load_benchmark(how.benchmark, revision=how.benchmark_revision, limit=how.limit)
+    return load_benchmark(how.benchmark, format=how.format, revision=how.benchmark_revision, limit=how.limit)
 
 
 def _texts() -> Benchmark | None:

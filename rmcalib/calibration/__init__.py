@@ -7,12 +7,12 @@ from rmcalib.calibration._binning import (
     ErrorOptions,
     bin_edges,
     bin_index,
+    bin_sums,
     binned_error,
     grouped_sums,
     unpack_bins,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
-from rmcalib.calibration._differences import Difference, recentred_difference
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -24,8 +24,8 @@ from rmcalib.calibration._ece import (
     residual_grid,
     smooth_ece,
 )
-from rmcalib.calibration._full_rank import full_rank
 from rmcalib.calibration._inference import (
+    Difference,
     Inference,
     binned_inference,
     difference,
@@ -57,18 +57,6 @@ from rmcalib.calibration._maps import (
     fit_platt,
     recalibrate_pairs,
 )
-from rmcalib.calibration._notion_tests import notion_interval, notion_null
-from rmcalib.calibration._notions import (
-    MonteCarloWarning,
-    NotionOptions,
-    NotionResult,
-    Protocol,
-    Stagewise,
-    rankwise,
-    stagewise,
-    sub_k,
-    top_k,
-)
 from rmcalib.calibration._nulls import (
     Band,
     Draw,
@@ -79,9 +67,14 @@ from rmcalib.calibration._nulls import (
     ece_null,
     null_test,
 )
-from rmcalib.calibration._population import population_error
-from rmcalib.calibration._reference import reference_top_1
-from rmcalib.calibration._summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._rankings.full_rank import full_rank
+from rmcalib.calibration._rankings.notions import Stagewise, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration._rankings.population import population_error
+from rmcalib.calibration._rankings.questions import MonteCarloWarning
+from rmcalib.calibration._rankings.reference import reference_top_1
+from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
+from rmcalib.calibration._rankings.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
+from rmcalib.calibration._rankings.uncertainty import notion_interval, notion_null
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
@@ -105,11 +98,10 @@ __all__ = [
     "Interval",
     "IsotonicMap",
     "MonteCarloWarning",
-    "NotionOptions",
+    "NotionProtocol",
     "NotionResult",
     "NullTest",
     "PlattMap",
-    "Protocol",
     "Reliability",
     "ScaleLoss",
     "Stagewise",
@@ -120,6 +112,7 @@ __all__ = [
     "Worlds",
     "bin_edges",
     "bin_index",
+    "bin_sums",
     "binned_error",
     "binned_inference",
     "binned_worlds",
@@ -157,7 +150,6 @@ __all__ = [
     "proportion_interval",
     "rankwise",
     "recalibrate_pairs",
-    "recentred_difference",
     "recentred_interval",
     "reference_top_1",
     "reliability",

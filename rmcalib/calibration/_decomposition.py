@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, segment_log_softmax
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._top_1 import (
@@ -197,7 +197,7 @@ def _scale_divergence(r: FloatArray, sizes: IntArray, temperature: float) -> flo
     """Mean KL divergence of softmax(r) from softmax(r/T): the loss of T = 1 if T were right."""
     starts = np.cumsum(sizes) - sizes
     logits = r - np.repeat(np.maximum.reduceat(r, starts), sizes)
-    logs = logits - np.repeat(np.log(np.add.reduceat(np.exp(logits), starts)), sizes)
+    logs = segment_log_softmax(logits, sizes)
     q = (logits == 0).astype(np.float64) if temperature == 0 else np.exp(logits / temperature)
     q /= np.repeat(np.add.reduceat(q, starts), sizes)
     possible = q > 0

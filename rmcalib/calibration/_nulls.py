@@ -50,6 +50,11 @@ class NullTest:
     p_value: float
     resamples: int
 
+    @property
+    def excess(self) -> float:
+        """How much the error exceeds that of a calibrated forecast: value − mean."""
+        return self.value - self.mean
+
 
 @dataclass(frozen=True)
 class Band:

@@ -12,15 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import (
-    FloatArray,
-    IntArray,
-    as_floats,
-    as_groups,
-    check_integer,
-)
-from rmcalib.calibration._notions import check_orders_for
-from rmcalib.ranking import Mallows, PlackettLuce, RankingDistribution, SparseRankings, index_of_orders
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_integer
+from rmcalib.calibration._rankings.questions import check_complete
+from rmcalib.ranking import HasTemperature, RankingDistribution
 
 __all__ = [
     "TemperatureFit",
@@ -53,14 +47,15 @@ class TemperatureFit:
 def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> TemperatureFit:
     """Fit the temperature of a Plackett-Luce, Mallows or SparseRankings forecast to rankings (n, m).
 
+    >>> from rmcalib.ranking import PlackettLuce
     >>> rng = np.random.default_rng(0)
     >>> utilities = rng.normal(size=(2000, 4))
     >>> fit = fit_temperature(PlackettLuce(3 * utilities), PlackettLuce(utilities).sample(1, rng)[0])
     >>> bool(2.8 < fit.temperature < 3.2), fit.at_limit
     (True, None)
     """
-    array = check_orders_for(dist, orders)
-    return find_temperature(_slope(dist, array), len(array))
+    array = check_complete(dist, orders, "a temperature")
+    return find_temperature(check_temperature(dist).temperature_slope(array), len(array))
 
 
 def fit_temperature_per_group(
@@ -68,63 +63,44 @@ def fit_temperature_per_group(
 ) -> dict[Any, TemperatureFit]:
     """Fit one temperature for each group (category) of instances: {label: fit}.
 
+    >>> from rmcalib.ranking import PlackettLuce
     >>> dist = PlackettLuce([[1.0, 0.0]] * 4)
     >>> fits = fit_temperature_per_group(dist, [[0, 1], [1, 0], [0, 1], [0, 1]], ["a", "a", "b", "b"])
     >>> {label: fit.at_limit for label, fit in fits.items()}
     {'a': 'hot', 'b': 'cold'}
     """
-    array = check_orders_for(dist, orders)
+    array = check_complete(dist, orders, "a temperature")
     labels = np.asarray(groups)
     if labels.shape != (len(array),):
         raise ValueError(f"groups: expected {len(array)} labels, got shape {labels.shape}")
     rows = {label.item(): np.flatnonzero(labels == label) for label in np.unique(labels)}
-    return {
-        label: fit_temperature(take_instances(dist, index), array[index]) for label, index in rows.items()
-    }
+    return {label: fit_temperature(dist.take(index), array[index]) for label, index in rows.items()}
 
 
-def scale_temperature(dist: RankingDistribution, temperature: ArrayLike) -> RankingDistribution:
-    """Return the forecast at ``temperature``, one number or one for each instance (n,).
+def scale_temperature(dist: HasTemperature, temperature: ArrayLike) -> HasTemperature:
+    """Return the forecast at ``temperature``, one number or one per instance (n,).
 
+    >>> from rmcalib.ranking import PlackettLuce
     >>> scale_temperature(PlackettLuce([[2.0, 0.0]]), 2.0).log_utilities
     array([[1., 0.]])
     """
-    t = as_floats(np.atleast_1d(np.asarray(temperature, dtype=np.float64)), "temperature", ndim=1)
-    if (t <= 0).any():
-        raise ValueError(f"temperature: {t.min()} is not positive")
-    if len(t) not in (1, len(dist)):
-        raise ValueError(f"temperature: {len(t)} values for {len(dist)} instances")
-    if isinstance(dist, PlackettLuce):
-        return PlackettLuce(dist.log_utilities / t[:, None])
-    if isinstance(dist, Mallows):
-        return Mallows(dist.center, dist.dispersion / t)
-    if isinstance(dist, SparseRankings):
-        return SparseRankings(dist.orders, dist.logits / t[:, None], dist.unseen_logit / t)
-    raise ValueError(f"dist: {type(dist).__name__} has no temperature (have: {_HAVE_TEMPERATURE})")
+    return check_temperature(dist).at_temperature(temperature)
 
 
-def has_temperature(dist: RankingDistribution) -> bool:
-    """Return whether there is a temperature to fit.
+def check_temperature(dist: RankingDistribution) -> HasTemperature:
+    """Return ``dist`` if it has a temperature; otherwise raise a ValueError.
 
-    >>> has_temperature(PlackettLuce([[0.0, 0.0]]))
-    True
+    >>> from rmcalib.ranking import ExplicitRankings
+    >>> check_temperature(ExplicitRankings([[0, 1]], [[1.0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: dist: ExplicitRankings has no temperature (needs at_temperature and temperature_slope)
     """
-    return isinstance(dist, PlackettLuce | Mallows | SparseRankings)
-
-
-def take_instances(dist: RankingDistribution, index: IntArray) -> RankingDistribution:
-    """Return the forecast of some of the instances.
-
-    >>> len(take_instances(PlackettLuce([[0.0, 1.0]] * 3), np.array([0, 2])))
-    2
-    """
-    if isinstance(dist, PlackettLuce):
-        return PlackettLuce(dist.log_utilities[index])
-    if isinstance(dist, Mallows):
-        return Mallows(dist.center[index], dist.dispersion[index])
-    if isinstance(dist, SparseRankings):
-        return SparseRankings(dist.orders, dist.logits[index], dist.unseen_logit[index])
-    raise ValueError(f"dist: {type(dist).__name__} has no temperature (have: {_HAVE_TEMPERATURE})")
+    if not isinstance(dist, HasTemperature):
+        raise ValueError(
+            f"dist: {type(dist).__name__} has no temperature (needs at_temperature and temperature_slope)"
+        )
+    return dist
 
 
 Model = TypeVar("Model")
@@ -157,74 +133,6 @@ def cross_fit(
     together = np.concatenate(results)
     together[np.concatenate(parts)] = together.copy()
     return together
-
-
-_HAVE_TEMPERATURE = "PlackettLuce, Mallows, SparseRankings"
-
-
-def _slope(dist: RankingDistribution, orders: IntArray) -> Slope:
-    """Derivative of the mean negative log-likelihood by β = 1/T."""
-    if isinstance(dist, PlackettLuce):
-        ordered = np.take_along_axis(dist.log_utilities, orders, axis=1)[:, ::-1]
-        return lambda beta: float((_running_mean(ordered, beta) - ordered).sum(axis=1).mean())
-    if isinstance(dist, Mallows):
-        return _mallows_slope(dist, orders)
-    if isinstance(dist, SparseRankings):
-        return _sparse_slope(dist, orders)
-    raise ValueError(f"dist: {type(dist).__name__} has no temperature (have: {_HAVE_TEMPERATURE})")
-
-
-def _running_mean(values: FloatArray, beta: float) -> FloatArray:
-    """Mean of the first j values under weights exp(β·value), for every j: (n, m)."""
-    logits = beta * values
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    totals = np.cumsum(weights, axis=1)
-    if (totals > 1e-250).all():
-        return np.cumsum(weights * values, axis=1) / totals
-    # Far-apart utilities: the first items weigh nothing beside the largest, so scale every prefix by its own.
-    peaks = np.maximum.accumulate(logits, axis=1)
-    prefix = np.tri(values.shape[1], dtype=bool)
-    scaled = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
-    result: FloatArray = (scaled * values[:, None, :]).sum(axis=2) / scaled.sum(axis=2)
-    return result
-
-
-def _mallows_slope(dist: Mallows, orders: IntArray) -> Slope:
-    places = np.take_along_axis(np.argsort(dist.center, axis=1), orders, axis=1)
-    distance = np.zeros(len(orders))
-    for later in range(1, places.shape[1]):
-        distance += (places[:, :later] > places[:, later, None]).sum(axis=1)
-    lengths, rate = np.arange(1, dist.n_items + 1), dist.dispersion
-    exponents = np.arange(dist.n_items)
-
-    def slope(beta: float) -> float:
-        powers = np.exp(-beta * rate[:, None] * exponents)
-        expected = np.cumsum(powers * exponents, axis=1) / np.cumsum(powers, axis=1)
-        return float((rate * (distance - expected[:, lengths - 1].sum(axis=1))).mean())
-
-    return slope
-
-
-def _sparse_slope(dist: SparseRankings, orders: IntArray) -> Slope:
-    from rmcalib.ranking import log_integer
-
-    index = index_of_orders(dist.orders, orders)
-    extended = np.column_stack([dist.logits, dist.unseen_logit])
-    happened = extended[np.arange(len(orders)), index]
-    if np.isneginf(happened).any():
-        row = int(np.argmax(np.isneginf(happened)))
-        raise ValueError(f"orders: row {row} has probability 0 at every temperature (unseen_logit is -inf)")
-    multiplicity = np.zeros(extended.shape[1])
-    multiplicity[-1] = log_integer(dist.n_unseen)
-    possible = np.isfinite(extended) & np.isfinite(multiplicity)
-    values = np.where(possible, extended, 0.0)
-
-    def slope(beta: float) -> float:
-        logits = np.where(possible, beta * values + multiplicity, -np.inf)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return float(((weights * values).sum(axis=1) / weights.sum(axis=1) - happened).mean())
-
-    return slope
 
 
 def find_temperature(slope: Slope, n: int) -> TemperatureFit:

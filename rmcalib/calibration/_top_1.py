@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, as_groups, as_outcomes
+from rmcalib._util.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_groups,
+    as_outcomes,
+    segment_log_softmax,
+)
 from rmcalib.calibration._ece import check_one_per_group
 from rmcalib.calibration._intervals import Interval, check_level
 from rmcalib.calibration._temperature import LOG_RANGE, TemperatureFit, find_temperature
@@ -31,14 +39,14 @@ def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: Array
     >>> fit_top_1_temperature([2.0, 0.0] * 3, [1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2]).temperature.__round__(4)
     2.8854
     """
-    r, y, index = _top_1_data(rewards, outcomes, groups)
-    won = np.bincount(index, r * y)
+    r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
+    starts, won = np.cumsum(sizes) - sizes, r[correct]
 
     def slope(beta: float) -> float:
-        p = _softmax(r * beta, index)
-        return float((np.bincount(index, p * r) - won).mean())
+        p = np.exp(segment_log_softmax(r * beta, sizes))
+        return float((np.add.reduceat(p * r, starts) - won).mean())
 
-    return find_temperature(slope, int(index.max()) + 1)
+    return find_temperature(slope, len(sizes))
 
 
 def temperature_interval(
@@ -109,8 +117,7 @@ def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: floa
     if temperature == 0:  # all on the largest reward, in equal parts if there are several
         ties = np.add.reduceat(logits == 0, starts, dtype=np.float64)
         return np.where(logits[correct] == 0, np.log(ties), np.inf)
-    logits = logits / temperature
-    return np.log(np.add.reduceat(np.exp(logits), starts)) - logits[correct]
+    return -segment_log_softmax(logits / temperature, sizes)[correct]
 
 
 def slopes(
@@ -122,13 +129,11 @@ def slopes(
     array([-0.])
     """
     starts = np.cumsum(sizes) - sizes
-    logits = r / temperature
-    logits = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
-    weights = np.exp(logits)
-    p = weights / np.repeat(np.add.reduceat(weights, starts), sizes)
-    mean = np.add.reduceat(p * logits, starts)
-    spread = np.add.reduceat(p * (logits - np.repeat(mean, sizes)) ** 2, starts)
-    return mean - logits[correct], spread
+    logs = segment_log_softmax(r / temperature, sizes)  # differs from the logits by a constant per group
+    p = np.exp(logs)
+    mean = np.add.reduceat(p * logs, starts)
+    spread = np.add.reduceat(p * (logs - np.repeat(mean, sizes)) ** 2, starts)
+    return mean - logs[correct], spread
 
 
 def sorted_by_group(
@@ -166,14 +171,11 @@ def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: f
     if not (np.isfinite(temperature) and temperature > 0):
         raise ValueError(f"temperature: {temperature} is not a positive number")
     r = as_floats(rewards, "rewards", ndim=1)
-    return _softmax(r / temperature, as_groups(groups, len(r)))
-
-
-def _softmax(logits: FloatArray, groups: IntArray) -> FloatArray:
-    peak = np.full(int(groups.max()) + 1, -np.inf)
-    np.maximum.at(peak, groups, logits)
-    weights = np.exp(logits - peak[groups])
-    return weights / np.bincount(groups, weights)[groups]
+    index = as_groups(groups, len(r))
+    order = np.argsort(index, kind="stable")
+    p = np.empty(len(r))
+    p[order] = np.exp(segment_log_softmax(r[order] / temperature, np.bincount(index)))
+    return p
 
 
 def _top_1_data(

@@ -8,7 +8,10 @@ import typer
 
 from rmcalib import __version__
 from rmcalib._util.interrupts import INTERRUPTED
+from rmcalib._util.terminal import clean_line
+from rmcalib.cli._shared.options import Command
 from rmcalib.cli.batch import batch_models
+from rmcalib.cli.benchmarks import list_benchmarks
 from rmcalib.cli.compare import compare
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
@@ -27,15 +30,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("eval")(evaluate_models)
-app.command("score")(score_models)
-app.command("batch")(batch_models)
-app.command("report")(report_leaderboard)
-app.command()(compare)
-app.command("models")(list_models)
-app.command("doctor")(examine)
-app.command()(synthetic)
-app.command()(prolr)
+app.command("eval", cls=Command)(evaluate_models)
+app.command("score", cls=Command)(score_models)
+app.command("batch", cls=Command)(batch_models)
+app.command("report", cls=Command)(report_leaderboard)
+app.command(cls=Command)(compare)
+app.command("models", cls=Command)(list_models)
+app.command("benchmarks", cls=Command)(list_benchmarks)
+app.command("doctor", cls=Command)(examine)
+app.command(cls=Command)(synthetic)
+app.command(cls=Command)(prolr)
 
 
 def _show_version(wanted: bool) -> None:
@@ -91,7 +95,7 @@ def _told(error: Exception) -> str:
     """Say in one line what is wrong; a mistake of ours is called one."""
     # Errors of the option parser carry their message in a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
-    line = " ".join(text.split()) or type(error).__name__
+    line = clean_line(text) or type(error).__name__
     if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message"):
         return line
     return f"{type(error).__name__}: {line} (this should not happen; --verbose shows where)"

@@ -21,7 +21,7 @@ from rmcalib.cli._shared.options import (
 )
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
-from rmcalib.cli._shared.scoring_options import Scoring
+from rmcalib.cli._shared.scoring_options import SERVING, Scoring
 
 if TYPE_CHECKING:
     from rmcalib.batch import Cluster, Selection
@@ -134,7 +134,7 @@ _RUNNING_MODELS = (
 """Options that do nothing if no model is run."""
 
 
-@with_options(without=("revision", "recipes"))
+@with_options(without=("revision", "recipes", "endpoint", *SERVING))
 def batch_models(
     *,
     context: typer.Context,
@@ -178,6 +178,7 @@ def batch_models(
         where.cluster(),
         where.free_disk,
         where.ignore_memory,
+        scoring.format,
     )
     request = BatchRequest(
         which.models,

@@ -27,7 +27,7 @@ def compare(
     a: Annotated[str, _Source],
     b: Annotated[str, _Source],
     category: Annotated[
-        str, typer.Option(metavar="NAME", help="What to print: a category, or 'all'; files have all.")
+        str, typer.Option(metavar="NAME", help="The category to print, or 'all'; files always have all.")
     ] = "overall",
     output: Annotated[
         str | None,
@@ -41,11 +41,12 @@ def compare(
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Compare two models: every metric's difference, with a paired bootstrap over prompts."""
+    """Compare two models on the same prompts: the difference of every metric, from a paired bootstrap."""
     from rmcalib._util.files import write_csv
+    from rmcalib._util.terminal import clean_line
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
     from rmcalib.metrics import Settings, compare_scores
-    from rmcalib.report import clean_text, open_scores
+    from rmcalib.report import open_scores
 
     with plain_warnings(quiet=quiet, verbose=verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
@@ -65,68 +66,97 @@ def compare(
         if output is not None:
             write_csv(output, rows)
         if not quiet:
-            _say_what_is_odd(about)
-            _say_what_is_left_out(first, second)
-    names = clean_text(name_a), clean_text(name_b)
+            _warn_of_scales(about)
+            _warn_of_prompts(first, second)
+    names = clean_line(name_a), clean_line(name_b)
     if json_:
         typer.echo(json.dumps({"a": names[0], "b": names[1], "differences": rows}))
     elif not quiet:
-        _print(rows, names, category)
+        _print(rows, names, category, resamples)
 
 
-def _say_what_is_odd(recipes: Iterable[Recipe]) -> None:
-    """Warn of models whose rewards are on another scale, or on none."""
+def _warn_of_scales(recipes: Iterable[Recipe]) -> None:
+    """Warn of models whose rewards are not on a Bradley-Terry scale."""
+    from rmcalib._util.terminal import clean_line
     from rmcalib.judges import scale_note, why_no_calibration
-    from rmcalib.report import clean_text
 
     for recipe in dict.fromkeys(recipes):
         reason = why_no_calibration(recipe)
         note = f"calibration is not compared: {reason}" if reason else scale_note(recipe)
         if note:
-            say(clean_text(f"warning: {recipe.model}: {note}"))
+            say(clean_line(f"warning: {recipe.model}: {note}"))
 
 
-def _say_what_is_left_out(a: Scores, b: Scores) -> None:
+def _warn_of_prompts(a: Scores, b: Scores) -> None:
     ids = set(a.item_id.tolist()), set(b.item_id.tolist())
     common = len(ids[0] & ids[1])
     left_out = len(ids[0]) + len(ids[1]) - 2 * common
     if left_out:
-        say(f"warning: compared on {common:,} prompts; {left_out:,} are in one of the two only")
+        say(f"warning: compared on {common:,} prompts; {left_out:,} are in only one of the two")
 
 
 _WIDTH = 100
 
 
-def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, resamples: int) -> None:
     from rich.text import Text
 
-    from rmcalib.metrics import BETTER
-    from rmcalib.report import clean_text
+    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.report import HEADLINE, p_value, signed
 
-    console = Console()
-    console = Console(width=max(_WIDTH, console.width))  # numbers are never cut, in a log or a small window
-    console.print(Text(f"A: {names[0]}\nB: {names[1]}\n"), soft_wrap=True)
+    terminal = open_console()
+    terminal.print(Text(f"A: {names[0]}\nB: {names[1]}\n"), soft_wrap=True)
     shown = list(dict.fromkeys(row["category"] for row in rows)) if category == "all" else [category]
     for name in shown:
-        title = Text(name)
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
-        table.add_column("metric", no_wrap=True)
-        for column in ("A", "B", "B - A", "95% interval", "p", "better"):
-            table.add_column(column, justify="right", no_wrap=True)
-        for row in (row for row in rows if row["category"] == name):
-            interval = "" if row["low"] is None else f"{row['low']:+.3f} to {row['high']:+.3f}"
-            p_value = "" if row["p_value"] is None else f"{row['p_value']:.3f}"
-            better = ""
-            if row["low"] is not None and (row["low"] > 0 or row["high"] < 0) and row["metric"] in BETTER:
-                better = "B" if BETTER[row["metric"]] * row["difference"] > 0 else "A"
-            values = ("-" if row[side] is None else f"{row[side]:.3f}" for side in ("a", "b"))
-            difference = "-" if row["difference"] is None else f"{row['difference']:+.3f}"
-            table.add_row(row["metric"], *values, difference, interval, p_value, better)
-        console.print(table)
+        mine = {row["metric"]: row for row in rows if row["category"] == name}
+        for side in ("a", "b"):
+            if sentence := _sentence(mine, side):
+                terminal.print(Text(sentence))
+        columns = table(
+            "metric", "A", "B", "B - A", "95% interval", "p-value", "better", title=f"\n{clean_line(name)}"
+        )
+        # The headline first, under its own names.
+        for metric in dict.fromkeys([*(key for key in HEADLINE if key in mine), *mine]):
+            row = mine[metric]
+            interval = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
+            values = [_value(row[side]) for side in ("a", "b")]
+            p_text = "" if row["p_value"] is None else p_value(row["p_value"], 2 / (resamples + 1))
+            heading = f"{HEADLINE[metric]} ({metric})" if metric in HEADLINE else metric
+            add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, _better(row))
+        print_table(terminal, columns, least=_WIDTH)
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
-        console.print(Text(f"\nNo calibration of {clean_text(note)}."), soft_wrap=True)
+        terminal.print(Text(f"\nNo calibration of {clean_line(note)}."), soft_wrap=True)
     if any("length" in row["metric"] for row in rows):
-        console.print(Text("\nLengths are in tokens; a report takes characters if it has the texts."))
-    console.print(Text("\n'better' where the interval leaves out zero; one in twenty does so by chance."))
+        terminal.print(Text("\nLengths are in tokens; a report uses characters if it has the texts."))
+    terminal.print("\n'better' is empty where the interval includes 0. One in twenty leaves 0 out by chance.")
+
+
+def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:
+    """Say what A or B says and how often it is right; empty if it has no probabilities."""
+    from rmcalib.report import number, percent, points
+
+    says, right, gap = (
+        rows.get(name, {}).get(side) for name in ("mean_confidence", "accuracy", "overconfidence")
+    )
+    if says is None or right is None or gap is None:
+        return ""
+    lost = rows.get("lost_information", {}).get(side)
+    more = "" if lost is None else f"; lost information {number(lost)}"
+    start = f"{side.upper()} says {percent(says)} and is right {percent(right)} of the time"
+    return f"{start}: gap {points({'value': gap}, unit=' points')}{more}."
+
+
+def _value(value: float | None) -> str:
+    from rmcalib.report import number
+
+    return number(value)
+
+
+def _better(row: dict[str, Any]) -> str:
+    """The better of the two, where the interval of the difference leaves out zero."""
+    from rmcalib.metrics import catalogue
+
+    metric = catalogue()[row["metric"]]
+    if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
+        return ""
+    return "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"

@@ -1,40 +1,60 @@
-"""``rmcalib doctor``: whether this machine can score, whether its devices are right, and how fast it is."""
+"""``rmcalib doctor``: whether this machine can score, is right, and how fast it is; also for a server."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared.options import Config, Json, Verbose, refuse_options
+from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis
+    from rmcalib.judges import Diagnosis, ServedCheck
 
 __all__ = ["examine"]
+
+_BENCH = "Speed"
 
 
 def examine(
     *,
     context: typer.Context,
     speed: Annotated[
-        bool, typer.Option("--bench", help="Measure instead how fast this machine scores.")
+        bool,
+        typer.Option(
+            "--bench", help="Measure how fast this machine scores; nothing else.", rich_help_panel=_BENCH
+        ),
     ] = False,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="How long to score; default 60, on a CPU 10.", rich_help_panel=_BENCH),
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Compare a server's rewards with those of --model, loaded here; nothing else is examined.",
+            rich_help_panel=SERVED,
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="With --bench: the model to run; default a random one that suits the device."
+            "--model",
+            "-m",
+            metavar="ID",
+            help="The model that is served, or the one to measure; default for --bench: a random one.",
         ),
     ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0.1, help="With --bench: how long to score; default 60, on a CPU 10."),
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="With --bench: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.")
-    ] = "auto",
+    device: Annotated[str, typer.Option(help="Where to load the model: auto, cpu, cuda, ...")] = "auto",
+    endpoint_kind: EndpointKind = "auto",
+    served_name: ServedName = None,
+    api_key_env: ApiKeyEnv = None,
     json_: Json = False,
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
@@ -44,25 +64,45 @@ def examine(
     Scores some of the demo on every device and in every dtype, and compares
     with the CPU in float32. Exits with 1 if a device is wrong in float32;
     narrower dtypes are a choice. With --bench, scores random texts for a
-    minute and prints how fast that was.
+    minute and prints how fast that was. With --endpoint and --model, scores
+    some of the demo by a server and here, and exits with 1 if the rewards
+    differ by more than rounding.
     """
     if speed:
+        refuse_options(context, ("endpoint", "endpoint_kind", "served_name", "api_key_env"), "--bench")
         return _bench(model, seconds, device, json_)
-    refuse_options(context, ("model", "seconds", "device"), "doctor without --bench")
-    from rmcalib.judges import diagnose
+    refuse_options(context, ("seconds",), "doctor without --bench")
+    from rmcalib.judges import LoadOptions, compare_served, diagnose
 
-    diagnosis = diagnose()
-    if json_:
-        typer.echo(json.dumps({**dataclasses.asdict(diagnosis), "healthy": diagnosis.healthy}))
+    if (endpoint is None) != (model is None):
+        raise ValueError(
+            "--endpoint, --model: give both, to compare a server with the model itself (or --bench --model)"
+        )
+    if endpoint is not None and model is not None:
+        check = compare_served(
+            model,
+            endpoint,
+            here=LoadOptions(device=device),
+            endpoint_kind=endpoint_kind,
+            served_name=served_name,
+            api_key_env=api_key_env,
+        )
+        _finish(check, _print_served, json_)
     else:
-        _print(diagnosis)
-    if not diagnosis.healthy:
-        raise typer.Exit(1)
+        _finish(diagnose(), _print, json_)
     return None
 
 
+def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps({**dataclasses.asdict(found), "healthy": found.healthy}))
+    else:
+        show(found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
 def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from rmcalib.judges import bench, choose_device, remember_rate
@@ -90,17 +130,42 @@ def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -
         f"memory      peak {peak}, estimated {found.memory_estimate / 1e9:.2f} GB, beyond the weights",
         *(f"* {notice}" for notice in found.notices),
     ]
-    console = Console(highlight=False)
+    console = open_console()
     for line in lines:
         console.print(Text(line), soft_wrap=True)
 
 
+_MEANING = {
+    "right": "The server gives the model's rewards.",
+    "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
+    "differs": "The server gives other rewards. Is it the same model, with the same chat template?",
+}
+
+
+def _print_served(check: ServedCheck) -> None:
+    from rich.text import Text
+
+    lines = (
+        f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
+        f"model {check.served_model or '(unknown)'}",
+        f"here: {check.model} in {check.dtype}",
+        f"{check.n_responses} responses of the demo: {check.seconds_served:.2g} s served, "
+        f"{check.seconds_here:.2g} s here",
+        f"rewards differ by up to {check.reward_difference:.2g}, probabilities by up to "
+        f"{check.probability_difference:.2g}",
+        "",
+        _MEANING[check.status],
+    )
+    console = open_console()
+    for line in lines:
+        console.print(Text(line))
+
+
 def _print(diagnosis: Diagnosis) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = open_console()
     console.print(Text("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items())))
     for device in diagnosis.devices:
         memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))

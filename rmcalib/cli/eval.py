@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Resamples, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.options import (
+    REPORT,
+    Config,
+    Json,
+    Resamples,
+    Seed,
+    Verbose,
+    refuse_options,
+    with_options,
+)
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings, say
-from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, Export, Models, Scoring
+from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
     benchmark_for,
     check_export,
@@ -34,7 +43,18 @@ FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit with code 1 if this holds, such as 'ece>0.1' or 'ece[Math]>=0.2'; several allowed.",
+        help="Exit with code 1 if this holds, such as 'abs(overconfidence).low>0.05', "
+        "'lost_information.low>0.02' or 'ece[Math]>=0.2'; several allowed.",
+        rich_help_panel=REPORT,
+    ),
+]
+GroupBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
+        "allowed.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -48,16 +68,23 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Take scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
+            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
             "'published' for those that RewardBench has published.",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     scoring: Scoring,
     fail_if: FailIf = None,
+    group_by: GroupBy = None,
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
-        int, typer.Option(min=0, help="How many prompts the page shows, those with the worst forecasts.")
+        int,
+        typer.Option(
+            min=0,
+            help="Number of prompts on the page, those with the worst forecasts.",
+            rich_help_panel=REPORT,
+        ),
     ] = 10,
     seed: Seed = 0,
     json_: Json = False,
@@ -77,6 +104,7 @@ def evaluate_models(
     from rmcalib._util.processes import is_main_process, joined
     from rmcalib._util.storage import shown
     from rmcalib.cli._shared.conditions import parse_condition
+    from rmcalib.metrics import check_groupings
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
@@ -89,7 +117,8 @@ def evaluate_models(
         with team.step():
             output_folder(scoring.output)
             bench = benchmark_for(names, scoring, scores)
-        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed)
+            by = check_groupings(group_by or (), bench)
+        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by)
         met: list[tuple[Condition, Evaluation]] = []
 
         def work(name: str | None) -> tuple[Evaluation, Path] | None:
@@ -110,7 +139,7 @@ def evaluate_models(
         print_evaluations([(one, shown(folder)) for one, folder in done])
     for condition, evaluation in met:
         value = condition.value(evaluation.metrics)
-        say(f"{evaluation.model}: {condition.text} holds: {condition.metric} is {value:.4g}")
+        say(f"{evaluation.model}: {condition.text} holds: {condition.subject} is {value:.4g}")
     if not json_ and not scoring.quiet:
         say_failures(failed, len(names))
     if failed or met:
@@ -129,6 +158,7 @@ class _Job:
     resamples: int
     examples: int
     seed: int
+    group_by: list[str]
 
     def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
         """Get one model's scores, evaluate them and write the report; return it and its folder.
@@ -162,6 +192,7 @@ class _Job:
             resamples=self.resamples,
             seed=self.seed,
             n_examples=self.examples,
+            group_by=self.group_by,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})

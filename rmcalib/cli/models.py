@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.options import Config, Json, Verbose
 
@@ -52,11 +53,10 @@ def list_models(
     if json_:
         typer.echo(json.dumps([dataclasses.asdict(recipe) for recipe in found]))
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = open_console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("model", no_wrap=True, overflow="ellipsis", max_width=48)
     table.add_column("size", justify="right")

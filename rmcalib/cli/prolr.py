@@ -1,6 +1,7 @@
 """``rmcalib prolr``: cross-validated calibration of label-ranking learners."""
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-    from rmcalib.tabular import Dataset
+    from rmcalib.tabular import Dataset, ProlrResult
 
 __all__ = ["prolr"]
 
-_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy of each notion: the last two are full-rank's
+_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
 
 
 def prolr(
@@ -76,20 +77,10 @@ def prolr(
 ) -> None:
     """Train label-ranking learners by cross-validation and measure the calibration of their distributions.
 
-    Writes results.csv (one row a measure), summary.csv (means over folds) and a figure for every data set.
-    Running it again takes up where it stopped.
+    Writes results.csv (one row per measure), summary.csv (means over folds) and a figure per data set.
+    Running it again continues where it stopped.
     """
-    from rmcalib._util.files import write_bytes, write_csv
-    from rmcalib.report import errors_by_k, figure_png
-    from rmcalib.tabular import (
-        Plan,
-        Questions,
-        fold_means,
-        load_dataset,
-        read_csv,
-        run_experiment,
-        stagewise_verdicts,
-    )
+    from rmcalib.tabular import Plan, Questions, run_prolr
 
     for option, text in {"dataset": dataset, "learner": learner, "k": k, "notion": notion}.items():
         if not _split(text):
@@ -98,63 +89,44 @@ def prolr(
         refuse_options(context, ("labels",), "a data set by name, which knows its labels")
     else:
         refuse_options(context, ("dataset",), "--data")
-    if data is not None:
-        chosen = [read_csv(data, _split(labels) if "," in labels else labels)]
-    else:
-        chosen = [load_dataset(name) for name in _distinct(dataset)]
-    if output is None:
-        output = Path("runs/prolr") / "+".join(one.name for one in chosen)
-    most = max(one.n_items for one in chosen)
-    lengths = _lengths(k, most)
-    if min(lengths) > most:
-        raise ValueError(f"k: {min(lengths)} is beyond the {most} labels that there are to rank")
-    both: Any = ("exact", "reference") if protocol == "both" else (protocol,)
+    datasets = _datasets(dataset, data, labels)
+    lengths = _lengths(k, max(one.n_items for one in datasets))
+    protocols: Any = ("exact", "reference") if protocol == "both" else (protocol,)
     how: Any = training
-    plan = Plan(
-        learners=tuple(_distinct(learner)),
-        folds=folds,
-        seed=seed,
-        training=how,
-        recalibrate=recalibrate,
-        questions=Questions(
-            sub=tuple(length for length in lengths if length >= 2),
-            top=lengths,
-            notions=tuple(_distinct(notion)),
-            protocols=both,
-            resamples=resamples,
-            stagewise=stagewise,
-        ),
+    questions = Questions(
+        sub=tuple(length for length in lengths if length >= 2),
+        top=lengths,
+        notions=tuple(_distinct(notion)),
+        protocols=protocols,
+        resamples=resamples,
+        stagewise=stagewise,
     )
-    n_jobs = len(chosen) * len(plan.learners) * plan.folds
-    with _progress(n_jobs, show=not quiet) as advance:
-        rows = run_experiment(chosen, plan, output, processes=processes, fresh=fresh, on_done=advance)
-    means = fold_means(rows)
-    write_csv(output / "summary.csv", means)
-    figures = []
-    for one in chosen:
-        shown = [
-            row
-            for row in means
-            if (row["dataset"], row["notion"], row["protocol"])
-            == (one.name, plan.questions.notions[0], both[0])
-            and row["discrepancy"] in _SHOWN
-        ]
-        if shown:
-            figure = errors_by_k(
-                shown, title=f"{one.name}: {plan.questions.notions[0]} error, {both[0]} protocol"
-            )
-            figures.append(write_bytes(output / f"{one.name}.png", figure_png(figure)))
-    verdicts = stagewise_verdicts(rows) if stagewise else []
+    learners = tuple(_distinct(learner))
+    plan = Plan(learners, folds, seed, how, recalibrate=recalibrate, questions=questions)
+    folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
+    with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not quiet) as advance:
+        result = run_prolr(datasets, plan, folder=folder, processes=processes, fresh=fresh, on_done=advance)
+    results, _, *figures = result.write(folder)
+    verdicts = result.verdicts if stagewise else []
     if json_:
+        rows = result.summary.to_dict("records")
         content = {
-            "results": str(output / "results.csv"),
+            "results": str(results),
             "figures": [str(path) for path in figures],
             "stagewise": verdicts,
-            "summary": [{key: _plain(value) for key, value in row.items()} for row in means],
+            "summary": [{name: _plain(value) for name, value in row.items()} for row in rows],
         }
         typer.echo(json.dumps(content, allow_nan=False))
     elif not quiet:
-        _print(chosen, means, verdicts, [output / "results.csv", *figures])
+        _print(result, verdicts, [results, *figures])
+
+
+def _datasets(names: str, file: Path | None, labels: str) -> "list[Dataset]":
+    from rmcalib.tabular import load_dataset, read_csv
+
+    if file is not None:
+        return [read_csv(file, _split(labels) if "," in labels else labels)]
+    return [load_dataset(name) for name in _distinct(names)]
 
 
 def _split(text: str) -> list[str]:
@@ -170,9 +142,12 @@ def _lengths(text: str, largest: int) -> tuple[int, ...]:
     if text.strip() == "all":
         return tuple(range(1, largest + 1))
     try:
-        return tuple(sorted({int(part) for part in _split(text)}))
+        lengths = tuple(sorted({int(part) for part in _split(text)}))
     except ValueError:
         raise ValueError(f"k: '{text}' is neither 'all' nor whole numbers separated by commas") from None
+    if lengths[0] > largest:
+        raise ValueError(f"k: {lengths[0]} is more than the {largest} labels that there are to rank")
+    return lengths
 
 
 def _plain(value: Any) -> Any:
@@ -182,12 +157,13 @@ def _plain(value: Any) -> Any:
 def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[str], None]]":
     from contextlib import contextmanager
 
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from rmcalib._util.terminal import open_console
 
     @contextmanager
     def bar() -> "Iterator[Callable[[str], None]]":
-        console = Console(stderr=True)
+        console = open_console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
         with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
             task = progress.add_task("folds", total=total)
@@ -196,25 +172,24 @@ def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[st
     return bar()
 
 
-def _print(
-    chosen: "list[Dataset]", means: list[dict[str, Any]], verdicts: list[str], paths: list[Path]
-) -> None:
-    from rich.console import Console
+def _print(result: "ProlrResult", verdicts: list[str], paths: list[Path]) -> None:
     from rich.table import Table
 
-    console = Console()
-    for data in chosen:
-        own = [row for row in means if row["dataset"] == data.name and row["discrepancy"] in ("", *_SHOWN)]
-        learners = list(dict.fromkeys(row["learner"] for row in own))
+    from rmcalib._util.terminal import open_console
+
+    console = open_console()
+    means = result.summary
+    for data in result.datasets:
+        own = means[(means["dataset"] == data.name) & means["discrepancy"].isin(("", *_SHOWN))]
+        learners = list(own["learner"].unique())
         title = f"{data.name}: {len(data):,} rows, {data.n_items} labels; mean over folds (if calibrated)"
         table = Table(title=title, title_justify="left")
         table.add_column("measure")
         for name in learners:
             table.add_column(name, justify="right")
-        cells = {_measure(row): {} for row in own}  # type: dict[str, dict[str, str]]
-        for row in own:
-            null = "" if row["null_mean"] is None else f" ({_short(row['null_mean'])})"
-            cells[_measure(row)][row["learner"]] = f"{_short(row['mean'])}{null}"
+        cells: dict[str, dict[str, str]] = {}
+        for row in own.to_dict("records"):
+            cells.setdefault(_measure(row), {})[row["learner"]] = _cell(row)
         for measure, found in cells.items():
             table.add_row(measure, *(found.get(name, "–") for name in learners))
         console.print(table)
@@ -229,7 +204,17 @@ def _measure(row: dict[str, Any]) -> str:
         return str(row["notion"]).replace("_", " ")
     reference = ", reference" if row["protocol"] == "reference" else ""
     notion = {"rankwise": "", "rankwise-95": " 95%"}.get(row["notion"], f" {row['notion']}")
+    if row["notion"] == "full-rank" and not math.isnan(row["null_mean"]):
+        notion += " excess"
     return f"{row['family']}-{row['k']}{notion}{reference}"
+
+
+def _cell(row: dict[str, Any]) -> str:
+    if math.isnan(row["null_mean"]):
+        return _short(row["mean"])
+    if row["notion"] == "full-rank":
+        return f"{'+' if row['excess'] >= 0 else ''}{_short(row['excess'])}"
+    return f"{_short(row['mean'])} ({_short(row['null_mean'])})"
 
 
 def _short(value: float) -> str:

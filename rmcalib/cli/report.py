@@ -1,4 +1,4 @@
-"""``rmcalib report``: the leaderboard by calibration over everything scored, or over a ready table."""
+"""``rmcalib report``: the leaderboard by calibration of all scored models, or of a table."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ __all__ = ["report_leaderboard"]
 def report_leaderboard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DIR]...", help="Folders or URLs with runs, as eval and batch write them."),
+        typer.Argument(metavar="[DIR]...", help="Folders or URLs with runs of eval or batch."),
     ] = None,
     table: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Report on a CSV: model, leaderboard_score, categories, and ece, ece_score or --metric.",
+            help="Use a CSV instead of runs. Columns: model, leaderboard_score, categories, and ece, "
+            "ece_score or --metric.",
         ),
     ] = None,
     output: Place = "report",
@@ -36,24 +37,24 @@ def report_leaderboard(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to sort by and correlate: ece (default), ece_at_temperature, reference_top_1, brier "
-            "or nll; or a table's column.",
+            help="What to sort by and correlate: lost_information (default) or another metric, such as "
+            "overconfidence, ece or brier; or a column of --table.",
         ),
     ] = None,
     leaderboard: Annotated[
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Check our scores against official ones: a CSV, or 'hub' (RewardBench 2's results).",
+            help="Check the scores against official ones: a CSV, or 'hub' (RewardBench 2's results).",
         ),
     ] = None,
     benchmark: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which benchmark, if the runs are of several.")
+        str | None, typer.Option(metavar="NAME", help="The benchmark, if there are runs of several.")
     ] = None,
     category: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A table's category columns, if not RewardBench 2's; several allowed."
+            metavar="NAME", help="A category column of --table, if not RewardBench 2's; several allowed."
         ),
     ] = None,
     bradley_terry_only: Annotated[
@@ -76,7 +77,7 @@ def report_leaderboard(
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Rank all scored models by calibration, and report what calibration goes with."""
+    """Rank all scored models by calibration, and correlate it with their scores."""
     from rmcalib._util.storage import shown
     from rmcalib.metrics import Settings
     from rmcalib.report import (
@@ -100,13 +101,13 @@ def report_leaderboard(
             clash = {"folders with runs": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
             given = next((name for name, value in clash.items() if value), None)
             if given is not None:
-                raise ValueError(f"--table: goes without {given}")
+                raise ValueError(f"--table cannot be combined with {given}")
             board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
         else:
             if not runs:
                 raise ValueError("name a folder with runs, such as runs/, or a table with --table FILE")
             if category:
-                raise ValueError("--category: goes with --table; runs have their own categories")
+                raise ValueError("--category needs --table; runs have their own categories")
             official: Any = leaderboard and (
                 official_from_hub if leaderboard == "hub" else read_official(leaderboard)
             )
@@ -114,7 +115,7 @@ def report_leaderboard(
                 board = leaderboard_from_runs(
                     runs,
                     benchmark=benchmark,
-                    metric=metric or "ece",
+                    metric=metric,
                     official=official,
                     on_model=None if show is None else lambda done, total, _: show(done, total, 0),
                     **shared,
@@ -153,40 +154,37 @@ def _content(board: Leaderboard, page: str) -> dict[str, Any]:
 
 
 def _print(board: Leaderboard, page: str) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    from rmcalib.report import metric_name
+    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.report import interval, metric_name, number, p_value, percent, points
 
-    console = Console()
-    best = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), title="Best calibrated", title_justify="left"
-    )
-    best.add_column("#", justify="right")
-    best.add_column("model", overflow="ellipsis", no_wrap=True, max_width=44)
-    for name in (board.metric, "95% interval", "score"):
-        best.add_column(name, justify="right", no_wrap=True)
+    terminal = open_console()
+    main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
+    measured = any("overconfidence" in row["values"] for row in board.models)
+    headings = (main, level, *(("says", "right", "gap in points") if measured else ()), "score")
+    best = table("model", *headings, title=f"Smallest {main}", gap=1)
     for row in board.ranked[:10]:
-        found = row["values"][board.metric]
-        interval = "" if found["low"] is None else f"{found['low']:.3f} - {found['high']:.3f}"
-        score = "" if row["score"] is None else f"{row['score']:.3f}"
-        best.add_row(str(row["rank"]), Text(row["model"]), f"{found['value']:.3f}", interval, score)
-    console.print(best)
-    goes = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="\nCorrelations", title_justify="left")
-    for name in ("against", "error", "coefficient"):
-        goes.add_column(name)
-    for name in ("value", "95% interval", "p"):
-        goes.add_column(name, justify="right", no_wrap=True)
+        values = row["values"]
+        found = values[board.metric]
+        cells = [number(found["value"]), interval(found)]
+        if measured:
+            cells += [
+                percent((values.get(key) or {}).get("value")) for key in ("mean_confidence", "accuracy")
+            ]
+            cells.append(points(values.get("overconfidence")))
+        add_row(best, f"{row['rank']:>2} {row['model']}", *cells, number(row["score"]))
+    print_table(terminal, best)
+    scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
     for row in (row for row in board.correlations if row["metric"] == board.metric):
+        name = board.score_name if row["target"] == "leaderboard" else row["target"]
         if row["value"] is None:
-            numbers = ["-", row["note"], "-"]
+            numbers = ["–", clean_line(row["note"]), "–"]
         else:
-            p_value = f"{row['p_value']:.3f}" if row["p_value"] >= 0.001 else "<0.001"
-            numbers = [f"{row['value']:.4f}", f"{row['low']:.3f} - {row['high']:.3f}", p_value]
-        goes.add_row(Text(row["target"]), Text(metric_name(row["metric"])), row["method"], *numbers)
-    console.print(goes)
-    console.print(Text(f"\n{board.summary}"))
+            numbers = [number(row["value"], 4), interval(row), p_value(row["p_value"])]
+        add_row(scores, name, main, row["method"], *numbers)
+    print_table(terminal, scores)
+    terminal.print(Text(f"\n{board.summary}"))
     for note in board.notes:
-        console.print(Text(f"* {note}", style="dim"))
-    console.print(Text(f"\nReport: {page}"), soft_wrap=True)
+        terminal.print(Text(f"* {note}", style="dim"))
+    terminal.print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)

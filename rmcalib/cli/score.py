@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from rmcalib._util.terminal import clean_line
 from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
@@ -66,10 +67,11 @@ def score_models(
     elif not scoring.quiet:
         for entry in done:
             counts = entry["manifest"]["counts"]
-            typer.echo(
+            line = (
                 f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
                 f"{shown(entry['scores'])}"
             )
+            typer.echo(clean_line(line))
             if verbose and "work" in entry["manifest"]:
                 typer.echo(_about_work(entry["manifest"]["work"]))
         say_failures(failed, len(names))

@@ -94,30 +94,23 @@ def synthetic(
     if json_:
         typer.echo(json.dumps({**report_content(report), "page": str(page)}))
     elif not quiet:
-        _print(report.summary, report.title, report.words, page)
+        _print(report.summary, report.title, report.words, page, resamples)
 
 
 _RESULTS = ("metrics.csv", "metrics.json", "reliability.csv", "reliability.png", "report.html")
 
 
-def _print(summary: "Summary", title: str, words: str, page: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _print(summary: "Summary", title: str, words: str, page: Path, resamples: int) -> None:
+    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.report import number, p_value
 
-    console = Console()
-    table = Table(title=title, title_justify="left", caption_justify="left")
-    table.add_column("notion")
-    for name in ("error", "95% interval", "if calibrated", "p", "at T"):
-        table.add_column(name, justify="right")
+    console = open_console()
+    headings = ("error", "95% interval", "if\ncalibrated", "p-value", "at best\ntemperature")
+    shown = table("\nnotion", *headings, title=clean_line(title))
     for row in summary.rows:
-        table.add_row(
-            f"{row.family}-{row.k}",
-            f"{row.value:.3f}",
-            f"{row.low:.3f} - {row.high:.3f}",
-            f"{row.null_mean:.3f}",
-            f"{row.p_value:.3f}",
-            "" if row.recalibrated is None else f"{row.recalibrated:.3f}",
-        )
-    console.print(table)
-    console.print(words, soft_wrap=False)
-    console.print(f"Report: {page.resolve()}", soft_wrap=True, highlight=False)
+        cells = [number(row.value), f"{number(row.low)} to {number(row.high)}", number(row.null_mean)]
+        cells += [p_value(row.p_value, 1 / (resamples + 1)), number(row.recalibrated)]
+        add_row(shown, f"{row.family}-{row.k}", *cells)
+    print_table(console, shown)
+    console.print(words)
+    console.print(f"Report: {clean_line(page.resolve())}", soft_wrap=True)

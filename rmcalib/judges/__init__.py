@@ -24,10 +24,20 @@ from rmcalib.judges._judge import (
     work_of,
 )
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._registry import LEADERBOARD, Recipe, read_recipes, recipe_for, registry
-from rmcalib.judges._resolve import KINDS, check_judge_name, load_judge, registered_judges
+from rmcalib.judges._registry import (
+    LEADERBOARD,
+    Recipe,
+    read_entries,
+    read_recipes,
+    recipe_for,
+    recipe_from,
+    registry,
+)
+from rmcalib.judges._resolve import KINDS, check_judge_name, judge_kind, load_judge, registered_judges
 from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
 from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
+from rmcalib.judges._served.comparison import ServedCheck, compare_served
+from rmcalib.judges._served.judge import EndpointJudge
 
 __all__ = [
     "CHUNK",
@@ -38,6 +48,7 @@ __all__ = [
     "Benchmarked",
     "Classifier",
     "Diagnosis",
+    "EndpointJudge",
     "FunctionJudge",
     "Judge",
     "LoadOptions",
@@ -46,6 +57,7 @@ __all__ = [
     "RewardModel",
     "Scale",
     "ScoredItem",
+    "ServedCheck",
     "about_judge",
     "asked_of",
     "available_devices",
@@ -53,18 +65,22 @@ __all__ = [
     "check_judge_name",
     "check_model_name",
     "choose_device",
+    "compare_served",
     "describe_device",
     "diagnose",
     "identify",
     "is_indifferent",
     "is_local",
+    "judge_kind",
     "load_judge",
     "load_model",
     "locate",
     "main_memory",
     "measured_rate",
+    "read_entries",
     "read_recipes",
     "recipe_for",
+    "recipe_from",
     "recipe_of_run",
     "registered_judges",
     "registry",

@@ -29,6 +29,9 @@ _ANSWER = "answer: "  # begins the lines that matter; libraries may print others
 Outcome = dict[str, Any]
 """The answer for one dtype: `rewards` and `seconds`, or an `error`."""
 
+Rewards = Sequence[Sequence[float]]
+"""The rewards of each prompt's responses."""
+
 
 @dataclass(frozen=True)
 class DeviceInfo:
@@ -172,21 +175,30 @@ def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> di
     return outcomes
 
 
-def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
+def largest_differences(some: Rewards, others: Rewards) -> tuple[float, float]:
+    """Return the largest difference of two judges' rewards, and of the probabilities that they give.
+
+    >>> largest_differences([[0.0, 1.0]], [[0.0, 3.0]])
+    (2.0, 0.22)
+    """
     import numpy as np
 
+    def probabilities(rewards: Sequence[float]) -> Any:
+        weights = np.exp(np.array(rewards) - max(rewards))
+        return weights / weights.sum()
+
+    pairs = list(zip(some, others, strict=True))
+    rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
+    chances = max(float(np.abs(probabilities(a) - probabilities(b)).max()) for a, b in pairs)
+    return rewards, chances
+
+
+def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
     if "rewards" not in reference or "rewards" not in outcome:
         return Check(
             device, dtype, "failed", note=outcome.get("error", "no answer of the CPU to compare with")
         )
-
-    def probabilities(rewards: list[float]) -> Any:
-        weights = np.exp(np.array(rewards) - max(rewards))
-        return weights / weights.sum()
-
-    pairs = list(zip(outcome["rewards"], reference["rewards"], strict=True))
-    rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
-    chances = max(float(np.abs(probabilities(a) - probabilities(b)).max()) for a, b in pairs)
+    rewards, chances = largest_differences(outcome["rewards"], reference["rewards"])
     status = "right" if rewards <= _TOLERANCE[dtype] else "differs"
     return Check(device, dtype, status, rewards, chances, outcome["seconds"])
 

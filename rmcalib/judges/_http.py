@@ -224,6 +224,8 @@ def clean_url(endpoint: str) -> str:
     Traceback (most recent call last):
     ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
     """
+    if not isinstance(endpoint, str):
+        raise ValueError(f"endpoint: must be a text like http://localhost:8000, got {endpoint!r}")
     try:
         parts = urlsplit(endpoint.strip())
         known = parts.scheme in ("http", "https") and bool(parts.hostname)

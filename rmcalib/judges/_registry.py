@@ -86,6 +86,11 @@ def recipe_for(name: str, files: Iterable[str | Path] = ()) -> Recipe:
 
 def read_recipes(path: Path) -> list[Recipe]:
     """Read the recipes of a YAML file: a list of entries, or a mapping with such a list under `models`."""
+    return [recipe_from(entry, where) for where, entry in read_entries(path)]
+
+
+def read_entries(path: Path) -> list[tuple[str, Any]]:
+    """Read the entries of a YAML file as they are, each with its place in the file for messages."""
     import yaml
 
     try:
@@ -97,12 +102,11 @@ def read_recipes(path: Path) -> list[Recipe]:
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")
-    recipes = [recipe_from(entry, f"{path}, entry {i}") for i, entry in enumerate(entries, start=1)]
-    names = [recipe.model for recipe in recipes]
+    names = [entry.get("model") for entry in entries if isinstance(entry, Mapping)]
     for name in names:
-        if names.count(name) > 1:
+        if isinstance(name, str) and names.count(name) > 1:
             raise ValueError(f"{path}: {name!r} is listed twice")
-    return recipes
+    return [(f"{path}, entry {i}", entry) for i, entry in enumerate(entries, start=1)]
 
 
 def recipe_from(entry: Any, where: str) -> Recipe:

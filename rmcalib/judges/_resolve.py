@@ -43,6 +43,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "classifier": Kind("rmcalib.judges._resolve:_load_classifier"),
+    "endpoint": Kind("rmcalib.judges._served.judge:load_endpoint", chosen_by=("endpoint",)),
 }
 """Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
 
@@ -63,8 +64,9 @@ def load_judge(
         returned as it is.
     kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
     name : the name of a function (`FunctionJudge`).
-    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for functions,
-        those of `FunctionJudge`; registered judges have their own.
+    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for served models,
+        `endpoint` and the others of `EndpointJudge`; for functions, those of `FunctionJudge`; registered
+        judges have their own.
 
     Returns
     -------
@@ -75,6 +77,8 @@ def load_judge(
     --------
     >>> load_judge("demo", device="cpu").name
     'demo'
+    >>> load_judge("org/name", endpoint="http://localhost:8000").name
+    'org/name'
     >>> load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest").scale
     'unknown'
     """

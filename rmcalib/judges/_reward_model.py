@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.files import kind_on_disk
 from rmcalib._util.hub import (
     OWN_CODE,
     PICKLE_ONLY,
@@ -176,12 +177,12 @@ def identify(name: str, revision: str | None = None) -> str:
 
 def is_local(name: str) -> bool:
     """Return whether a model is on this machine: the demo, or a folder."""
-    return name == "demo" or (name != "" and Path(name).is_dir())
+    return name == "demo" or kind_on_disk(name) == "folder"
 
 
 def check_model_name(name: str) -> str:
     """Return `name` if it is a local model or can be a Hub id; else raise a `HubError`."""
-    if not is_local(name) and Path(name).is_file():
+    if not is_local(name) and kind_on_disk(name) == "file":
         raise HubError(f"{name}: is a file; give the folder that it is in: {Path(name).parent}")
     return name if is_local(name) else check_repo_id(name)
 

@@ -10,7 +10,7 @@ from rmcalib.judges._judge import SCALES, Scale
 from rmcalib.judges._registry import Recipe, recipe_from
 from rmcalib.scores import Scores
 
-__all__ = ["recipe_of_run", "remember_model", "scale_note", "scale_of", "why_no_calibration"]
+__all__ = ["about_model", "recipe_of_run", "remember_model", "scale_note", "scale_of", "why_no_calibration"]
 
 _ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
 _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
@@ -61,10 +61,17 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
 
 def remember_model(scores: Scores, recipe: Recipe) -> Scores:
     """Return scores that were made elsewhere, with what is known about their model in the manifest."""
+    return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about_model(recipe)})
+
+
+def about_model(recipe: Recipe) -> dict[str, Any]:
+    """Return what a manifest says about a model that was not loaded here.
+
+    >>> about_model(Recipe("org/rm", loss="ranking"))["loss"]
+    'ranking'
+    """
     about = {name: getattr(recipe, name) for name in _ABOUT}
-    if recipe.scale is not None:
-        about["scale"] = recipe.scale
-    return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about})
+    return about if recipe.scale is None else {**about, "scale": recipe.scale}
 
 
 def why_no_calibration(recipe: Recipe) -> str | None:

@@ -1,53 +1,98 @@
-"""Numbers about scores: forecasts, metrics with intervals, comparisons, correlations."""
+"""Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
-from rmcalib.metrics._compare import BETTER, compare_scores
-from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
-from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, set_forecasts, top_1_prompts
-from rmcalib.metrics._leaderboard import CATEGORY_RESAMPLES, NULL_DRAWS, measure_model
-from rmcalib.metrics._measures import Settings, margins
-from rmcalib.metrics._resampling import SMOOTH_RESAMPLES
-from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._table import (
-    METRICS,
-    OVERALL,
-    category_names,
-    disagreements,
-    find_value,
-    metric_rows,
-    response_lengths,
+from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
+from rmcalib.metrics._board import (
+    DEFAULT_METRIC,
+    SCORE,
+    Board,
+    Entry,
+    check_sortable,
+    leaderboard,
+    measure_entries,
+    rank_models,
+    sortable_metrics,
+    wide_rows,
 )
-from rmcalib.metrics._tables import Table, margin_table, reliability_table, summary_table
+from rmcalib.metrics._catalogue import (
+    GROUPS,
+    SMOOTH_RESAMPLES,
+    Metric,
+    added_metrics,
+    catalogue,
+    catalogue_markdown,
+    chosen_metrics,
+)
+from rmcalib.metrics._compare import Comparison, compare, compare_scores
+from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
+from rmcalib.metrics._diagrams import Table, margin_table, reliability_table, summary_table
+from rmcalib.metrics._forecasts import (
+    Forecasts,
+    forecast,
+    margins,
+    select_prompts,
+    set_forecasts,
+    top_1_prompts,
+)
+from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
+from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
+from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
+from rmcalib.metrics._texts import disagreements, response_lengths
+from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
-    "BETTER",
-    "CATEGORY_RESAMPLES",
+    "BOARD_DRAWS",
+    "DEFAULT_METRIC",
+    "GROUPINGS",
+    "GROUPS",
     "METHODS",
-    "METRICS",
-    "NULL_DRAWS",
     "OVERALL",
+    "SCORE",
     "SMOOTH_RESAMPLES",
+    "Audit",
+    "Board",
+    "Comparison",
+    "Entry",
     "Forecasts",
     "Method",
+    "Metric",
     "Settings",
+    "Statistic",
     "Table",
+    "added_metrics",
+    "audit",
+    "catalogue",
+    "catalogue_markdown",
     "category_names",
     "category_scores",
+    "check_groupings",
+    "check_sortable",
+    "chosen_metrics",
+    "compare",
     "compare_scores",
+    "correlate_models",
     "correlation_rows",
+    "difference",
     "disagreements",
     "find_value",
     "forecast",
     "item_accuracy",
+    "leaderboard",
     "leaderboard_score",
     "margin_table",
     "margins",
+    "measure_entries",
     "measure_model",
     "metric_rows",
+    "rank_models",
+    "ranked_metrics",
     "reliability_table",
     "response_lengths",
     "select_prompts",
     "set_forecasts",
+    "sortable_metrics",
     "summary_table",
     "ties_score",
     "top_1_prompts",
+    "wide_rows",
 ]

@@ -16,7 +16,15 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, as_floats, check_choice, check_integer
 from rmcalib.calibration import check_level, resampling_weights
 
-__all__ = ["METHODS", "Correlation", "Method", "correlate", "correlation_rows", "ranks_from_scores"]
+__all__ = [
+    "METHODS",
+    "Correlation",
+    "Method",
+    "correlate",
+    "correlation_rows",
+    "kendall",
+    "ranks_from_scores",
+]
 
 Method = Literal["kendall", "spearman", "pearson"]
 METHODS: dict[str, str] = {
@@ -75,7 +83,7 @@ def correlate(
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return Correlation(None, None, None, None, n, method, "all models are equal")
     weights = resampling_weights(check_integer(resamples, "resamples", 1), n, np.random.default_rng(seed))
-    coefficient = {"kendall": _kendall, "spearman": _spearman, "pearson": _pearson}[method]
+    coefficient = {"kendall": kendall, "spearman": _spearman, "pearson": _pearson}[method]
     value = float(coefficient(a, b, np.ones((1, n)))[0])
     draws = coefficient(a, b, weights)
     # A resample of one model many times has no coefficient.
@@ -150,8 +158,8 @@ def ranks_from_scores(scores: ArrayLike) -> FloatArray:
     return ranks
 
 
-def _kendall(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Tau-b of weighted models: (R, n) weights -> (R,). Copies of one model are tied with each other."""
+def kendall(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return tau-b of weighted models: (R, n) weights -> (R,). Copies of a model are tied with each other."""
     sx, sy = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
 
     def pairs(signs: FloatArray) -> FloatArray:

@@ -1,40 +1,60 @@
 """Forecasts: what a reward model's rewards say about which response of a prompt comes first.
 
-Prompts have different numbers of responses, so everything is flat: one entry a response, prompt after prompt,
-and offsets that say where each prompt starts. Sums and maxima are taken by segment.
+Prompts have different numbers of responses, so arrays are flat: one entry per response, prompt after prompt,
+with offsets that say where each prompt starts. Sums and maxima are taken per segment.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats
-from rmcalib.metrics._rewardbench import TIES
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, segment_log_softmax
+from rmcalib.metrics._rewardbench import tied_categories
 from rmcalib.scores import Scores
 
 __all__ = [
     "Forecasts",
+    "accuracy_of",
     "centred",
     "first_correct_probability",
     "forecast",
+    "fraction_correct",
     "log_softmax",
+    "margins",
+    "once",
     "pairwise_forecasts",
+    "picked_rows",
     "select_prompts",
     "set_forecasts",
     "top_1_prompts",
 ]
 
+Options = ParamSpec("Options")
+Result = TypeVar("Result")
+Names = np.ndarray[tuple[int], np.dtype[np.str_]]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Forecasts:
-    """Plackett-Luce forecasts of the first response of each prompt, one entry a response (N,).
+    """Plackett-Luce forecasts of the first response of each prompt.
 
-    ``log_probability`` is log P(i first); ``is_correct`` the truth; ``reward`` and ``length`` are kept beside
-    them; ``offsets`` (n + 1,) say where each of the n prompts starts, ``prompt`` (N,) which prompt a row is
-    of, ``source`` (n,) which prompt of the scores it was, ``category`` (n,) its category.
+    Attributes
+    ----------
+    log_probability : (N,) log P(i first), one entry per response.
+    is_correct : (N,) the truth.
+    reward, length : (N,) the rewards, and the lengths of the responses (NaN where unknown).
+    offsets : (n + 1,) where each of the n prompts starts.
+    source : (n,) the number of each prompt in the scores.
+    category : (n,) the category of each prompt.
+    one_answer : (n,) whether the benchmark asks for one right answer; False for RewardBench 2's Ties.
+    scores : the scores that the forecasts were made from.
+    whole : the forecasts of all prompts, if these are a selection; else None.
     """
 
     log_probability: FloatArray
@@ -43,7 +63,11 @@ class Forecasts:
     length: FloatArray
     offsets: IntArray
     source: IntArray
-    category: np.ndarray[tuple[int], np.dtype[np.str_]]
+    category: Names
+    one_answer: BoolArray
+    scores: Scores = field(repr=False)
+    whole: Forecasts | None = field(default=None, repr=False)
+    memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """Count the prompts."""
@@ -70,10 +94,26 @@ class Forecasts:
         return np.repeat(np.arange(len(self)), self.sizes)
 
 
+def once(
+    compute: Callable[Concatenate[Forecasts, Options], Result],
+) -> Callable[Concatenate[Forecasts, Options], Result]:
+    """Compute a function of forecasts once per forecasts and options: several metrics share the result."""
+
+    @wraps(compute)
+    def remembered(forecasts: Forecasts, /, *args: Options.args, **options: Options.kwargs) -> Result:
+        key = (compute, args, tuple(sorted(options.items())))
+        if key not in forecasts.memory:
+            forecasts.memory[key] = compute(forecasts, *args, **options)
+        result: Result = forecasts.memory[key]  # type: ignore[assignment]
+        return result
+
+    return remembered
+
+
 def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike | None = None) -> Forecasts:
     """Turn rewards into P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over the responses of each prompt.
 
-    ``temperature``: one number, or one for each prompt (n,). ``lengths`` (N,): the responses' lengths; by
+    ``temperature``: one number, or one per prompt (n,). ``lengths`` (N,): the lengths of the responses; by
     default the scores' numbers of tokens, NaN where they are unknown.
 
     >>> columns = {"item_id": ["a", "a"], "category": ["Math"] * 2, "response": [0, 1],
@@ -95,6 +135,8 @@ def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike
         offsets=offsets,
         source=np.arange(len(offsets) - 1),
         category=scores.category[offsets[:-1]],
+        one_answer=~np.isin(scores.category[offsets[:-1]], sorted(tied_categories(scores))),
+        scores=scores,
     )
 
 
@@ -109,22 +151,20 @@ def log_softmax(rewards: ArrayLike, offsets: IntArray, *, temperature: ArrayLike
     n = len(offsets) - 1
     if t.ndim > 1 or (t.ndim == 1 and len(t) != n) or not (np.isfinite(t) & (t > 0)).all():
         raise ValueError(f"temperature: expected a positive number, or one for each of the {n} prompts")
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    logits = r / np.repeat(np.broadcast_to(t, (n,)), sizes)
-    logits = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
-    return logits - np.repeat(np.log(np.add.reduceat(np.exp(logits), starts)), sizes)
+    sizes = np.diff(offsets)
+    return segment_log_softmax(r / np.repeat(np.broadcast_to(t, (n,)), sizes), sizes)
 
 
 def top_1_prompts(forecasts: Forecasts) -> BoolArray:
-    """Tell which prompts (n,) have one right answer: exactly one correct response, and not in Ties.
+    """Return which prompts (n,) have exactly one correct response and ask for one right answer.
 
-    >>> columns = {"item_id": ["a", "a"], "category": ["Ties"] * 2, "response": [0, 1],
+    >>> columns = {"item_id": ["ref:1", "ref:1"], "category": ["Ties"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
     >>> top_1_prompts(forecast(Scores.from_columns(columns)))
     array([False])
     """
     correct = np.add.reduceat(forecasts.is_correct, forecasts.starts, dtype=np.int64)
-    return np.asarray((correct == 1) & (forecasts.category != TIES))
+    return np.asarray((correct == 1) & forecasts.one_answer)
 
 
 def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
@@ -144,11 +184,14 @@ def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
         offsets=np.concatenate([[0], np.cumsum(forecasts.sizes[kept])]).astype(np.int64),
         source=forecasts.source[kept],
         category=forecasts.category[kept],
+        one_answer=forecasts.one_answer[kept],
+        scores=forecasts.scores,
+        whole=forecasts.whole or forecasts,
     )
 
 
 def centred(values: FloatArray, forecasts: Forecasts) -> FloatArray:
-    """Return values (N,) less the mean of their prompt.
+    """Return values (N,) minus the mean of their prompt.
 
     >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [3.0, 1.0]}
@@ -160,7 +203,7 @@ def centred(values: FloatArray, forecasts: Forecasts) -> FloatArray:
 
 
 def first_correct_probability(forecasts: Forecasts) -> FloatArray:
-    """Return P(first) of each prompt's first correct response (n,): what the reference protocol looks at."""
+    """Return P(first) of each prompt's first correct response (n,): used by the reference protocol."""
     correct = np.flatnonzero(forecasts.is_correct)
     return forecasts.probability[correct[np.searchsorted(correct, forecasts.starts)]]
 
@@ -168,8 +211,8 @@ def first_correct_probability(forecasts: Forecasts) -> FloatArray:
 def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return the sub-2 forecasts of every correct-versus-wrong pair: probabilities, outcomes, prompts.
 
-    P(i before j) = 1 / (1 + exp(r_j − r_i)): Plackett-Luce on the two. Each pair is there in both
-    orientations, (p, 1) and (1 − p, 0): taken the one way only, every outcome would be 1.
+    P(i before j) = 1 / (1 + exp(r_j − r_i)): Plackett-Luce on the two. Each pair is counted in both
+    orientations, (p, 1) and (1 − p, 0): with only one of them every outcome would be 1.
 
     >>> columns = {"item_id": ["a"] * 3, "category": ["x"] * 3, "response": [0, 1, 2],
     ...            "is_correct": [True, False, False], "reward": [np.log(3.0), 0.0, 0.0]}
@@ -177,6 +220,8 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     >>> p.round(2), happened, prompt
     (array([0.75, 0.75, 0.25, 0.25]), array([1., 1., 0., 0.]), array([0, 0, 0, 0]))
     """
+    from scipy.special import expit
+
     correct = np.flatnonzero(forecasts.is_correct)
     wrong = np.flatnonzero(~forecasts.is_correct)
     n_wrong = np.add.reduceat(~forecasts.is_correct, forecasts.starts, dtype=np.int64)
@@ -190,37 +235,69 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
     gap = forecasts.log_probability[one] - forecasts.log_probability[other]
     prompt = np.repeat(owner, repeats)
-    return sigmoid(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+    return expit(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
 
 
 def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return P(a correct response is first) and P(a wrong one is): probabilities, outcomes, prompts (2n,).
 
-    The sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0: the question
-    where several responses are correct.
+    The sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0. This is the
+    question to ask where several responses are correct.
 
     >>> columns = {"item_id": ["a"] * 4, "category": ["x"] * 4, "response": [0, 1, 2, 3],
     ...            "is_correct": [True, True, True, False], "reward": [0.0] * 4}
     >>> set_forecasts(forecast(Scores.from_columns(columns)))[:2]
     (array([0.75, 0.25]), array([1., 0.]))
     """
+    from scipy.special import expit
+
     log_odds = _log_sum(forecasts, forecasts.is_correct) - _log_sum(forecasts, ~forecasts.is_correct)
     prompt = np.arange(len(forecasts))
     return (
-        sigmoid(np.concatenate([log_odds, -log_odds])),
+        expit(np.concatenate([log_odds, -log_odds])),
         _yes_then_no(len(forecasts)),
         np.concatenate([prompt, prompt]),
     )
 
 
+def accuracy_of(forecasts: Forecasts) -> FloatArray:
+    """Return each prompt's accuracy (n,): the fraction of correct ones among those of the largest reward."""
+    return fraction_correct(forecasts, forecasts.reward)
+
+
+def fraction_correct(forecasts: Forecasts, key: FloatArray) -> FloatArray:
+    """Return the fraction of correct responses among those with their prompt's largest ``key`` (N,): (n,)."""
+    largest = key == np.repeat(np.maximum.reduceat(key, forecasts.starts), forecasts.sizes)
+    hits = np.add.reduceat(largest & forecasts.is_correct, forecasts.starts, dtype=np.int64)
+    return hits / np.add.reduceat(largest, forecasts.starts, dtype=np.int64)
+
+
+@once
+def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArray]:
+    """Return the row of each prompt's most probable response, and whether it is correct: (n,), (n,).
+
+    Equal rewards are decided at random (seeded): the first one would always be the correct one where correct
+    responses come first.
+    """
+    largest = forecasts.reward == np.repeat(
+        np.maximum.reduceat(forecasts.reward, forecasts.starts), forecasts.sizes
+    )
+    lot = np.where(largest, np.random.default_rng(seed).random(len(largest)), -1.0)
+    drawn = lot == np.repeat(np.maximum.reduceat(lot, forecasts.starts), forecasts.sizes)
+    rows = np.flatnonzero(drawn)
+    rows = rows[np.unique(forecasts.prompt[rows], return_index=True)[1]]
+    return rows, forecasts.is_correct[rows].astype(np.float64)
+
+
+def margins(forecasts: Forecasts) -> FloatArray:
+    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win."""
+    correct = np.where(forecasts.is_correct, forecasts.reward, np.inf)
+    wrong = np.where(forecasts.is_correct, -np.inf, forecasts.reward)
+    return np.minimum.reduceat(correct, forecasts.starts) - np.maximum.reduceat(wrong, forecasts.starts)
+
+
 def _yes_then_no(n: int) -> FloatArray:
     return np.repeat([1.0, 0.0], n)
-
-
-def sigmoid(x: FloatArray) -> FloatArray:
-    """1 / (1 + exp(−x)) without overflow."""
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, small) / (1.0 + small)
 
 
 def _log_sum(forecasts: Forecasts, rows: BoolArray) -> FloatArray:

@@ -1,24 +1,25 @@
-"""What every distribution over rankings can be asked."""
+"""What a distribution over rankings can do, as three protocols from small to large."""
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats
 
-__all__ = ["RankingDistribution", "TooCostlyError"]
+__all__ = ["HasTemperature", "PairMarginals", "RankingDistribution", "TooCostlyError", "as_temperatures"]
 
 
 class TooCostlyError(ValueError):
-    """An exact marginal would take more work than allowed; ``sub_estimate`` gives a Monte Carlo answer."""
+    """An exact answer would take more work than allowed."""
 
 
 @runtime_checkable
-class RankingDistribution(Protocol):
-    """One distribution over the rankings of m items for each of n instances.
+class PairMarginals(Protocol):
+    """P(i before j) for n instances and m items: all that ``sub_k`` with k = 2 needs.
 
-    ``events`` are int arrays (E, k), ``orders`` int arrays (R, m) with the best item first, both 0-based.
+    ``events`` are int arrays (E, k), 0-based.
     """
 
     @property
@@ -30,22 +31,64 @@ class RankingDistribution(Protocol):
         """The number n of instances."""
         ...
 
-    def log_prob(self, orders: ArrayLike) -> FloatArray:
-        """Return log h(x_i)[π_r] for every instance and every one of the ``orders``: (n, R)."""
-        ...
-
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return the sub-k marginals (Definition 3 of the paper): (n, E), exact."""
-        ...
-
-    def top(self, events: ArrayLike) -> FloatArray:
-        """Return the top-k marginals (Definition 3 of the paper): (n, E), exact."""
+        """Return the sub-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E), exact."""
         ...
 
     def mode(self) -> IntArray:
-        """Return a most probable ranking of each instance: (n, m)."""
+        """Return the predicted ranking of each instance: (n, m)."""
+        ...
+
+    def take(self, instances: IntArray) -> Self:
+        """Return the forecasts of some instances, by number."""
+        ...
+
+
+@runtime_checkable
+class RankingDistribution(PairMarginals, Protocol):
+    """One distribution over the rankings of m items for each of n instances.
+
+    It has the marginals of every k. ``orders`` are int arrays (R, m), best item first, 0-based.
+    """
+
+    def log_prob(self, orders: ArrayLike) -> FloatArray:
+        """Return log h(x_i)[π_r] for every instance i and each of the ``orders`` r: (n, R)."""
+        ...
+
+    def top(self, events: ArrayLike) -> FloatArray:
+        """Return the top-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E), exact."""
         ...
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
         """Draw ``size`` rankings for every instance: (size, n, m)."""
         ...
+
+
+@runtime_checkable
+class HasTemperature(RankingDistribution, Protocol):
+    """A distribution that a temperature T makes less (T > 1) or more (T < 1) confident."""
+
+    def at_temperature(self, temperature: ArrayLike) -> Self:
+        """Return the distribution at ``temperature``, one number or one per instance (n,)."""
+        ...
+
+    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
+        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
+
+        It is a function of β and never falls, because the negative log-likelihood is convex in β.
+        """
+        ...
+
+
+def as_temperatures(temperature: ArrayLike, n: int) -> FloatArray:
+    """Return checked temperatures, (1,) or (n,).
+
+    >>> as_temperatures(2.0, 3)
+    array([2.])
+    """
+    t = as_floats(np.atleast_1d(np.asarray(temperature, dtype=np.float64)), "temperature", ndim=1)
+    if (t <= 0).any():
+        raise ValueError(f"temperature: {t.min()} is not positive")
+    if len(t) not in (1, n):
+        raise ValueError(f"temperature: {len(t)} values for {n} instances")
+    return t

@@ -1,4 +1,4 @@
-"""Orders and ranks: the two ways to write rankings down, and how to go from one to the other."""
+"""Orders and ranks: the two ways to write rankings down, and conversions between them."""
 
 import math
 
@@ -14,8 +14,23 @@ MAX_ENUMERATED_ITEMS = 8
 
 
 def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = None) -> IntArray:
-    """Return ``orders`` as an int array (n, m), each row a permutation of 0..m-1, best item first.
+    """Return ``orders`` as a checked int array, each row a permutation of 0..m-1, best item first.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings.
+    name : str
+        What error messages call them.
+    n_items : int, optional
+        Expected number m of items.
+
+    Returns
+    -------
+    int array (n, m)
+
+    Examples
+    --------
     >>> as_orders([[2, 0, 1]])
     array([[2, 0, 1]])
     >>> as_orders([[1, 2, 3]])
@@ -35,10 +50,21 @@ def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = Non
 
 
 def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
-    """Turn ranks (n, m), the position of each item, into orders (n, m), the items best first.
+    """Turn ranks, the position of each item, into orders, the items best first.
 
-    ``base`` is the number of the best position: 0 here, 1 in most data files.
+    Parameters
+    ----------
+    ranks : int array (n, m)
+        Entry [i, j] is the position of item j in row i.
+    base : int
+        Number of the best position: 0 here, 1 in most data files.
 
+    Returns
+    -------
+    int array (n, m)
+
+    Examples
+    --------
     >>> orders_from_ranks([[3, 1, 2]], base=1)
     array([[1, 2, 0]])
     """
@@ -55,8 +81,20 @@ def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
 
 
 def ranks_from_orders(orders: ArrayLike) -> IntArray:
-    """Turn orders (n, m) into 0-based ranks (n, m): entry [i, j] is the position of item j in row i.
+    """Turn orders into 0-based ranks.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+
+    Returns
+    -------
+    int array (n, m)
+        Entry [i, j] is the position of item j in row i.
+
+    Examples
+    --------
     >>> ranks_from_orders([[1, 2, 0]])
     array([[2, 0, 1]])
     """
@@ -64,8 +102,19 @@ def ranks_from_orders(orders: ArrayLike) -> IntArray:
 
 
 def all_rankings(n_items: int) -> IntArray:
-    """Return all m! orders (m!, m) of ``n_items`` items, in lexicographic order.
+    """Return all m! orders of ``n_items`` items, in lexicographic order.
 
+    Parameters
+    ----------
+    n_items : int
+        The number m of items, at most 8.
+
+    Returns
+    -------
+    int array (m!, m)
+
+    Examples
+    --------
     >>> all_rankings(3).tolist()
     [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
     """
@@ -79,8 +128,21 @@ def all_rankings(n_items: int) -> IntArray:
 
 
 def arrangements(n_items: int, k: int) -> IntArray:
-    """Return every ordered choice of ``k`` of the items 0..n_items-1, (n_items!/(n_items-k)!, k), sorted.
+    """Return every ordered choice of ``k`` of the items 0..m-1, sorted.
 
+    Parameters
+    ----------
+    n_items : int
+        The number m of items.
+    k : int
+        How many are chosen.
+
+    Returns
+    -------
+    int array (m!/(m-k)!, k)
+
+    Examples
+    --------
     >>> arrangements(3, 2).tolist()
     [[0, 1], [0, 2], [1, 0], [1, 2], [2, 0], [2, 1]]
     """

@@ -95,6 +95,14 @@ class ExplicitRankings:
         check_integer(size, "size", 1)
         return self.orders[sample_rows(self.probabilities, size, rng)]
 
+    def take(self, instances: IntArray) -> "ExplicitRankings":
+        """Return the distributions of some instances.
+
+        >>> len(ExplicitRankings([[0, 1]], [[1.0]] * 3).take(np.array([0, 2])))
+        2
+        """
+        return ExplicitRankings(self.orders, self.probabilities[instances])
+
     def _sum(self, events: IntArray, family: Family) -> FloatArray:
         return sum_over_rankings(self.orders, self.probabilities, events, family)
 
@@ -188,10 +196,30 @@ class Mixture:
             result = np.where((chosen == index)[:, :, None], part.sample(size, rng), result)
         return result
 
+    def take(self, instances: IntArray) -> "Mixture":
+        """Return the distributions of some instances.
+
+        >>> part = ExplicitRankings([[0, 1]], [[1.0]] * 3)
+        >>> len(Mixture([part], [1.0]).take(np.array([0, 2])))
+        2
+        """
+        return Mixture([part.take(instances) for part in self.components], self.weights)
+
 
 def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
-    """Write a distribution out over all m! rankings (m ≤ 8).
+    """Write a distribution out as the probabilities of all m! rankings.
 
+    Parameters
+    ----------
+    dist : RankingDistribution
+        A distribution over at most 8 items.
+
+    Returns
+    -------
+    ExplicitRankings
+
+    Examples
+    --------
     >>> from rmcalib.ranking import PlackettLuce
     >>> enumerate_rankings(PlackettLuce([[0.0, 0.0]])).probabilities
     array([[0.5, 0.5]])
@@ -232,8 +260,22 @@ def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) 
 
 
 def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
-    """Return where each of ``orders`` (R, m) stands in ``listed`` (N, m); N where it does not: (R,).
+    """Return the place of each order in a list.
 
+    Parameters
+    ----------
+    listed : int array (N, m)
+        Distinct orders.
+    orders : int array (R, m)
+        Orders to look up.
+
+    Returns
+    -------
+    int array (R,)
+        Row numbers in ``listed``; N for an order that is not listed.
+
+    Examples
+    --------
     >>> index_of_orders(np.array([[1, 0], [0, 1]]), np.array([[0, 1], [1, 0]]))
     array([1, 0])
     """

@@ -2,7 +2,7 @@
 
 A Mallows ranking arises by inserting the items of the centre one after the other; the (i+1)-th goes to the
 place with v items on its right with probability φ^v / (1 + φ + ... + φ^i). To know in which order k chosen
-items end up, it is enough to carry along how many *other* items stand in each gap between the chosen ones:
+items end up, it is enough to know how many *other* items are in each gap between the chosen ones:
 a dynamic programme with (i choose r) states after i insertions, r of them chosen. Items before the first
 and after the last chosen one never matter. All terms are positive, so that results keep full relative
 precision down to the smallest double, for φ near 1 as well as near 0.

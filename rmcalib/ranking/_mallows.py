@@ -1,20 +1,25 @@
 """The Mallows distribution with Kendall's distance: rankings scatter around a centre."""
 
+import math
+from collections.abc import Callable
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
-from rmcalib.ranking._distribution import TooCostlyError
+from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
 from rmcalib.ranking._encodings import as_orders
 from rmcalib.ranking._insertion import Patterns, pattern_probabilities
+from rmcalib.ranking._partial import PartialRankings
 from rmcalib.ranking.events import as_events, unique_rows
 
 __all__ = ["MAX_WORK", "Mallows", "MarginalEstimate"]
 
 MAX_WORK = 1e10
 """State updates an exact sub-k marginal may take (about a minute of one core)."""
+_MOST_ORDERS = 5040
 
 
 class MarginalEstimate(NamedTuple):
@@ -72,9 +77,9 @@ class Mallows:
     def sub(self, events: ArrayLike) -> FloatArray:
         """Return sub-k marginals (n, E) by the dynamic programme over gaps; k = m is the likelihood.
 
-        They depend only on the gaps between the k items in the centre and on their pattern, so that at
-        most (m−1 choose k−1) · k! numbers are computed for each distinct λ. Where that would take more
-        than ``MAX_WORK`` steps, :class:`TooCostlyError` says so; :meth:`sub_estimate` then helps.
+        They depend only on the gaps between the k items in the centre and on their pattern: at most
+        (m−1 choose k−1) · k! numbers are computed for each distinct λ. If that would take more than
+        ``MAX_WORK`` steps, it raises :class:`TooCostlyError`; use :meth:`sub_estimate` then.
 
         >>> Mallows([[0, 1, 2, 3]], 0.0).sub([[3, 0], [0, 1]])
         array([[0.5, 0.5]])
@@ -147,6 +152,94 @@ class Mallows:
         check_integer(size, "size", 1)
         places = np.argsort(self._sample_ranks(size, rng), axis=2)
         return np.take_along_axis(np.broadcast_to(self.center, places.shape), places, axis=2)
+
+    def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
+        """Return the log-probability of each partial ranking, summed over all rankings it allows: (n, R).
+
+        Where every item is listed it is −λ · (discordant pairs between bags) + Σ log [bag size]! − log [m]!
+        with [j]! = Π_{i≤j} (1 + φ + ... + φ^(i−1)). Otherwise sub-k marginals are summed over the orders
+        within bags.
+
+        >>> model = Mallows([[0, 1, 2]], np.log(2))
+        >>> np.exp(model.log_prob_partial(PartialRankings([[0, 0, 1], [0, 1, -1]]))).round(4)
+        array([[0.5714, 0.6667]])
+        """
+        places = np.argsort(self.center, axis=1)
+        log_factorials = np.cumsum(_log_geometric_sums(self.dispersion, self.n_items), axis=1)
+        result = np.empty((len(self), len(rankings)))
+        for number in range(len(rankings)):
+            bags = rankings.bags(number)
+            if (rankings.buckets[number] < 0).any():
+                result[:, number] = self._log_sub_partial(bags)
+                continue
+            distance = np.zeros(len(self))
+            for later, bag in enumerate(bags):
+                for earlier in bags[:later]:
+                    distance += (places[:, earlier, None] > places[:, None, bag]).sum(axis=(1, 2))
+            within = sum(log_factorials[:, len(bag) - 1] for bag in bags)
+            result[:, number] = within - self.dispersion * distance - log_factorials[:, -1]
+        return result
+
+    def within(self, bag: IntArray, later: IntArray) -> "Mallows":  # noqa: ARG002 (later items play no part)
+        """Return the order of the items of ``bag``, given that no other item comes between them: Mallows too.
+
+        >>> Mallows([[2, 0, 1]], 1.0).within(np.array([0, 2]), np.array([1])).center
+        array([[1, 0]])
+        """
+        places = np.argsort(self.center, axis=1)[:, bag]
+        return Mallows(np.argsort(places, axis=1), self.dispersion)
+
+    def _log_sub_partial(self, bags: list[IntArray]) -> FloatArray:
+        if sum(map(len, bags)) == 1:
+            return np.zeros(len(self))
+        n_orders = math.prod(math.factorial(len(bag)) for bag in bags)
+        if n_orders > _MOST_ORDERS:
+            raise TooCostlyError(
+                f"rankings: ties allow {n_orders:,} orders of the listed items (at most {_MOST_ORDERS:,}); "
+                "say that unlisted items come last (with_unlisted_last), or leave the ranking out"
+            )
+        parts = [bag[np.array(list(permutations(range(len(bag)))))] for bag in bags]
+        index = np.indices([len(part) for part in parts]).reshape(len(parts), -1)
+        events = np.concatenate([part[rows] for part, rows in zip(parts, index, strict=True)], axis=1)
+        with np.errstate(divide="ignore"):
+            return np.log(self.sub(events).sum(axis=1))
+
+    def take(self, instances: IntArray) -> "Mallows":
+        """Return the distributions of some instances.
+
+        >>> len(Mallows([0, 1], [1.0, 2.0, 3.0]).take(np.array([0, 2])))
+        2
+        """
+        return Mallows(self.center[instances], self.dispersion[instances])
+
+    def at_temperature(self, temperature: ArrayLike) -> "Mallows":
+        """Divide the dispersions by ``temperature``, one number or one per instance (n,).
+
+        >>> Mallows([[0, 1]], 3.0).at_temperature(2.0).dispersion
+        array([1.5])
+        """
+        return Mallows(self.center, self.dispersion / as_temperatures(temperature, len(self)))
+
+    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
+        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
+
+        It is the mean of λ · (distance − expected distance at βλ).
+
+        >>> Mallows([[0, 1]], 1.0).temperature_slope(np.array([[0, 1]]))(0.0)
+        -0.5
+        """
+        places = np.take_along_axis(np.argsort(self.center, axis=1), orders, axis=1)
+        distance = np.zeros(len(orders))
+        for later in range(1, places.shape[1]):
+            distance += (places[:, :later] > places[:, later, None]).sum(axis=1)
+        rate, exponents = self.dispersion, np.arange(self.n_items)
+
+        def slope(beta: float) -> float:
+            powers = np.exp(-beta * rate[:, None] * exponents)
+            expected = np.cumsum(powers * exponents, axis=1) / np.cumsum(powers, axis=1)
+            return float((rate * (distance - expected.sum(axis=1))).mean())
+
+        return slope
 
     def _sample_ranks(self, size: int, rng: np.random.Generator) -> IntArray:
         """Positions (size, n, m) of the centre's items: column j belongs to the centre's j-th item."""

@@ -1,6 +1,4 @@
-"""Pairwise probabilities (ranking by pairwise comparison): sub-2 marginals and nothing more."""
-
-from typing import NoReturn
+"""Pairwise probabilities (ranking by pairwise comparison): sub-2 marginals only."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,13 +10,11 @@ __all__ = ["PairwiseProbabilities"]
 
 
 class PairwiseProbabilities:
-    """P(i before j) for every pair of items and every instance, with no distribution over rankings behind.
+    """P(i before j) for every pair of items and every instance: pair marginals without a distribution.
 
     >>> model = PairwiseProbabilities([[[0.5, 0.8], [0.2, 0.5]]])
     >>> model.sub([[0, 1], [1, 0]])
     array([[0.8, 0.2]])
-    >>> model.sub([[0, 1]], ).shape
-    (1, 1)
     """
 
     def __init__(self, matrix: ArrayLike) -> None:
@@ -50,17 +46,17 @@ class PairwiseProbabilities:
         return int(self.matrix.shape[1])
 
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-2 marginals (n, E); any other k is a ValueError.
+        """Return the marginals (n, E) of pairs ``events`` (E, 2).
 
         >>> PairwiseProbabilities(np.full((1, 3, 3), 0.5)).sub([[0, 1, 2]])
         Traceback (most recent call last):
         ...
-        ValueError: k: 3 asked of pairwise probabilities, which know pairs (k = 2) only
+        ValueError: k: 3 is not available: pairwise probabilities are known for k = 2 only
         """
         array = as_integers(events, "events", ndim=2)
         if array.shape[1] != 2:
             raise ValueError(
-                f"k: {array.shape[1]} asked of pairwise probabilities, which know pairs (k = 2) only"
+                f"k: {array.shape[1]} is not available: pairwise probabilities are known for k = 2 only"
             )
         pairs = as_events(array, self.n_items, "sub")
         return self.matrix[:, pairs[:, 0], pairs[:, 1]]
@@ -74,14 +70,10 @@ class PairwiseProbabilities:
         off_diagonal = ~np.eye(self.n_items, dtype=bool)
         return np.argsort(-(self.matrix * off_diagonal).sum(axis=2), axis=1, kind="stable")
 
-    def log_prob(self, orders: ArrayLike) -> NoReturn:
-        """Raise a ValueError: pairs do not determine the probability of a ranking."""
-        raise ValueError("log_prob: pairwise probabilities do not determine a distribution over rankings")
+    def take(self, instances: IntArray) -> "PairwiseProbabilities":
+        """Return the probabilities of some instances.
 
-    def top(self, events: ArrayLike) -> NoReturn:
-        """Raise a ValueError: pairs do not determine top-k marginals."""
-        raise ValueError("top: pairwise probabilities do not determine top-k marginals; only sub with k = 2")
-
-    def sample(self, size: int, rng: np.random.Generator) -> NoReturn:
-        """Raise a ValueError: there is no distribution to draw from."""
-        raise ValueError("sample: pairwise probabilities do not determine a distribution over rankings")
+        >>> len(PairwiseProbabilities(np.full((3, 2, 2), 0.5)).take(np.array([0, 2])))
+        2
+        """
+        return PairwiseProbabilities(self.matrix[instances])

@@ -1,13 +1,20 @@
 """The Plackett-Luce distribution: items are chosen one after the other in proportion to their utility."""
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
-from rmcalib.ranking._encodings import as_orders
+from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
+from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
+from rmcalib.ranking._explicit import ExplicitRankings
+from rmcalib.ranking._partial import PartialRankings
 from rmcalib.ranking.events import as_events, unique_rows
 
 __all__ = ["PlackettLuce"]
+
+_LARGEST_BAG = 16
 
 
 class PlackettLuce:
@@ -90,6 +97,98 @@ class PlackettLuce:
         noise = rng.gumbel(size=(size, *self.log_utilities.shape))
         return np.argsort(-(self.log_utilities + noise), axis=2)
 
+    def take(self, instances: IntArray) -> "PlackettLuce":
+        """Return the distributions of some instances.
+
+        >>> len(PlackettLuce([[0.0, 1.0]] * 3).take(np.array([0, 2])))
+        2
+        """
+        return PlackettLuce(self.log_utilities[instances])
+
+    def at_temperature(self, temperature: ArrayLike) -> "PlackettLuce":
+        """Divide the log-utilities by ``temperature``, one number or one per instance (n,).
+
+        >>> PlackettLuce([[2.0, 0.0]]).at_temperature(2.0).log_utilities
+        array([[1., 0.]])
+        """
+        return PlackettLuce(self.log_utilities / as_temperatures(temperature, len(self))[:, None])
+
+    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
+        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
+
+        >>> PlackettLuce([[1.0, 0.0]]).temperature_slope(np.array([[0, 1]]))(0.0)
+        -0.5
+        """
+        ordered = np.take_along_axis(self.log_utilities, orders, axis=1)[:, ::-1]
+        return lambda beta: float((_running_mean(ordered, beta) - ordered).sum(axis=1).mean())
+
+    def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
+        """Return the log-probability of each partial ranking, summed over all rankings it allows: (n, R).
+
+        Items that are not listed play no part (independence of irrelevant alternatives). A bag that comes
+        before other items takes 2^size steps; bags of more than 16 raise :class:`TooCostlyError`.
+
+        >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
+        >>> np.exp(model.log_prob_partial(PartialRankings([[0, 0, 1], [0, 1, -1]]))).round(4)
+        array([[0.5143, 0.625 ]])
+        """
+        result = np.zeros((len(self), len(rankings)))
+        for number in range(len(rankings)):
+            bags = rankings.bags(number)
+            for place, bag in enumerate(bags[:-1]):
+                result[:, number] += self._log_first(bag, np.concatenate(bags[place + 1 :]))
+        return result
+
+    def within(self, bag: IntArray, later: IntArray) -> "PlackettLuce | ExplicitRankings":
+        """Return the order of the items of ``bag``, given that as a set they come before ``later``.
+
+        Without later items it is Plackett-Luce; otherwise it is listed, for at most 8 items.
+
+        >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
+        >>> model.within(np.array([0, 1]), np.array([2])).sub([[0, 1]]).round(4)
+        array([[0.5833]])
+        """
+        if len(later) == 0:
+            return PlackettLuce(self.log_utilities[:, bag])
+        if len(bag) > MAX_ENUMERATED_ITEMS:
+            raise TooCostlyError(
+                f"rankings: a tie of {len(bag)} items before other items has too many orders "
+                f"(at most {MAX_ENUMERATED_ITEMS} tied items)"
+            )
+        orders = all_rankings(len(bag))
+        chosen = self.log_utilities[:, bag][:, orders]
+        log_rest = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)[:, None]
+        log_prob = np.zeros((len(self), len(orders)))
+        for place in range(len(bag) - 1, -1, -1):
+            log_rest = np.logaddexp(log_rest, chosen[:, :, place])
+            log_prob += chosen[:, :, place] - log_rest
+        log_prob -= np.logaddexp.reduce(log_prob, axis=1)[:, None]
+        return ExplicitRankings(orders, np.exp(log_prob))
+
+    def _log_first(self, bag: IntArray, later: IntArray) -> FloatArray:
+        """Log-probability (n,) that all of ``bag`` come before ``later``, by sets of chosen items."""
+        if len(bag) > _LARGEST_BAG:
+            raise TooCostlyError(
+                f"rankings: a tie of {len(bag)} items before other items is too large "
+                f"(at most {_LARGEST_BAG} tied items)"
+            )
+        utilities = self.log_utilities[:, bag]
+        log_later = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)
+        size = 1 << len(bag)
+        log_left = np.empty((size, len(self)))  # what is left to choose from once a set was chosen
+        members = (np.arange(size)[:, None] >> np.arange(len(bag))) & 1
+        for chosen in range(size):
+            free = utilities[:, members[chosen] == 0]
+            log_left[chosen] = np.logaddexp(np.logaddexp.reduce(free, axis=1, initial=-np.inf), log_later)
+        log_prob = np.full((size, len(self)), -np.inf)
+        log_prob[0] = 0.0
+        for chosen in range(1, size):
+            for item in np.flatnonzero(members[chosen]):
+                before = chosen & ~(1 << int(item))
+                step = log_prob[before] + utilities[:, item] - log_left[before]
+                log_prob[chosen] = np.logaddexp(log_prob[chosen], step)
+        return log_prob[-1]
+
     def _log_sub(self, events: IntArray) -> FloatArray:
         """Log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
         if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
@@ -120,6 +219,21 @@ class PlackettLuce:
             peak = utilities.max(axis=2)
             result[:, rows] = peak + np.log(np.exp(utilities - peak[:, :, None]).sum(axis=2))
         return result
+
+
+def _running_mean(values: FloatArray, beta: float) -> FloatArray:
+    """Mean of the first j values under weights exp(β·value), for every j: (n, m)."""
+    logits = beta * values
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    totals = np.cumsum(weights, axis=1)
+    if (totals > 1e-250).all():
+        return np.cumsum(weights * values, axis=1) / totals
+    # Far-apart utilities: the first items weigh nothing beside the largest, so scale every prefix by its own.
+    peaks = np.maximum.accumulate(logits, axis=1)
+    prefix = np.tri(values.shape[1], dtype=bool)
+    scaled = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))
+    result: FloatArray = (scaled * values[:, None, :]).sum(axis=2) / scaled.sum(axis=2)
+    return result
 
 
 def _complements(sets: IntArray, n_items: int) -> IntArray:

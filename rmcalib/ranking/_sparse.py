@@ -1,12 +1,14 @@
 """The rank classifier's distribution: a logit for every known ranking, one shared by all others."""
 
 import math
+from collections.abc import Callable
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib.ranking._distribution import as_temperatures
 from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
 from rmcalib.ranking._explicit import check_distinct, index_of_orders, sample_rows
 from rmcalib.ranking.events import Family, as_events, occurs_unchecked
@@ -111,6 +113,49 @@ class SparseRankings:
         unlisted = index == len(self.orders)
         result[unlisted] = self._sample_unlisted(int(unlisted.sum()), rng)
         return result
+
+    def take(self, instances: IntArray) -> "SparseRankings":
+        """Return the distributions of some instances.
+
+        >>> len(SparseRankings([[0, 1]], [[0.0]] * 3, 0.0).take(np.array([0, 2])))
+        2
+        """
+        return SparseRankings(self.orders, self.logits[instances], self.unseen_logit[instances])
+
+    def at_temperature(self, temperature: ArrayLike) -> "SparseRankings":
+        """Divide all logits by ``temperature``, one number or one per instance (n,).
+
+        >>> SparseRankings([[0, 1]], [[3.0]], 1.0).at_temperature(2.0).unseen_logit
+        array([0.5])
+        """
+        t = as_temperatures(temperature, len(self))
+        return SparseRankings(self.orders, self.logits / t[:, None], self.unseen_logit / t)
+
+    def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
+        """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
+
+        >>> SparseRankings([[0, 1]], [[1.0]], 0.0).temperature_slope(np.array([[0, 1]]))(0.0)
+        -0.5
+        """
+        index = index_of_orders(self.orders, orders)
+        extended = np.column_stack([self.logits, self.unseen_logit])
+        happened = extended[np.arange(len(orders)), index]
+        if np.isneginf(happened).any():
+            row = int(np.argmax(np.isneginf(happened)))
+            raise ValueError(
+                f"orders: row {row} has probability 0 at every temperature (unseen_logit is -inf)"
+            )
+        multiplicity = np.zeros(extended.shape[1])
+        multiplicity[-1] = log_integer(self.n_unseen)
+        possible = np.isfinite(extended) & np.isfinite(multiplicity)
+        values = np.where(possible, extended, 0.0)
+
+        def slope(beta: float) -> float:
+            logits = np.where(possible, beta * values + multiplicity, -np.inf)
+            weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+            return float(((weights * values).sum(axis=1) / weights.sum(axis=1) - happened).mean())
+
+        return slope
 
     def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
         """Log-probability of each listed ranking (n, N) and of any one other (n,)."""

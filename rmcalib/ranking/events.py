@@ -1,8 +1,8 @@
-"""Sub-k and top-k events: what they are, which there are, which are frequent, and when they happen.
+"""Sub-k and top-k events: which there are, which are frequent, and when they happen.
 
-An event is an ordered tuple of k items. As a *sub*-k event it says "these items stand in this relative
-order"; as a *top*-k event it says "the ranking starts with exactly these, in this order" (equations 5 and 6
-of the paper). A set of events is an int array (E, k).
+An event is an ordered tuple of k items. A *sub*-k event: these items are in this relative order. A *top*-k
+event: the ranking starts with exactly these items, in this order (equations 5 and 6 of the paper). A set of
+events is an int array (E, k).
 """
 
 import math
@@ -76,8 +76,21 @@ def count_events(n_items: int, k: int) -> int:
 
 
 def all_events(n_items: int, k: int) -> IntArray:
-    """Return all m!/(m-k)! events (E, k), lexicographically.
+    """Return all events of k items, in lexicographic order.
 
+    Parameters
+    ----------
+    n_items : int
+        The number m of items.
+    k : int
+        Number of items of an event.
+
+    Returns
+    -------
+    int array (m!/(m-k)!, k)
+
+    Examples
+    --------
     >>> all_events(3, 1).tolist()
     [[0], [1], [2]]
     """
@@ -112,11 +125,27 @@ def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
 
 
 def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
-    """Return the events that happen in ``orders`` (n, m) and how often: ((E, k), (E,)), sorted.
+    """Return the events that happen in ``orders`` and how often.
 
-    In the sub family every ranking shows (m choose k) events, one for each set of k items; in the top
-    family it shows one.
+    A ranking contains (m choose k) sub-k events, one for each set of k items, and one top-k event.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    k : int
+        Number of items of an event.
+    family : {"sub", "top"}
+        Which events.
+
+    Returns
+    -------
+    events : int array (E, k)
+        Sorted.
+    counts : int array (E,)
+
+    Examples
+    --------
     >>> events, counts = observed_counts([[0, 1, 2], [0, 2, 1]], 1, "top")
     >>> events.tolist(), counts.tolist()
     ([[0]], [2])
@@ -136,15 +165,33 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
 
 
 def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95) -> IntArray:
-    """Return the fewest events that make up ``mass`` of all occurrences in ``orders``, most frequent first.
+    """Return the fewest events that make up ``mass`` of all occurrences in ``orders``.
 
-    Ties in frequency are broken lexicographically, so that the choice does not depend on the rows' order.
+    Ties in frequency are broken lexicographically, so the choice does not depend on the order of the rows.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    k : int
+        Number of items of an event.
+    family : {"sub", "top"}
+        Which events.
+    mass : float
+        Fraction of the occurrences, above 0 and at most 1.
+
+    Returns
+    -------
+    int array (E, k)
+        The most frequent event first.
+
+    Examples
+    --------
     >>> most_frequent([[0, 1], [0, 1], [0, 1], [1, 0]], 2, "sub", mass=0.75).tolist()
     [[0, 1]]
     """
     if not 0 < mass <= 1:
-        raise ValueError(f"mass: {mass} is out of range, expected a share above 0 and at most 1")
+        raise ValueError(f"mass: {mass} is out of range, expected a fraction above 0 and at most 1")
     events, counts = observed_counts(orders, k, family)
     ranking = np.argsort(-counts, kind="stable")
     reached = np.cumsum(counts[ranking]) >= mass * counts.sum() * (1 - 1e-12)
@@ -152,8 +199,23 @@ def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95)
 
 
 def occurs(orders: ArrayLike, events: ArrayLike, family: Family) -> BoolArray:
-    """Return which ``events`` (E, k) happen in which of the ``orders`` (n, m): bool (n, E).
+    """Return which events happen in which rankings.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    events : int array (E, k)
+        Events.
+    family : {"sub", "top"}
+        Which events they are.
+
+    Returns
+    -------
+    bool array (n, E)
+
+    Examples
+    --------
     >>> occurs([[2, 0, 1]], [[0, 1], [2, 0], [2, 1]], "sub").tolist()
     [[True, True, True]]
     >>> occurs([[2, 0, 1]], [[0, 1], [2, 0], [2, 1]], "top").tolist()

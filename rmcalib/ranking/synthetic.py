@@ -31,6 +31,23 @@ def synthetic_plackett_luce(
 ) -> Synthetic:
     """Draw log-utilities from N(0, spread²) for each instance, and a ranking from each.
 
+    Parameters
+    ----------
+    n, n_items : int
+        Number of instances and of items.
+    spread : float
+        Standard deviation of the true log-utilities.
+    confidence : float
+        Factor between the forecast's log-utilities and the true ones.
+    rng : numpy Generator
+        Source of randomness.
+
+    Returns
+    -------
+    Synthetic
+
+    Examples
+    --------
     >>> data = synthetic_plackett_luce(5, 3, confidence=2.0, rng=np.random.default_rng(0))
     >>> data.orders.shape, bool(np.allclose(data.forecast.log_utilities, 2 * data.truth.log_utilities))
     ((5, 3), True)
@@ -45,6 +62,23 @@ def synthetic_mallows(
 ) -> Synthetic:
     """Draw a centre and a dispersion, uniform on (0, 2·dispersion), for each instance, and a ranking.
 
+    Parameters
+    ----------
+    n, n_items : int
+        Number of instances and of items.
+    dispersion : float
+        Mean of the true dispersions.
+    confidence : float
+        Factor between the forecast's dispersions and the true ones.
+    rng : numpy Generator
+        Source of randomness.
+
+    Returns
+    -------
+    Synthetic
+
+    Examples
+    --------
     >>> synthetic_mallows(5, 3, rng=np.random.default_rng(0)).orders.shape
     (5, 3)
     """
@@ -65,6 +99,25 @@ def synthetic_mixture(
 ) -> Synthetic:
     """Mix Plackett-Luce components in equal parts: a truth that no single Plackett-Luce model fits.
 
+    Parameters
+    ----------
+    n, n_items : int
+        Number of instances and of items.
+    n_components : int
+        Number of components.
+    spread : float
+        Standard deviation of the true log-utilities.
+    confidence : float
+        Factor between the forecast's log-utilities and the true ones.
+    rng : numpy Generator
+        Source of randomness.
+
+    Returns
+    -------
+    Synthetic
+
+    Examples
+    --------
     >>> synthetic_mixture(5, 3, rng=np.random.default_rng(0)).orders.shape
     (5, 3)
     """

@@ -1,6 +1,10 @@
 """Tables, figures and pages, drawn from what `metrics` computed."""
 
-from rmcalib.report._figures import figure_png
+from rmcalib.report._confidence import groups_figure, says_right_figure
+from rmcalib.report._drawing import figure_bytes, figure_png
+from rmcalib.report._headline import HEADLINE, headline
+from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
+from rmcalib.report._reliability import plot_reliability, reliability_figure
 from rmcalib.report.evaluation._evaluation import (
     UNNAMED,
     Evaluation,
@@ -9,33 +13,42 @@ from rmcalib.report.evaluation._evaluation import (
     made_from,
     write_evaluation,
 )
-from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_from_runs, leaderboard_from_table
 from rmcalib.report.leaderboard._page import wide_rows, write_leaderboard
 from rmcalib.report.leaderboard._runs import open_scores
 from rmcalib.report.leaderboard._tables import official_from_hub, read_official
 from rmcalib.report.leaderboard._words import metric_name
-from rmcalib.report.rankings._experiment_figures import errors_by_k
 from rmcalib.report.rankings._forecast import forecast_report, report_content, write_forecast_report
 
 __all__ = [
+    "HEADLINE",
     "UNNAMED",
     "Evaluation",
     "Leaderboard",
-    "clean_text",
-    "errors_by_k",
     "evaluate",
     "evaluation_content",
+    "figure_bytes",
     "figure_png",
     "forecast_report",
+    "groups_figure",
+    "headline",
+    "interval",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",
     "metric_name",
+    "number",
     "official_from_hub",
     "open_scores",
+    "p_value",
+    "percent",
+    "plot_reliability",
+    "points",
     "read_official",
+    "reliability_figure",
     "report_content",
+    "says_right_figure",
+    "signed",
     "wide_rows",
     "write_evaluation",
     "write_forecast_report",

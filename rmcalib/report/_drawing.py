@@ -1,7 +1,7 @@
-"""What the leaderboard's figures share: colours of the page, names that fit, and files of a figure.
+"""What all figures share: the page's colours, names that fit, and figures as files.
 
 Figures are drawn once, in the colours of the page's light theme. :func:`figure_svg` turns those colours into
-the page's variables, so that the same drawing follows its theme; PNG and PDF are for papers.
+the page's variables, so that the same drawing follows light and dark themes. PNG and PDF are for papers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,6 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from rmcalib._util.arrays import FloatArray
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -28,46 +24,56 @@ __all__ = [
     "GREY",
     "INK",
     "LINE",
+    "PAPER",
+    "TIP",
     "figure_bytes",
+    "figure_png",
     "figure_svg",
-    "place_labels",
     "plain_axes",
+    "scale_errors",
     "short_names",
     "shown",
 ]
 
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
 _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
-_PAPER = "#fefefe"  # white that turns into the page's background
+PAPER = "#fefefe"  # becomes the page's background
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 TIP = "tip-"
 _READABLE = 8.5  # pixels on a screen that the smallest letters need
 
 
-def figure_bytes(figure: Figure, kind: str) -> bytes:
-    """Return a figure as the bytes of a "png" or "pdf" file, the same ones for the same figure.
+def figure_bytes(figure: Figure, kind: str, *, transparent: bool = False) -> bytes:
+    """Return a figure as the bytes of a "png", "pdf" or "svg" file, the same ones for the same figure.
 
     >>> from matplotlib.figure import Figure
     >>> figure_bytes(Figure(), "pdf")[:4]
     b'%PDF'
     """
+    from matplotlib import rc_context
+
     undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
     buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # A name may be in letters that the font has not: the page's table has it in full.
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "rmcalib"}):
+        # The font may lack some letters of a name; the page's table shows it in full.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         if figure.get_layout_engine() is not None:
-            # Once is enough: the layout is the same in every format.
+            # The layout is the same in every format, so solve for it once.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
         # Pillow's usual effort on tall figures takes as long as drawing them, for a few per cent of the size.
         quick: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if kind == "png" else {}
-        figure.savefig(buffer, format=kind, metadata=undated, transparent=kind == "svg", **quick)
+        figure.savefig(buffer, format=kind, metadata=undated, transparent=transparent, **quick)
     return buffer.getvalue()
 
 
+def figure_png(figure: Figure) -> bytes:
+    """Return a figure as the bytes of a PNG, the same ones for the same figure."""
+    return figure_bytes(figure, "png")
+
+
 def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str] | None = None) -> Markup:
-    """Return a figure as SVG to stand in a page: themed, with ids of its own and tips on what has an id.
+    """Return a figure as SVG for a page: in the page's colours, with unique ids, and with tooltips.
 
     ``tips`` are texts shown over artists whose gid is ``tip-<number>``; they are escaped.
 
@@ -77,19 +83,19 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
     (Markup('<svg role="img" aria-label="A &'), False)
     """
     from markupsafe import Markup, escape
-    from matplotlib import rc_context
 
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
-        text = figure_bytes(figure, "svg").decode("utf-8")
+    text = figure_bytes(figure, "svg", transparent=True).decode("utf-8")
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
+    text = re.sub(
+        r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL
+    )  # base.html styles it
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    # The letters are the page's own; versions of matplotlib name their font in one way or the other.
+    # Use the page's font; versions of matplotlib write the font in different ways.
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
     text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    # The page draws it at least as large as its smallest letters need; a small screen scrolls sideways.
+    # The page draws it large enough for its smallest letters; on a small screen it scrolls sideways.
     smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", text)), default=_READABLE)
     head = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" '
@@ -97,7 +103,7 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
     )
     text = head + text[text.index(">") + 1 :]
     text = _ID.sub(rf"\g<1>{name}-", text)
-    for colour, variable in {**_VARIABLES, _PAPER: "paper"}.items():
+    for colour, variable in {**_VARIABLES, PAPER: "paper"}.items():
         text = text.replace(colour, f"var(--{variable})")
     for number, tip in (tips or {}).items():
         mark = f'<g id="{name}-{TIP}{number}">'
@@ -106,7 +112,7 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
 
 
 def shown(text: str, longest: int = 46) -> str:
-    """Shorten a text in the middle, and keep matplotlib from reading mathematics into it.
+    """Shorten a text in the middle, and escape what matplotlib would read as mathematics.
 
     >>> shown("a$b"), shown("x" * 50, longest=9)
     ('a\\\\$b', 'xxxx…xxxx')
@@ -117,7 +123,7 @@ def shown(text: str, longest: int = 46) -> str:
 
 
 def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
-    """Return what to call each model in a figure: without its organisation where that is enough.
+    """Return a short name for each model: without its organisation where that stays unique.
 
     >>> short_names(["a/rm", "b/rm", "c/other"])
     {'a/rm': 'a/rm', 'b/rm': 'b/rm', 'c/other': 'other'}
@@ -131,7 +137,7 @@ def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
 
 
 def plain_axes(axes: Axes, *, grid: str = "") -> None:
-    """Quiet axes: no box, soft colours, a grid in one direction on request."""
+    """Style axes: no box, soft colours, and a grid in the directions asked for."""
     for side in ("top", "right", *(("left",) if grid == "x" else ())):
         axes.spines[side].set_visible(False)
     for spine in axes.spines.values():
@@ -146,59 +152,10 @@ def plain_axes(axes: Axes, *, grid: str = "") -> None:
         axes.set_axisbelow(True)
 
 
-def place_labels(
-    points: FloatArray, widths: FloatArray, height: float, box: tuple[float, float], most: int
-) -> list[tuple[int, float, float, bool]]:
-    """Find places for labels beside points, without covering points or each other; earlier ones go first.
-
-    ``points`` (n, 2), ``widths`` (n,), ``height`` and the ``box`` around all are in inches. Returns the
-    point's number, the left and the middle of its label, and whether it is far enough to need a line; points
-    whose label fits nowhere are not in it.
-
-    >>> place_labels(np.array([[1.0, 1.0]]), np.array([0.5]), 0.1, (3.0, 3.0), 5)[0][0]
-    0
-    """
-    gap = 0.05
-    taken = np.column_stack([points - gap * 0.7, points + gap * 0.7])  # left, bottom, right, top
-    placed: list[tuple[int, float, float, bool]] = []
-    for i, (x, y) in enumerate(points):
-        if len(placed) == most:
-            break
-        width = widths[i]
-        for ring in (0.0, 0.09, 0.2, 0.34):
-            reach = gap + ring
-            middles = [
-                (x + reach, y),
-                (x - reach - width, y),
-                (x - width / 2, y + reach + height / 2),
-                (x - width / 2, y - reach - height / 2),
-                (x + reach * 0.8, y + reach),
-                (x + reach * 0.8, y - reach),
-                (x - reach * 0.8 - width, y + reach),
-                (x - reach * 0.8 - width, y - reach),
-            ]
-            found = next((place for place in middles if _free(place, width, height, taken, box, i)), None)
-            if found is not None:
-                left, middle = found
-                own = [left, middle - height / 2, left + width, middle + height / 2]
-                taken = np.vstack([taken, own])
-                placed.append((i, left, middle, ring > 0))
-                break
-    return placed
-
-
-def _free(
-    place: tuple[float, float],
-    width: float,
-    height: float,
-    taken: FloatArray,
-    box: tuple[float, float],
-    own: int,
-) -> bool:
-    left, bottom = place[0], place[1] - height / 2
-    right, top = left + width, bottom + height
-    if left < 0 or bottom < 0 or right > box[0] or top > box[1]:
-        return False
-    hit = (taken[:, 0] < right) & (taken[:, 2] > left) & (taken[:, 1] < top) & (taken[:, 3] > bottom)
-    hit[own] = False
-    return not hit.any()
+def scale_errors(axes: Axes, values: Iterable[float]) -> bool:
+    """Use a logarithmic x axis if a few errors would dwarf the others; return whether it was needed."""
+    found = sorted(values)
+    skewed = bool(found) and found[0] >= 0 and found[-1] > max(1.0, 20 * found[len(found) // 2])
+    if skewed:
+        axes.set_xscale("symlog", linthresh=max(0.01, found[len(found) // 4]))
+    return skewed

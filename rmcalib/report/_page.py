@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
+
 __all__ = ["render"]
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill in one of the package's templates; text is escaped, whatever it holds.
+    """Fill in one of the package's templates; all text is escaped.
 
     >>> "&lt;script&gt;" in render("base.html", title="<script>", subtitle="")
     True
@@ -20,24 +22,18 @@ def render(template: str, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = _number
-    environment.filters["p_value"] = _p_value
-    environment.filters["small"] = _small
+    environment.filters |= {
+        "number": number,
+        "signed": signed,
+        "interval": interval,
+        "percent": percent,
+        "points": points,
+        "p_value": p_value,
+        "small": _small,
+    }
     return environment.get_template(template).render(**content)
 
 
-def _number(value: float | None, digits: int = 3) -> str:
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}"
-    return text if float(text) else text.lstrip("-")
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.3f}" if value >= 0.001 else "<0.001"
-
-
 def _small(value: float) -> str:
+    """Return a probability; tiny ones in scientific notation, because how tiny they are matters."""
     return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import platform
@@ -11,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
+from rmcalib._util.files import kind_on_disk
 from rmcalib._util.hub import folder_name
 
 if TYPE_CHECKING:
-    from rmcalib.benchmarks import Benchmark
+    from rmcalib.benchmarks import Benchmark, Item
     from rmcalib.judges import Judge
     from rmcalib.scores import Scores
 
+_CHUNK = 50_000  # values that are hashed at a time
 _PACKAGES = (
     "torch",
     "transformers",
@@ -72,15 +73,31 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 
 
 def content_hash(scores: Scores) -> str:
-    """Return a SHA-256 of the scores themselves, whatever their manifest says."""
-    from rmcalib.scores import COLUMNS
+    """Return a SHA-256 of the scores themselves, whatever their manifest says.
 
-    return inputs_hash({name: getattr(scores, name).tolist() for name in COLUMNS})
+    It is `inputs_hash` of the columns as lists, computed in chunks: as one text they need much memory.
+    """
+    digest = hashlib.sha256()
+    columns = scores.columns()
+    for i, name in enumerate(sorted(columns)):
+        digest.update(f"{', ' if i else '{'}{json.dumps(name)}: [".encode())
+        for start in range(0, len(scores), _CHUNK):
+            values = json.dumps(columns[name][start : start + _CHUNK].tolist())[1:-1]
+            digest.update(f"{', ' if start else ''}{values}".encode())
+        digest.update(b"]")
+    digest.update(b"}")
+    return digest.hexdigest()
 
 
 def _items_hash(benchmark: Benchmark) -> str:
-    items = json.dumps([dataclasses.astuple(item) for item in benchmark.items])
+    items = json.dumps([_item_parts(item) for item in benchmark.items])
     return hashlib.sha256(items.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _item_parts(item: Item) -> tuple[Any, ...]:
+    """List what scores depend on, or repeat; votes only where there are some."""
+    parts = (item.id, item.category, item.prompt, item.responses, item.n_correct)
+    return parts if item.votes is None else (*parts, item.votes, item.ties)
 
 
 def package_versions() -> dict[str, str]:
@@ -98,4 +115,4 @@ def package_versions() -> dict[str, str]:
 
 def model_folder(name: str) -> str:
     """Return the name of a judge's folder; a local model is named by its full path."""
-    return folder_name(str(Path(name).resolve()) if name and Path(name).is_dir() else name)
+    return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)

@@ -20,7 +20,7 @@ from rmcalib.judges import ScoredItem, identify
 from rmcalib.runs._folder import Layout, RunFolder
 from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import model_folder, package_versions
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
 
 __all__ = ["SCORING", "Run", "finished_manifest", "finished_scores", "remove_leftover_parts", "run_folder"]
 
@@ -128,7 +128,8 @@ class Run:
         rank: int = 0,
     ) -> None:
         """Remember the run; nothing is read or written before it is entered."""
-        described = {"versions": package_versions(), **(about or {})}
+        kept = {"versions": package_versions(), "benchmark_format": benchmark.format}
+        described = {**kept, **(about or {})}
         self.files = RunFolder(folder, inputs, SCORING, about=described, fresh=fresh, rank=rank)
         self.benchmark = benchmark
         self.done: set[str] = set()
@@ -207,6 +208,7 @@ class Run:
                 f"item {item.id!r}: {len(scored.rewards)} rewards for {len(item.responses)} responses"
             )
         for i, reward in enumerate(scored.rewards):
+            voted = {} if item.votes is None else {"votes": item.votes[i], "ties": item.ties}
             yield {
                 "item_id": item.id,
                 "category": item.category,
@@ -215,6 +217,7 @@ class Run:
                 "reward": reward,
                 "n_tokens": scored.n_tokens[i],
                 "truncated": scored.truncated[i],
+                **voted,
             }
 
     def _note_versions(self, manifest: Mapping[str, Any]) -> None:
@@ -250,7 +253,7 @@ class Run:
                 warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
                 continue
             read.append(file)
-            columns = {name: getattr(part, name).tolist() for name in COLUMNS}
+            columns = {name: array.tolist() for name, array in part.columns().items()}
             for i, identifier in enumerate(columns["item_id"]):
                 if identifier in self._items and columns["response"][i] == 0:
                     rows[identifier] = []

@@ -1,12 +1,15 @@
 """Scores: one row per response, in memory and in files."""
 
+from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
+from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
-from rmcalib.scores._scores import COLUMNS, UNKNOWN_LENGTH, Scores, load_scores, read_scores_hash
+from rmcalib.scores._scores import UNKNOWN_LENGTH, Scores, load_scores
 
 __all__ = [
     "COLUMNS",
     "RESULTS",
     "UNKNOWN_LENGTH",
+    "VOTE_COLUMNS",
     "Scores",
     "load_scores",
     "published_figures",

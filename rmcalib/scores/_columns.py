@@ -1,15 +1,25 @@
-"""The columns of scores, checked value by value: a bad one is told with its place and its remedy."""
+"""The columns of scores. Every value is checked; an error names its place and the remedy."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["KINDS", "checked_columns", "row_place"]
+__all__ = [
+    "COLUMNS",
+    "KINDS",
+    "NEEDED",
+    "VOTE_COLUMNS",
+    "Place",
+    "checked_columns",
+    "columns_of_rows",
+    "row_place",
+]
 
 Place = Callable[[int], str]
 """Says where the row of that number is: `row 3`, `line 7`."""
@@ -22,25 +32,38 @@ KINDS: dict[str, Any] = {
     "reward": np.float64,
     "n_tokens": np.int64,
     "truncated": np.bool_,
+    "votes": np.int64,
+    "ties": np.int64,
 }
-_NEEDED = {
+COLUMNS = (*KINDS,)[:7]
+NEEDED = COLUMNS[:5]
+VOTE_COLUMNS = (*KINDS,)[7:]
+LARGEST_REWARD = 1e100
+"""Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
+
+_EXPECTED = {
     np.str_: "a text",
     np.int64: "a whole number",
     np.bool_: "true or false",
     np.float64: "a finite number",
 }
-_SAFE = {np.str_: "iuU", np.int64: "iu", np.bool_: "b", np.float64: "iu"}  # dtypes without a bad value
+_SAFE = {np.str_: "iu", np.int64: "iu", np.bool_: "b", np.float64: "iu"}  # dtypes without a bad value
 _NAMES = {"item_id": "item", "response": "response"}
 _REMEDY = {
+    "item_id": "it needs a character, and no NUL or lone surrogate",
+    "category": "it needs a character, and no NUL or lone surrogate",
     "reward": "score it again, or leave its prompt out",
     "response": "number a prompt's responses 0, 1, 2, ...",
     "n_tokens": "leave it out of all rows if lengths are not known",
     "truncated": "leave it out of all rows if it is not known",
+    "votes": "leave it out of all rows if there are no votes",
+    "ties": "leave it out of all rows if there are no votes",
 }
+_BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a NUL at the end; UTF-8 has no lone surrogates
 
 
 def row_place(row: int) -> str:
-    """Name a row by its number, from 0 on.
+    """Name a row by its number, counted from 0.
 
     >>> row_place(3)
     'row 3'
@@ -48,13 +71,45 @@ def row_place(row: int) -> str:
     return f"row {row}"
 
 
+def columns_of_rows(
+    rows: Iterable[Mapping[str, Any]], *, source: str, place: Place = row_place
+) -> dict[str, list[Any]]:
+    """Turn rows into columns; optional ones count only where every row has them.
+
+    >>> row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": None}
+    >>> columns_of_rows([row], source="s.jsonl")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in KINDS}
+    present = dict.fromkeys(KINDS, 0)
+    kept: dict[str, str] = {}
+    n = 0
+    for row in rows:
+        n += 1
+        for name, values in columns.items():
+            value = row.get(name)
+            # Every prompt's name comes once per response: one copy of it is enough.
+            values.append(kept.setdefault(value, value) if isinstance(value, str) else value)
+            present[name] += name in row
+    names = [name for name in KINDS if name in NEEDED or (n and present[name] == n)]
+    empty = [columns[name].index(None) for name in names if None in columns[name]]
+    if empty:
+        row_number = min(empty)
+        absent = [name for name in names if columns[name][row_number] is None]
+        raise ValueError(
+            f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
+        )
+    return {name: columns[name] for name in names}
+
+
 def checked_columns(
     columns: Mapping[str, Any], *, source: str, place: Place = row_place
 ) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of scores as arrays (N,) of their types; a ValueError names the first bad value.
 
-    Whole numbers may be written 1.0 and truth values 0 and 1, as tables with missing values have them. Texts
-    are never read as numbers or truth values: "false" would be true.
+    Whole numbers may be written as 1.0, and truth values as 0 and 1, because tables with missing values store
+    them like this. Texts are never converted to numbers or truth values: "false" would be true.
 
     >>> checked_columns({"response": [0, 1.0], "is_correct": [1, False]}, source="x")["is_correct"].tolist()
     [True, False]
@@ -70,9 +125,10 @@ def checked_columns(
     for name in sorted(known, key=[*KINDS].index):
         try:
             arrays[name] = _checked(name, known[name])
+            _check_range(name, arrays[name])
         except _BadValueError as bad:
             row = bad.args[0]
-            ours = [f"{told} {arrays[key][row].item()!r}" for key, told in _NAMES.items() if key in arrays]
+            ours = [f"{label} {arrays[key][row].item()!r}" for key, label in _NAMES.items() if key in arrays]
             about = f" ({', '.join(ours)})" if ours else ""
             raise ValueError(f"{source}, {place(row)}{about}: {bad.args[1]}") from None
     return arrays
@@ -87,15 +143,40 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
     if isinstance(values, np.ndarray) and values.ndim == 1:
         finite = values.dtype.kind == "f" and kind is np.float64 and bool(np.isfinite(values).all())
         if values.dtype.kind in _SAFE[kind] or finite:
-            return values.astype(kind)
+            return values.astype(kind, copy=False)
+    if kind is np.str_ and _all_good_texts(values):
+        return np.asarray(values, dtype=np.str_)
     plain = values.tolist() if isinstance(values, np.ndarray) else values
     listed = [value.item() if isinstance(value, np.generic) else value for value in plain]
     for row, value in enumerate(listed):
         if not _IS[kind](value):
             remedy = f" ({_REMEDY[name]})" if name in _REMEDY else ""
-            raise _BadValueError(row, f"{name} is {_shown(value)}, not {_NEEDED[kind]}{remedy}")
-    # By hand: numpy would turn all of a mixed list into texts first.
+            raise _BadValueError(row, f"{name} is {_shown(value)}, not {_EXPECTED[kind]}{remedy}")
+    # Converted one by one: numpy would turn all of a mixed list into texts first.
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
+
+
+def _check_range(name: str, array: npt.NDArray[Any]) -> None:
+    if name == "reward":
+        bad = np.abs(array) > LARGEST_REWARD
+        told = f"is too large to compute with (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
+    elif name in VOTE_COLUMNS:
+        bad, told = array < 0, "is a number of votes, so 0 or more"
+    else:
+        return
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise _BadValueError(row, f"{name} is {array[row].item()!r}, which {told}")
+
+
+def _all_good_texts(values: Any) -> bool:
+    """Check texts by their distinct values, which are few: every prompt has several rows."""
+    if isinstance(values, np.ndarray):
+        if values.dtype.kind == "U":
+            return all(map(_is_text, dict.fromkeys(values.tolist())))
+        if values.dtype.kind != "O":
+            return False
+    return {*map(type, values)} == {str} and all(map(_is_text, {*values}))
 
 
 def _is_number(value: Any) -> bool:
@@ -112,8 +193,10 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether an id or a category can be kept as it is: numpy drops NUL characters at a text's end."""
-    return "\0" not in value if isinstance(value, str) else _is_number(value)
+    """Tell whether an id or a category can be kept as it is."""
+    if not isinstance(value, str):
+        return _is_number(value)
+    return value.strip() != "" and not _BAD_SIGNS.search(value)
 
 
 def _is_truth(value: Any) -> bool:

@@ -13,12 +13,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rmcalib._util.hub import HubError, check_repo_id, folder_name, resolve_commit, translated
-from rmcalib.benchmarks import SHORT_NAMES
-from rmcalib.scores._scores import Scores, from_rewardbench
+from rmcalib.benchmarks import known_entry
+from rmcalib.scores._scores import Scores
 
 RESULTS = "allenai/reward-bench-2-results"
 FOLDER = "eval-set-scores"
@@ -47,17 +48,16 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
         return Scores.from_parquet(stored)
     source = f"{RESULTS}/{FOLDER}/{model}.json"
     content = select_columns(_blocks(model, commit), _NEEDED, source)
-    found = from_rewardbench(content, source=source)
+    found = Scores.from_rewardbench(content, source=source)
     manifest: dict[str, Any] = {
         "model": model,
-        "benchmark": SHORT_NAMES["reward-bench-2"],
+        "benchmark": known_entry("reward-bench-2").hub_id,
         "scores": "published",
         "source": source,
         "source_revision": commit,
         **{key: found.manifest[key] for key in ("model_type", "chat_template") if key in found.manifest},
     }
-    columns = {name: getattr(found, name) for name in Scores.__dataclass_fields__ if name != "manifest"}
-    scores = Scores.from_columns(columns, manifest, source=source)
+    scores = replace(found, manifest=manifest)
     scores.to_parquet(stored)
     return scores
 

@@ -1,41 +1,54 @@
-"""Scores: one row a response, in memory and in files (Parquet, JSONL, RewardBench's JSON)."""
+"""Scores: one row per response, in memory."""
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import write_file, write_text
-from rmcalib._util.storage import as_path, read_file
-from rmcalib.benchmarks import distinct_ids
-from rmcalib.scores._columns import KINDS, Place, checked_columns, row_place
+from rmcalib._util.arrays import check_choice
+from rmcalib._util.storage import as_path
+from rmcalib.scores import _files, _rewardbench
+from rmcalib.scores._arrays import columns_of_arrays
+from rmcalib.scores._columns import (
+    COLUMNS,
+    NEEDED,
+    VOTE_COLUMNS,
+    Place,
+    checked_columns,
+    columns_of_rows,
+    row_place,
+)
 
-COLUMNS = tuple(KINDS)
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import ArrayLike
+
+__all__ = ["UNKNOWN_LENGTH", "Scores", "load_scores"]
+
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
-_METADATA = b"rmcalib.manifest"
+_OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
 
 
 @dataclass(frozen=True)
 class Scores:
     """The rewards of a benchmark's responses, with a manifest of how they were made.
 
-    All arrays have one entry a response. A prompt's responses stand together, in the order of their index
-    `response` (0, 1, ...); `offsets` says where each prompt starts. Every prompt has at least one correct and
-    one wrong response, and every reward is finite: `Scores` refuses anything else.
+    All arrays have one entry per response (N,). A prompt's responses are next to each other, in the order of
+    their index ``response`` (0, 1, ...); ``offsets`` says where each prompt starts. Every reward is finite.
+    Every prompt has at least one wrong response, and at least one correct one unless people voted on it.
 
-    >>> scores = Scores.from_rows([
-    ...     {"item_id": "a", "category": "Math", "response": 0, "is_correct": True, "reward": 2.5},
-    ...     {"item_id": "a", "category": "Math", "response": 1, "is_correct": False, "reward": -1.0},
-    ... ])
+    Where people voted, ``votes`` counts those who preferred the response, and ``ties`` those who found the
+    prompt's responses equally good, repeated on each of its rows. Both are None in other benchmarks.
+
+    >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
-    (2, 1, [2.5, -1.0], [0, 2])
+    (4, 2, [2.5, -1.0, 0.0, 3.0], [0, 2, 4])
     """
 
     item_id: npt.NDArray[np.str_]
@@ -46,6 +59,8 @@ class Scores:
     n_tokens: npt.NDArray[np.int64]
     truncated: npt.NDArray[np.bool_]
     manifest: dict[str, Any] = field(default_factory=dict)
+    votes: npt.NDArray[np.int64] | None = None
+    ties: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse scores that no metric could be computed from."""
@@ -60,16 +75,131 @@ class Scores:
         about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
         return f"Scores({self.n_items} prompts, {len(self)} responses, {about})"
 
-    @property
+    @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
         """Where each prompt's responses start, and the end: int (n_items + 1,)."""
-        starts = np.flatnonzero(np.r_[True, self.item_id[1:] != self.item_id[:-1]])
-        return np.append(starts, len(self)).astype(np.int64)
+        return np.append(_starts(self.item_id), len(self)).astype(np.int64)
 
     @property
     def n_items(self) -> int:
         """Count the prompts."""
         return len(self.offsets) - 1
+
+    @property
+    def has_votes(self) -> bool:
+        """Whether people's votes are known."""
+        return self.votes is not None
+
+    @property
+    def n_votes(self) -> npt.NDArray[np.int64]:
+        """How many people voted on each prompt, ties included: int (n_items,); zeros without votes."""
+        if self.votes is None or self.ties is None:
+            return np.zeros(self.n_items, dtype=np.int64)
+        starts = self.offsets[:-1]
+        total: npt.NDArray[np.int64] = np.add.reduceat(self.votes, starts) + self.ties[starts]
+        return total
+
+    def vote_shares(self, *, ties: Literal["drop", "split", "keep"] = "drop") -> npt.NDArray[np.float64]:
+        """Return the share of people who preferred each response: float (N,); NaN where nobody voted.
+
+        Parameters
+        ----------
+        ties : what to do with people who preferred none: ``"drop"`` leaves them out, ``"split"`` divides each
+            of them among the prompt's responses, ``"keep"`` counts them in the total only, so that the shares
+            and the share of ties sum to 1.
+
+        >>> scores = Scores.from_arrays([[1.0, 0.0]], votes=[[2, 1]], ties=[1])
+        >>> [scores.vote_shares(ties=way).tolist() for way in ("split", "keep")]
+        [[0.625, 0.375], [0.5, 0.25]]
+        """
+        check_choice(ties, "ties", ("drop", "split", "keep"))
+        if self.votes is None or self.ties is None:
+            return np.full(len(self), np.nan)
+        sizes = np.diff(self.offsets)
+        total = np.repeat(self.n_votes, sizes) - (self.ties if ties == "drop" else 0)
+        own = self.votes + (self.ties / np.repeat(sizes, sizes) if ties == "split" else 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares: npt.NDArray[np.float64] = own / total
+        return shares
+
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return the columns by name; `votes` and `ties` are among them only where people voted."""
+        names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
+        return {name: getattr(self, name) for name in names}
+
+    def take(self, items: ArrayLike) -> Scores:
+        """Return the scores of some prompts, in their order here.
+
+        Parameters
+        ----------
+        items : bool (n_items,), which prompts to keep.
+
+        >>> Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]]).take([False, True]).reward.tolist()
+        [2.0, 0.0]
+        """
+        mask = np.asarray(items)
+        if mask.dtype != bool or mask.shape != (self.n_items,) or not mask.any():
+            raise ValueError(f"items: expected {self.n_items} truth values, at least one of them true")
+        rows = np.repeat(mask, np.diff(self.offsets))
+        return replace(self, **{name: array[rows] for name, array in self.columns().items()})
+
+    def decided(self) -> Scores:
+        """Return the prompts that have a correct response; people's votes leave the others open.
+
+        >>> Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]], votes=[[2, 2], [3, 1]]).decided().n_items
+        1
+        """
+        has_one = np.logical_or.reduceat(self.is_correct, self.offsets[:-1])
+        if not has_one.any():
+            raise ValueError("no prompt with a correct response: on each of them people's votes are level")
+        return self if has_one.all() else self.take(has_one)
+
+    def at_temperature(self, temperature: float) -> Scores:
+        """Return the scores with all rewards divided by a temperature.
+
+        P(i first) = exp(r_i / T) / Σ_j exp(r_j / T): a T above 1 makes forecasts less sure. The manifest
+        records the temperature.
+
+        >>> Scores.from_arrays([[3.0, 1.0]]).at_temperature(2.0).reward.tolist()
+        [1.5, 0.5]
+        """
+        if not np.isfinite(temperature) or temperature <= 0:
+            raise ValueError(f"temperature: {temperature!r} is not a positive finite number")
+        about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
+        about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)
+        columns = {**self.columns(), "reward": self.reward / temperature}
+        return Scores.from_columns(columns, about, source=f"scores at temperature {temperature:g}")
+
+    @classmethod
+    def from_arrays(
+        cls,
+        rewards: ArrayLike,
+        correct: ArrayLike | None = None,
+        category: str | Iterable[str] | None = None,
+        *,
+        item_id: Iterable[str] | None = None,
+        votes: ArrayLike | None = None,
+        ties: ArrayLike | None = None,
+        manifest: Mapping[str, Any] | None = None,
+    ) -> Scores:
+        """Build scores from an array of rewards, one row per prompt.
+
+        Parameters
+        ----------
+        rewards : float (n, m), the rewards of each prompt's m responses.
+        correct : which response is correct: one index for all prompts, int (n,), or bool (n, m) where several
+            are. Default: the response with most votes if there are votes, else the first.
+        category : one name for all prompts, or one per prompt (n,); default ``"all"``.
+        item_id : names of the prompts (n,); default their numbers.
+        votes : int (n, m), how many people preferred each response.
+        ties : int (n,), how many found them equally good; default 0.
+        manifest : what to keep about how the scores were made.
+
+        >>> Scores.from_arrays([[0.5, 1.5, 0.0]], correct=1).is_correct.tolist()
+        [False, True, False]
+        """
+        columns = columns_of_arrays(rewards, correct, category, item_id, votes, ties)
+        return cls.from_columns(columns, manifest)
 
     @classmethod
     def from_columns(
@@ -82,23 +212,27 @@ class Scores:
     ) -> Scores:
         """Build scores from columns; prompts keep the order of their first row.
 
-        `n_tokens` and `truncated` may be missing. A bad value is told as that of `source` and the `place` of
-        its row.
+        ``n_tokens``, ``truncated``, ``votes`` and ``ties`` may be missing. An error names ``source`` and the
+        ``place`` of the bad row.
         """
-        absent = [name for name in COLUMNS[:5] if name not in columns]
+        absent = [name for name in NEEDED if name not in columns]
         if absent:
             raise ValueError(f"{source}: no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
         n = len(columns["reward"])
-        given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
         if n == 0:
             raise ValueError(f"{source}: no scores in it")
+        given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
+        if "votes" in given:
+            given.setdefault("ties", np.zeros(n, dtype=np.int64))
+        elif "ties" in given:
+            raise ValueError(f"{source}: a column ties, but no column votes")
         arrays = checked_columns(given, source=source, place=place)
-        _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
-        order = np.lexsort((arrays["response"], first[inverse]))
+        if not _is_ordered(arrays["item_id"], arrays["response"]):
+            _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
+            order = np.lexsort((arrays["response"], first[inverse]))
+            arrays = {name: array[order] for name, array in arrays.items()}
         try:
-            return cls(
-                **{name: array[order] for name, array in arrays.items()}, manifest=dict(manifest or {})
-            )
+            return cls(**arrays, manifest=dict(manifest or {}))
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from error
 
@@ -112,67 +246,69 @@ class Scores:
         place: Place = row_place,
     ) -> Scores:
         """Build scores from rows (mappings with the columns' names)."""
-        rows = list(rows)
-        names = [name for name in COLUMNS if name in COLUMNS[:5] or all(name in row for row in rows)]
-        for i, row in enumerate(rows):
-            absent = [name for name in names if row.get(name) is None]
-            if absent:
-                raise ValueError(
-                    f"{source}, {place(i)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
-                )
-        columns = {name: [row[name] for row in rows] for name in names}
+        columns = columns_of_rows(rows, source=source, place=place)
         return cls.from_columns(columns, manifest, source=source, place=place)
 
     @classmethod
-    def from_parquet(cls, path: str | Path) -> Scores:
-        """Read our Parquet file (or anybody's with the same columns)."""
-        import pyarrow
-        import pyarrow.parquet
+    def from_pandas(cls, table: pd.DataFrame, manifest: Mapping[str, Any] | None = None) -> Scores:
+        """Build scores from a table with our columns; others are ignored.
 
-        try:
-            table = pyarrow.parquet.read_table(io.BytesIO(read_file(as_path(path))))
-        except (pyarrow.ArrowException, OSError) as error:
-            raise ValueError(f"{path}: {_why(error)}") from error
-        stored = (table.schema.metadata or {}).get(_METADATA, b"{}")
-        columns = {name: table.column(name).to_numpy() for name in table.column_names if name in COLUMNS}
-        if not {*COLUMNS[:5]} <= {*columns}:  # told with the others, one of which may be meant
-            columns |= {name: np.empty(0) for name in table.column_names}
-        return cls.from_columns(columns, json.loads(stored), source=str(path))
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"item_id": ["a", "a"], "category": "Math", "response": [0, 1],
+        ...                       "is_correct": [True, False], "reward": [1.0, 0.0]})
+        >>> Scores.from_pandas(table).n_items
+        1
+        """
+        columns = {str(name): table[name].to_numpy() for name in table.columns}
+        return cls.from_columns(columns, manifest, source="table")
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the scores as a table, one row per response.
+
+        >>> Scores.from_arrays([[1.0, 0.0]]).to_pandas()["reward"].tolist()
+        [1.0, 0.0]
+        """
+        import pandas as pd
+
+        return pd.DataFrame(
+            {k: v.astype(object) if v.dtype.kind == "U" else v for k, v in self.columns().items()}
+        )
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> Scores:
+        """Read a Parquet file with our columns, and the manifest if it carries one."""
+        columns, manifest = _files.read_parquet(path)
+        return cls.from_columns(columns, manifest, source=str(path))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file that carries the manifest."""
-        write_file(path, lambda file: _write_table(self, file))
+        _files.write_parquet(path, self.columns(), self.manifest)
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> Scores:
-        """Read JSONL: one object a response, with our columns (`n_tokens` and `truncated` may be missing)."""
-        rows, places = [], []
-        for number, line in enumerate(_read(as_path(path)).split(b"\n"), start=1):
-            if not line.strip():
-                continue
-            row = _parse(line, f"{path}, line {number}")
-            if not isinstance(row, dict):
-                raise ValueError(
-                    f"{path}, line {number}: expected an object {{...}} with {', '.join(COLUMNS[:5])}"
-                )
-            rows.append(row)
-            places.append(f"line {number}")
+        """Read JSONL: one object per response, with our columns (the optional ones may be missing)."""
+        places: list[str] = []
+        rows = _files.read_jsonl(path, places)
         return cls.from_rows(rows, source=str(path), place=places.__getitem__)
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write JSONL, one object a response."""
-        columns = [getattr(self, name).tolist() for name in COLUMNS]
-        lines = (json.dumps(dict(zip(COLUMNS, row, strict=True))) for row in zip(*columns, strict=True))
-        write_text(path, "".join(f"{line}\n" for line in lines))
+        """Write JSONL, one object per response."""
+        _files.write_jsonl(path, self.columns())
 
     @classmethod
     def from_rewardbench_json(cls, path: str | Path) -> Scores:
         """Read a file of RewardBench's `eval-set-scores`: scores flat or nested, correct responses first."""
-        return from_rewardbench(_parse(_read(as_path(path)), str(path)), source=str(path))
+        return cls.from_rewardbench(_files.read_json(path), source=str(path))
+
+    @classmethod
+    def from_rewardbench(cls, content: Any, *, source: str) -> Scores:
+        """Build scores from the content of an `eval-set-scores` file (columns as lists)."""
+        columns, places, about = _rewardbench.read_columns(content, source)
+        return cls.from_columns(columns, about, source=source, place=places.__getitem__)
 
     def to_rewardbench_json(self, path: str | Path) -> None:
-        """Write RewardBench's `eval-set-scores` form (without the texts, which are not kept here)."""
-        write_text(path, json.dumps(to_rewardbench(self), indent=1))
+        """Write RewardBench's `eval-set-scores` form, without the texts (scores have none)."""
+        _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
 
 
 def load_scores(path: str | Path) -> Scores:
@@ -188,76 +324,16 @@ def load_scores(path: str | Path) -> Scores:
     return reader(path)
 
 
-def read_scores_hash(path: str | Path) -> str | None:
-    """Return the hash of the run that a Parquet file of scores is of, without reading the scores."""
-    import pyarrow.parquet as pq
-
-    try:
-        with as_path(path).open("rb") as file:
-            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
-        found = json.loads(stored).get("hash")
-    except (OSError, ValueError, AttributeError):  # whoever reads the scores says what is wrong with them
-        return None
-    return found if isinstance(found, str) else None
+def _starts(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
 
 
-def from_rewardbench(content: Any, *, source: str) -> Scores:
-    """Turn the content of an `eval-set-scores` file (columns as lists) into scores."""
-    needed = ("id", "subset", "scores", "num_correct")
-    if not isinstance(content, Mapping) or any(name not in content for name in needed):
-        hint = "; rows of scores belong into a .jsonl file" if isinstance(content, list) else ""
-        raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(needed)}){hint}")
-    lists = [content[name] for name in needed]
-    if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
-        raise ValueError(f"{source}: {', '.join(needed)} must be lists of one length")
-    for name in ("id", "subset"):
-        for i, value in enumerate(content[name]):
-            if not isinstance(value, (str, int)):
-                raise ValueError(f"{source}, {name} {i}: {json.dumps(value)} is no text")
-    rows, places = [], []
-    categories = [str(subset) for subset in content["subset"]]
-    names = distinct_ids([str(identifier) for identifier in content["id"]], categories)
-    for i_item, (identifier, _, scores, n_correct) in enumerate(zip(*lists, strict=True)):
-        where = f"{source}, id {identifier!r}"
-        if not isinstance(scores, list):
-            raise ValueError(f"{where}: no scores (a generative judge gives none)")
-        if isinstance(n_correct, bool) or not isinstance(n_correct, int) or n_correct < 1:
-            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a whole number from 1 up")
-        for i, score in enumerate(scores):
-            while isinstance(score, list) and len(score) == 1:
-                score = score[0]
-            if isinstance(score, bool) or not isinstance(score, (int, float)):
-                raise ValueError(f"{where}: score {i} is {json.dumps(score)}, not a number")
-            row = (names[i_item], categories[i_item], i, i < n_correct, score)
-            rows.append(dict(zip(COLUMNS[:5], row, strict=True)))
-            places.append(f"entry {i_item}")
-    about = {key: content[key] for key in ("model", "model_type", "chat_template") if key in content}
-    return Scores.from_rows(rows, {"source": source, **about}, source=source, place=places.__getitem__)
-
-
-def to_rewardbench(scores: Scores) -> dict[str, Any]:
-    """Return scores in the form of RewardBench's `eval-set-scores` files, correct responses first."""
-    result: dict[str, Any] = {name: [] for name in ("id", "subset", "scores", "num_correct", "results")}
-    for start, end in zip(scores.offsets[:-1], scores.offsets[1:], strict=True):
-        order = start + np.argsort(~scores.is_correct[start:end], kind="stable")
-        rewards = scores.reward[order].tolist()
-        best = max(rewards)
-        result["id"].append(str(scores.item_id[start]))
-        result["subset"].append(str(scores.category[start]))
-        result["scores"].append(rewards)
-        result["num_correct"].append(int(scores.is_correct[start:end].sum()))
-        result["results"].append(1.0 / rewards.count(best) if rewards[0] == best else 0.0)
-    about = {"model": "unknown", "model_type": "Seq. Classifier", "chat_template": "tokenizer"}
-    return result | {key: scores.manifest.get(key, value) for key, value in about.items()}
-
-
-def _write_table(scores: Scores, file: IO[bytes]) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    table = pyarrow.table({name: pyarrow.array(getattr(scores, name).tolist()) for name in COLUMNS})
-    table = table.replace_schema_metadata({_METADATA: json.dumps(scores.manifest).encode()})
-    pyarrow.parquet.write_table(table, file)
+def _is_ordered(item_id: npt.NDArray[np.str_], response: npt.NDArray[np.int64]) -> bool:
+    """Tell whether each prompt's responses are next to each other and in order already."""
+    starts = _starts(item_id)
+    sizes = np.diff(np.r_[starts, len(item_id)])
+    in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
+    return in_order and len(np.unique(item_id[starts])) == len(starts)
 
 
 def _check(scores: Scores) -> None:
@@ -267,7 +343,9 @@ def _check(scores: Scores) -> None:
     def name(row: int) -> str:
         return f"item {str(scores.item_id[row])!r}, response {scores.response[row]}"
 
-    if len({len(getattr(scores, column)) for column in COLUMNS}) != 1:
+    if (scores.votes is None) != (scores.ties is None):
+        raise ValueError("votes and ties: give both or none")
+    if len({len(array) for array in scores.columns().values()}) != 1:
         raise ValueError("the columns have different lengths")
     bad = ~np.isfinite(scores.reward)
     if bad.any():
@@ -275,45 +353,25 @@ def _check(scores: Scores) -> None:
         raise ValueError(
             f"{name(row)}: the reward is {scores.reward[row]} ({bad.sum()} of them are not finite)"
         )
-    starts = np.flatnonzero(np.r_[True, scores.item_id[1:] != scores.item_id[:-1]])
-    sizes = np.diff(np.r_[starts, len(scores)])
+    starts = scores.offsets[:-1]
+    sizes = np.diff(scores.offsets)
     if len(np.unique(scores.item_id[starts])) != len(starts):
-        raise ValueError("the responses of an item do not stand together")
-    expected = np.arange(len(scores)) - np.repeat(starts, sizes)
-    bad = scores.response != expected
+        raise ValueError("the responses of an item are not next to each other")
+    bad = scores.response != np.arange(len(scores)) - np.repeat(starts, sizes)
     if bad.any():
         row = first(bad)
-        told = (
-            "is there twice"
-            if row and scores.response[row] == scores.response[row - 1]
-            else "comes too early"
-        )
+        twice = row and scores.response[row] == scores.response[row - 1]
+        told = "is there twice" if twice else "comes too early"
         raise ValueError(f"{name(row)} {told}: an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
         raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
-    correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
-    for kind, bad in (("correct", correct == 0), ("wrong", correct == sizes)):
+    if scores.ties is not None:
+        bad = scores.ties != np.repeat(scores.ties[starts], sizes)
         if bad.any():
-            raise ValueError(f"item {str(scores.item_id[starts[first(bad)]])!r}: no {kind} response")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
-
-
-def _parse(text: bytes, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
-        several = where.endswith(".json") and "Extra data" in str(error)
-        hint = " (one object a line? then its name should end in .jsonl)" if several else ""
-        raise ValueError(f"{where}: not JSON: {error}{hint}") from error
-
-
-def _why(error: BaseException) -> str:
-    text = getattr(error, "strerror", None) or str(error)
-    return text.splitlines()[0] if text else type(error).__name__
+            raise ValueError(f"{name(first(bad))}: another number of ties than the item's other responses")
+    correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
+    unanswered = (correct == 0) & (scores.n_votes == 0)
+    for kind, wrong in (("correct", unanswered), ("wrong", correct == sizes)):
+        if wrong.any():
+            raise ValueError(f"item {str(scores.item_id[starts[first(wrong)]])!r}: no {kind} response")

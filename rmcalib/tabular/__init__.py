@@ -2,10 +2,11 @@
 
 from rmcalib.tabular._datasets import DATASETS, Dataset, load_dataset, read_csv, synthetic_dataset
 from rmcalib.tabular._evaluation import NOTIONS, Questions, evaluate, kendall_tau
-from rmcalib.tabular._experiment import COLUMNS, Plan, read_rows, run_experiment, stagewise_verdicts
+from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
 from rmcalib.tabular._learners import (
     LEARNERS,
     Learner,
+    LearnerFactory,
     MallowsLearner,
     PlackettLuceLearner,
     RankClassifier,
@@ -13,8 +14,10 @@ from rmcalib.tabular._learners import (
 )
 from rmcalib.tabular._networks import Training
 from rmcalib.tabular._pairwise import PairwiseLearner, PlackettLuceFromPairs, newman_utilities
+from rmcalib.tabular._plan import COLUMNS, Plan
+from rmcalib.tabular._prolr import ProlrResult, run_prolr
 from rmcalib.tabular._sources import fetch, naive_bayes_rankings
-from rmcalib.tabular._tables import fold_means
+from rmcalib.tabular._tables import fold_means, paired_points, read_results, rows_where
 
 __all__ = [
     "COLUMNS",
@@ -23,25 +26,32 @@ __all__ = [
     "NOTIONS",
     "Dataset",
     "Learner",
+    "LearnerFactory",
     "MallowsLearner",
     "PairwiseLearner",
     "PlackettLuceFromPairs",
     "PlackettLuceLearner",
     "Plan",
+    "ProlrResult",
     "Questions",
     "RankClassifier",
     "Training",
+    "errors_by_k",
     "evaluate",
     "fetch",
     "fold_means",
+    "grouped_bars",
     "kendall_tau",
     "load_dataset",
     "make_learner",
     "naive_bayes_rankings",
     "newman_utilities",
+    "paired_bars",
+    "paired_points",
     "read_csv",
-    "read_rows",
-    "run_experiment",
-    "stagewise_verdicts",
+    "read_results",
+    "rows_where",
+    "run_prolr",
+    "scatter",
     "synthetic_dataset",
 ]

@@ -1,20 +1,20 @@
-"""Judge the forecasts of one fold by every notion asked for: tidy rows."""
+"""Evaluate the forecasts of one fold by several notions: tidy rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rmcalib._util.arrays import IntArray, check_choice
-from rmcalib.calibration import Discrepancy, Protocol, full_rank, notion_interval, notion_null, sub_k, top_k
-from rmcalib.ranking import PairwiseProbabilities, RankingDistribution
+from rmcalib.calibration import Discrepancy, NotionProtocol, NullTest, full_rank, sub_k, top_k
+from rmcalib.ranking import PairMarginals, RankingDistribution
 from rmcalib.ranking.events import Family
 
 __all__ = ["NOTIONS", "Questions", "evaluate", "kendall_tau"]
 
 NOTIONS = ("rankwise", "rankwise-95", "full-rank")
-"""rankwise: average over all events. rankwise-95: over the most frequent that make up 95% of occurrences.
+"""rankwise: average over all events. rankwise-95: over the most frequent ones that make up 95% of all.
 full-rank: the strong notion, by the Dirichlet kernel."""
 
 Row = dict[str, Any]
@@ -22,17 +22,32 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked of every forecast.
+    """What is measured of every forecast.
 
-    sub, top: the k of each family, left out where there are fewer labels. stagewise: go through the k of a
-    family in turn and stop where the exact rankwise error exceeds ``threshold``. resamples: behind intervals
-    and nulls (0: neither). intervals: bootstrap every error as well, which takes the longest of all.
+    Attributes
+    ----------
+    sub, top : tuples of int
+        The k of each family; those above the number of labels are left out.
+    notions : tuple of str
+        Some of ``NOTIONS``.
+    protocols : tuple of {"exact", "reference"}
+        How to measure.
+    discrepancies : tuple of str
+        Discrepancies of the rankwise notions, as in :func:`rmcalib.calibration.ece`.
+    resamples : int
+        Simulated data sets behind intervals and null tests; 0 leaves both out.
+    intervals : bool
+        Whether to compute intervals, which takes most of the time.
+    stagewise : bool
+        Go through the k of a family in turn and stop where the exact rankwise error exceeds ``threshold``.
+    threshold : float
+        Largest error at which ``stagewise`` goes on.
     """
 
     sub: tuple[int, ...] = (2, 3)
     top: tuple[int, ...] = (1, 2, 3)
     notions: tuple[str, ...] = ("rankwise", "rankwise-95")
-    protocols: tuple[Protocol, ...] = ("exact",)
+    protocols: tuple[NotionProtocol, ...] = ("exact",)
     discrepancies: tuple[Discrepancy, ...] = ("abs", "jeffreys_unit")
     resamples: int = 200
     intervals: bool = True
@@ -58,7 +73,7 @@ class Questions:
 
 
 def evaluate(
-    dist: RankingDistribution,
+    dist: PairMarginals,
     orders: IntArray,
     questions: Questions,
     *,
@@ -66,28 +81,44 @@ def evaluate(
     support: IntArray | None = None,
     rng: np.random.Generator | int = 0,
 ) -> list[Row]:
-    """Return one row for each family, k, notion, protocol and discrepancy, and for tau and log loss.
+    """Return one row per family, k, notion, protocol and discrepancy, and rows for tau and log loss.
 
-    orders (n, m): what happened. counted_on: the training rankings, where frequent events are counted.
-    support: the rankings the reference protocol would know of.
+    Parameters
+    ----------
+    dist : RankingDistribution or PairMarginals
+        The forecast. Pair marginals answer sub-2 only.
+    orders : int array (n, m)
+        What happened.
+    questions : Questions
+        What is measured.
+    counted_on : int array (N, m)
+        The training rankings, in which frequent events are counted.
+    support : int array (R, m), optional
+        The rankings that the reference protocol sums over.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
 
+    Returns
+    -------
+    list of dict
+
+    Examples
+    --------
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
     >>> rows = evaluate(data.forecast, data.orders, Questions(top=(), resamples=20), counted_on=data.orders)
     >>> [(row["notion"], row["k"]) for row in rows][:3]
     [('kendall_tau', 3), ('log_loss', 3), ('rankwise', 2)]
     """
-    generator = np.random.default_rng(rng)
-    rows = list(_scores(dist, orders))
-    for family, ks in _asked(dist, questions):
+    fold = _Fold(dist, orders, questions, counted_on, support, np.random.default_rng(rng))
+    rows = list(fold.scores())
+    for family, ks in fold.families():
         for k in ks:
             found = [
                 row
                 for protocol in questions.protocols
                 for notion in questions.notions
-                for row in _notion_rows(
-                    dist, orders, family, k, notion, protocol, questions, counted_on, support, generator
-                )
+                for row in fold.notion(family, k, notion, protocol)
             ]
             rows += found
             if questions.stagewise and _exceeds(found, questions.threshold):
@@ -108,75 +139,91 @@ def kendall_tau(predicted: IntArray, orders: IntArray) -> float:
     return float(2 * agree.mean() - 1)
 
 
-def _asked(dist: RankingDistribution, questions: Questions) -> list[tuple[Family, list[int]]]:
-    """Every family with the k that this forecast can answer: pairwise probabilities know sub-2 only."""
-    if isinstance(dist, PairwiseProbabilities):
-        return [("sub", [k for k in questions.sub if k == 2])]
-    m = dist.n_items
-    # The last place is settled by the others, so that top-m is the same as top-(m−1).
-    return [
-        ("sub", sorted(k for k in questions.sub if k <= m)),
-        ("top", sorted(k for k in questions.top if k < m)),
-    ]
+class _Fold(NamedTuple):
+    """A forecast, what happened, and what is asked."""
 
+    dist: PairMarginals
+    orders: IntArray
+    questions: Questions
+    counted_on: IntArray
+    support: IntArray | None
+    rng: np.random.Generator
 
-def _scores(dist: RankingDistribution, orders: IntArray) -> Iterator[Row]:
-    m = dist.n_items
-    yield _row("", "kendall_tau", m, "exact", "", kendall_tau(dist.mode(), orders), len(orders))
-    if not isinstance(dist, PairwiseProbabilities):
-        likelihood = [float(value) for value in np.diagonal(dist.log_prob(orders))]
-        yield _row("", "log_loss", m, "exact", "", -float(np.mean(likelihood)), len(orders))
+    @property
+    def ranks(self) -> bool:
+        """Whether there is a distribution over rankings, or pair marginals only."""
+        return isinstance(self.dist, RankingDistribution)
 
+    def families(self) -> list[tuple[Family, list[int]]]:
+        """Return the k that this forecast can answer in each family."""
+        asked, m = self.questions, self.dist.n_items
+        if not self.ranks:
+            return [("sub", [k for k in asked.sub if k == 2])]
+        # The last place follows from the others, so that top-m is the same as top-(m−1).
+        return [
+            ("sub", sorted(k for k in asked.sub if k <= m)),
+            ("top", sorted(k for k in asked.top if k < m)),
+        ]
 
-def _notion_rows(
-    dist: RankingDistribution,
-    orders: IntArray,
-    family: Family,
-    k: int,
-    notion: str,
-    protocol: Protocol,
-    questions: Questions,
-    counted_on: IntArray,
-    support: IntArray | None,
-    rng: np.random.Generator,
-) -> Iterator[Row]:
-    n = len(orders)
-    coverage = 0.95 if notion == "rankwise-95" else None
-    if notion == "full-rank":
-        listed = support if protocol == "reference" else None
-        result = full_rank(dist, orders, k=k, family=family, protocol=protocol, support=listed)
+    def scores(self) -> Iterator[Row]:
+        """Yield Kendall's tau, and the log loss where there is a distribution."""
+        m, n = self.dist.n_items, len(self.orders)
+        yield _row("", "kendall_tau", m, "exact", "", kendall_tau(self.dist.mode(), self.orders), n)
+        if isinstance(self.dist, RankingDistribution):
+            likelihood = [float(value) for value in np.diagonal(self.dist.log_prob(self.orders))]
+            yield _row("", "log_loss", m, "exact", "", -float(np.mean(likelihood)), n)
+
+    def notion(self, family: Family, k: int, notion: str, protocol: NotionProtocol) -> Iterator[Row]:
+        """Yield the rows of one notion, one per discrepancy."""
+        if notion == "full-rank":
+            yield self._strong(family, k, protocol)
+            return
+        for discrepancy in self.questions.discrepancies:
+            if protocol == "exact":
+                yield self._exact(family, k, notion, discrepancy)
+            elif discrepancy in ("abs", "kl", "jeffreys_unit"):
+                yield self._reference(family, k, notion, discrepancy)
+
+    def _exact(self, family: Family, k: int, notion: str, discrepancy: Discrepancy) -> Row:
+        ask: Any = sub_k if family == "sub" else top_k
+        chosen: Row = {"coverage": 0.95, "counted_on": self.counted_on} if notion == "rankwise-95" else {}
+        result = ask(self.dist, self.orders, k, discrepancy=discrepancy, rng=self.rng, **chosen)
+        row = _row(family, notion, k, "exact", discrepancy, result.value, result.n, result.n_events)
+        resamples = self.questions.resamples
+        if discrepancy != "abs" or not resamples:
+            return row
+        if self.questions.intervals:
+            # A stream of its own: the null's numbers do not depend on whether there are intervals.
+            interval = result.interval(resamples=resamples, rng=self.rng.spawn(1)[0])
+            row |= {"low": interval.low, "high": interval.high}
+        return row | (_null_columns(result.null(resamples=resamples, rng=self.rng)) if self.ranks else {})
+
+    def _reference(self, family: Family, k: int, notion: str, discrepancy: Discrepancy) -> Row:
+        ask: Any = sub_k if family == "sub" else top_k
+        chosen: Row = {"coverage": 0.95} if notion == "rankwise-95" else {}
+        options: Row = {"protocol": "reference", "support": self.support, "discrepancy": discrepancy}
+        result = ask(self.dist, self.orders, k, **options, **chosen)
+        n = len(self.orders)
+        return _row(family, notion, k, "reference", discrepancy, result.value, n, result.n_events)
+
+    def _strong(self, family: Family, k: int, protocol: NotionProtocol) -> Row:
+        """Return the strong notion; its interval is that of the excess, added to the null mean."""
+        listed = self.support if protocol == "reference" else None
+        result = full_rank(self.dist, self.orders, k=k, family=family, protocol=protocol, support=listed)
         norm = "l2-squared" if protocol == "exact" else "l1"
-        yield _row(family, notion, k, protocol, norm, result.value, n)
-        return
-    ask = sub_k if family == "sub" else top_k
-    for discrepancy in questions.discrepancies:
-        if protocol == "reference":
-            if discrepancy in ("abs", "kl", "jeffreys_unit"):
-                result = ask(
-                    dist,
-                    orders,
-                    k,
-                    coverage=coverage,
-                    protocol="reference",
-                    support=support,
-                    discrepancy=discrepancy,
-                )
-                yield _row(family, notion, k, protocol, discrepancy, result.value, n, result.n_events)
-            continue
-        counted = counted_on if coverage else None
-        result = ask(dist, orders, k, coverage=coverage, counted_on=counted, discrepancy=discrepancy, rng=rng)
-        row = _row(family, notion, k, protocol, discrepancy, result.value, n, result.n_events)
-        if discrepancy == "abs" and questions.resamples:
-            # Not the events of the result: those that the data chose must be chosen again in every draw.
-            options: dict[str, Any] = {"coverage": coverage, "counted_on": counted}
-            options |= {"resamples": questions.resamples, "rng": rng}
-            if questions.intervals:
-                interval = notion_interval(dist, orders, k, family, **options)
-                row |= {"low": interval.low, "high": interval.high}
-            if not isinstance(dist, PairwiseProbabilities):
-                null = notion_null(dist, orders, k, family, **options)
-                row |= {"null_mean": null.mean, "null_high": null.high, "p_value": null.p_value}
-        yield row
+        row = _row(family, "full-rank", k, protocol, norm, result.value, len(self.orders))
+        resamples = self.questions.resamples
+        if protocol == "reference" or not resamples or not self.ranks:
+            return row
+        null = result.null(resamples=resamples, rng=self.rng.spawn(1)[0])
+        if self.questions.intervals:
+            excess = result.interval(resamples=resamples, rng=self.rng.spawn(1)[0])
+            row |= {"low": null.mean + excess.low, "high": null.mean + excess.high}
+        return row | _null_columns(null)
+
+
+def _null_columns(null: NullTest) -> Row:
+    return {"null_mean": null.mean, "null_high": null.high, "p_value": null.p_value}
 
 
 def _row(

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice
 from rmcalib.ranking import (
     Mallows,
+    PairMarginals,
     PlackettLuce,
-    RankingDistribution,
     SparseRankings,
     as_orders,
     index_of_orders,
@@ -26,6 +26,7 @@ from rmcalib.tabular._networks import Network, Training, train
 __all__ = [
     "LEARNERS",
     "Learner",
+    "LearnerFactory",
     "MallowsLearner",
     "PlackettLuceLearner",
     "RankClassifier",
@@ -44,9 +45,13 @@ class Learner(Protocol):
         """Learn from features (n, d) and rankings (n, m), best label first; return the learner itself."""
         ...
 
-    def predict(self, X: ArrayLike) -> RankingDistribution:
-        """Return a distribution over rankings for each row of features."""
+    def predict(self, X: ArrayLike) -> PairMarginals:
+        """Return a forecast for each row of features: a distribution over rankings, or pair marginals."""
         ...
+
+
+LearnerFactory = Callable[[int], Learner]
+"""Makes a learner from a seed."""
 
 
 @dataclass(eq=False)
@@ -269,7 +274,7 @@ def _make_pl_rpc(seed: int) -> Learner:
     return PlackettLuceFromPairs(seed=seed)
 
 
-LEARNERS: dict[str, Callable[[int], Learner]] = {
+LEARNERS: dict[str, LearnerFactory] = {
     "pl": lambda seed: PlackettLuceLearner(Training(seed=seed)),
     "mallows": lambda seed: MallowsLearner(),  # noqa: ARG005 (nothing in it is random)
     "rc": lambda seed: RankClassifier(Training(seed=seed)),

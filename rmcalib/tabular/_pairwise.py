@@ -45,7 +45,7 @@ class PairwiseLearner:
         return self
 
     def predict(self, X: ArrayLike) -> PairwiseProbabilities:
-        """Return P(i before j) for all pairs; there is no distribution over rankings behind it."""
+        """Return P(i before j) for all pairs: pair marginals without a distribution over rankings."""
         x = as_floats(X, "X", ndim=2)
         matrix = np.full((len(x), self.n_items_, self.n_items_), 0.5)
         for model, i, j in zip(fitted(self.models_, self), *_pairs(self.n_items_), strict=True):

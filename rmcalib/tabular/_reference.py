@@ -1,9 +1,9 @@
-"""How the paper's public code trains its models, kept apart, so that its published figures can be repeated.
+"""How the paper's public code trains its models, to repeat its published figures.
 
 It departs from the paper: hidden layers of 64 and 32; features as they are in the file; only the first 80%
 of each training fold's rows, in file order, train, although files are sorted by class; the rank classifier
 knows the rankings of the test fold too, and gets a temperature from the last 20% by an optimiser that stops
-early. Its pairwise trees are not seeded, so that RPC and PL-RPC here are in its manner but not its numbers.
+early. Its pairwise trees are not seeded, so RPC and PL-RPC here follow its method but not its numbers.
 """
 
 from typing import NamedTuple
@@ -12,8 +12,8 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.ranking import (
+    PairMarginals,
     PlackettLuce,
-    RankingDistribution,
     SparseRankings,
     index_of_orders,
     ranks_from_orders,
@@ -56,25 +56,27 @@ def reference_split(n: int, fold: int) -> Split:
     return Split(train[:cut], train[cut:], test)
 
 
-def reference_forecast(name: str, data: Dataset, fold: int) -> RankingDistribution:
+def reference_forecast(name: str, data: Dataset, fold: int) -> PairMarginals:
     """Train learner ``name`` on one fold as the public code does, and forecast the fold's test rows."""
     check_choice(name, "learner", tuple(LEARNERS))
     split = reference_split(len(data), fold)
     features = _features(data)
     classes = np.argsort(np.unique(ranks_from_orders(data.orders), axis=0), axis=1)
-    learner = _learner(name, features.shape[1], classes, fold)
-    learner.fit(features[split.train], data.orders[split.train])
-    forecast = learner.predict(features[split.test])
-    if isinstance(forecast, SparseRankings):
-        held_out = learner.predict(features[split.calibration])
-        assert isinstance(held_out, SparseRankings)
+    x, orders = features[split.train], data.orders[split.train]
+    if name == "rc":
+        training = Training(_HIDDEN, seed=_SEED, earlier=_earlier(features.shape[1], classes, fold))
+        classifier = RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
+        classifier.fit(x, orders)
         target = index_of_orders(classes, data.orders[split.calibration])
-        temperature = _early_temperature(held_out.logits, target)
+        temperature = _early_temperature(classifier.predict(features[split.calibration]).logits, target)
+        logits = classifier.predict(features[split.test]).logits
         # The logit of the unseen rankings is not divided.
-        return SparseRankings(classes, forecast.logits / temperature, _UNSEEN_LOGIT)
-    if name == "pl-rpc" and isinstance(forecast, PlackettLuce):
-        return PlackettLuce(np.maximum(forecast.log_utilities, np.log(_SMALLEST_UTILITY)))
-    return forecast
+        return SparseRankings(classes, logits / temperature, _UNSEEN_LOGIT)
+    if name == "pl-rpc":
+        utilities = PlackettLuceFromPairs(_SEED, folds=2).fit(x, orders).predict(features[split.test])
+        return PlackettLuce(np.maximum(utilities.log_utilities, np.log(_SMALLEST_UTILITY)))
+    learner = _learner(name, features.shape[1], classes, fold)
+    return learner.fit(x, orders).predict(features[split.test])
 
 
 def reference_support(orders: IntArray) -> IntArray | None:
@@ -95,18 +97,16 @@ def _features(data: Dataset) -> FloatArray:
 
 
 def _learner(name: str, n_features: int, classes: IntArray, fold: int) -> Learner:
-    m = classes.shape[1]
-    utilities, logits = (n_features, *_HIDDEN, m), (n_features, *_HIDDEN, len(classes))
-    # Three networks are made for every fold from one stream: RC, PL, and one that is never used.
-    earlier = (logits, utilities, utilities) * fold
     if name == "pl":
-        return PlackettLuceLearner(Training(_HIDDEN, seed=_SEED, earlier=(*earlier, logits)))
-    if name == "rc":
-        training = Training(_HIDDEN, seed=_SEED, earlier=earlier)
-        return RankClassifier(training, classes=classes, unseen_logit=_UNSEEN_LOGIT, modified=False)
-    if name == "mallows":
-        return MallowsLearner()
-    return PairwiseLearner(_SEED, folds=2) if name == "rpc" else PlackettLuceFromPairs(_SEED, folds=2)
+        earlier = (*_earlier(n_features, classes, fold), (n_features, *_HIDDEN, len(classes)))
+        return PlackettLuceLearner(Training(_HIDDEN, seed=_SEED, earlier=earlier))
+    return MallowsLearner() if name == "mallows" else PairwiseLearner(_SEED, folds=2)
+
+
+def _earlier(n_features: int, classes: IntArray, fold: int) -> tuple[tuple[int, ...], ...]:
+    """Layer widths of the networks that were made before this fold's: RC, PL, and one that is never used."""
+    utilities, logits = (n_features, *_HIDDEN, classes.shape[1]), (n_features, *_HIDDEN, len(classes))
+    return (logits, utilities, utilities) * fold
 
 
 def _early_temperature(logits: FloatArray, target: IntArray) -> float:

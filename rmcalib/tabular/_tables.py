@@ -1,66 +1,140 @@
-"""Tables over folds: means and spreads of the tidy results, for printing and for figures."""
+"""Tables of results: reading them, means over folds, and what they say stage by stage."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.tabular._evaluation import Row
+from rmcalib._util.storage import as_path, read_file
 
-__all__ = ["fold_means", "paired_points"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["fold_means", "paired_points", "read_results", "rows_where", "stagewise_verdicts"]
 
 _KEYS = ("dataset", "learner", "family", "notion", "k", "protocol", "discrepancy", "training", "truth")
+_WHOLE = ("fold", "k", "n")
+_NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 
 
-def fold_means(rows: Sequence[Row]) -> list[Row]:
-    """Return one row for each data set, learner and measure: mean, sd and se over folds, null, rejections.
+def read_results(path: str | Path) -> "pd.DataFrame":
+    """Read ``results.csv`` or one of its parts as it was written; empty numbers are NaN.
 
-    null_mean: mean over folds of what a calibrated forecast would show. rejected: share of folds with p < 5%.
-
-    >>> row = dict.fromkeys(_KEYS, "x") | {"value": 0.1, "null_mean": None, "p_value": None}
-    >>> fold_means([row, row | {"value": 0.3}])[0]["mean"]
-    0.2
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "a.csv").write_text("learner,k,family,value,low\\npl,2,,0.1,\\n")
+    ...     read_results(Path(folder) / "a.csv").to_dict("records")
+    [{'learner': 'pl', 'k': 2, 'family': '', 'value': 0.1, 'low': nan}]
     """
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[key] for key in _KEYS), []).append(row)
-    return [dict(zip(_KEYS, key, strict=True)) | _summary(group) for key, group in groups.items()]
+    import pandas as pd
+
+    table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
+    for name in table.columns.intersection(_NUMBERS):
+        # Python's float gives back exactly what was written; the default of pandas may be off by a bit.
+        table[name] = [float(text or "nan") for text in table[name]]
+    for name in table.columns.intersection(_WHOLE):
+        table[name] = table[name].astype("int64")
+    if "n_events" in table:
+        table["n_events"] = pd.array(
+            [int(text) if text else None for text in table["n_events"]], dtype="Int64"
+        )
+    return table
 
 
-def paired_points(means: Sequence[Row], x: Row, y: Row, keys: Sequence[str] = _KEYS) -> list[Row]:
-    """Pair two measures of the same thing: rows with "x" and "y" for figures that set one against the other.
+def fold_means(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return one row per data set, learner and measure: means over folds, spread, null and rejections.
+
+    Columns: ``mean``, ``sd`` and ``se`` of the value over ``folds``; ``null_mean``, the mean over folds of
+    what a calibrated forecast would show; ``rejected``, the fraction of folds with p < 0.05; ``excess``, the
+    mean of value − null_mean. The last three are NaN where there is no null.
+
+    >>> import pandas as pd
+    >>> row = dict.fromkeys(_KEYS, "x") | {"value": 0.1, "null_mean": 0.05, "p_value": 0.01}
+    >>> fold_means(pd.DataFrame([row, row | {"value": 0.3}]))[["mean", "excess", "rejected"]].values.tolist()
+    [[0.2, 0.15, 1.0]]
+    """
+    import pandas as pd
+
+    rows = []
+    for key, group in table.groupby(list(_KEYS), sort=False, dropna=False):
+        values = group["value"].to_numpy()
+        sd = float(values.std(ddof=1)) if len(values) > 1 else np.nan
+        nulls, p_values = group["null_mean"].dropna().to_numpy(), group["p_value"].dropna().to_numpy()
+        mean, null = float(values.mean()), float(nulls.mean()) if len(nulls) else np.nan
+        numbers = {
+            "mean": round(mean, 12),
+            "sd": sd,
+            "se": sd / np.sqrt(len(values)),
+            "folds": len(values),
+            "null_mean": null,
+            "rejected": float((p_values < 0.05).mean()) if len(p_values) else np.nan,
+            "excess": round(mean - null, 12),
+        }
+        rows.append(dict(zip(_KEYS, key, strict=True)) | numbers)
+    return pd.DataFrame(rows)
+
+
+def rows_where(table: "pd.DataFrame", **wanted: object) -> "pd.DataFrame":
+    """Return the rows that have all these values.
+
+    >>> import pandas as pd
+    >>> rows_where(pd.DataFrame({"k": [1, 2], "learner": ["pl", "pl"]}), learner="pl", k=2).index.tolist()
+    [1]
+    """
+    keep = np.ones(len(table), dtype=bool)
+    for name, value in wanted.items():
+        keep &= (table[name] == value).to_numpy()
+    return table[keep]
+
+
+def paired_points(
+    means: "pd.DataFrame", x: Mapping[str, Any], y: Mapping[str, Any], keys: Sequence[str] = _KEYS
+) -> "pd.DataFrame":
+    """Pair two measures of the same thing as columns "x" and "y", for figures that compare them.
 
     ``x`` and ``y`` say which rows are meant, such as {"discrepancy": "abs"}; all other keys pair them.
 
-    >>> means = [{"learner": "pl", "discrepancy": d, "mean": v} for d, v in (("abs", 0.1), ("kl", 0.2))]
+    >>> import pandas as pd
+    >>> means = pd.DataFrame({"learner": ["pl", "pl"], "discrepancy": ["abs", "kl"], "mean": [0.1, 0.2]})
     >>> paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
-    [{'learner': 'pl', 'x': 0.1, 'y': 0.2}]
+      learner    x    y
+    0      pl  0.1  0.2
     """
     rest = [key for key in keys if key not in x and key not in y]
-    found: dict[tuple[object, ...], float] = {
-        tuple(row[key] for key in rest): row["mean"] for row in means if _matches(row, y)
-    }
-    return [
-        {key: row[key] for key in rest} | {"x": row["mean"], "y": found[place]}
-        for row in means
-        if _matches(row, x) and (place := tuple(row[key] for key in rest)) in found
-    ]
+    left, right = (rows_where(means, **wanted)[[*rest, "mean"]] for wanted in (x, y))
+    return left.rename(columns={"mean": "x"}).merge(right.rename(columns={"mean": "y"}), on=rest)
 
 
-def _matches(row: Row, wanted: Row) -> bool:
-    return all(row[key] == value for key, value in wanted.items())
+def stagewise_verdicts(table: "pd.DataFrame", *, threshold: float = 0.1) -> list[str]:
+    """Say for each data set and learner from which k on its sub-k error, averaged over folds, is too large.
 
+    A fold stops at the first k that is too large for it; later ones are averaged over the folds that go on.
 
-def _summary(group: Sequence[Row]) -> Row:
-    values = np.array([row["value"] for row in group])
-    sd = float(values.std(ddof=1)) if len(values) > 1 else math.nan
-    nulls = [row["null_mean"] for row in group if row["null_mean"] is not None]
-    p_values = [row["p_value"] for row in group if row["p_value"] is not None]
-    return {
-        "mean": round(float(values.mean()), 12),
-        "sd": sd,
-        "se": sd / math.sqrt(len(values)),
-        "folds": len(values),
-        "null_mean": float(np.mean(nulls)) if nulls else None,
-        "rejected": float(np.mean([p < 0.05 for p in p_values])) if p_values else None,
-    }
+    >>> import pandas as pd
+    >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
+    >>> stagewise_verdicts(pd.DataFrame([row | {"discrepancy": "abs", "k": 2, "value": 0.2}]))
+    ['d, pl: uncalibrated from k = 2 on (the sub-2 error is 0.200, above 0.1)']
+    >>> found = [(2, 0.12), (2, 0.04), (3, 0.06)]  # of two folds, the first stops at k = 2
+    >>> rows = [row | {"discrepancy": "abs", "k": k, "value": value} for k, value in found]
+    >>> stagewise_verdicts(pd.DataFrame(rows))
+    ['d, pl: no sub-k error above 0.1 up to k = 3 in the 1 of 2 folds that got there']
+    """
+    own = rows_where(table, family="sub", notion="rankwise", protocol="exact", discrepancy="abs")
+    verdicts = []
+    for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
+        by_k = {k: values.to_numpy() for k, values in group.groupby("k")["value"]}
+        means = {k: float(np.mean(values)) for k, values in by_k.items()}
+        worst = next((k for k, mean in means.items() if mean > threshold), None)
+        k = max(means) if worst is None else worst
+        got_there, folds = len(by_k[k]), max(map(len, by_k.values()))
+        of_those = "" if got_there == folds else f" in the {got_there} of {folds} folds that got there"
+        said = (
+            f"no sub-k error above {threshold:g} up to k = {k}{of_those}"
+            if worst is None
+            else f"uncalibrated from k = {k} on (the sub-{k} error is {means[k]:.3f}{of_those}, "
+            f"above {threshold:g})"
+        )
+        verdicts.append(f"{dataset}, {learner}: {said}")
+    return verdicts

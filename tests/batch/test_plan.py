@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.batch import Selection, parse_parameters
+from rmcalib.batch import Cluster, Listed, Selection, parse_parameters
+from rmcalib.batch._batch import Job
 from rmcalib.batch._plan import Machine, estimated_tokens, make_plan, read_models
-from rmcalib.judges import Recipe
+from rmcalib.batch._ray_cluster import gpus_for
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import LoadOptions, Recipe
 
 BIG = Machine("cuda", 8, 640e9)
 
@@ -63,9 +67,58 @@ def test_memory_goes_by_dtype_and_device() -> None:
 def test_a_bare_id_takes_the_registrys_recipe(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text("- model: infly/INF-ORM-Llama3.1-70B\n- {model: me/rm, parameters: 2}\n")
-    recipes = read_models(file)
-    assert recipes[0].head == "score"
-    assert recipes[1] == Recipe("me/rm", parameters=2.0)
+    first, second = read_models(file)
+    assert first.recipe.head == "score"
+    assert second == Listed(Recipe("me/rm", parameters=2.0))
+
+
+def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(
+        "- {model: me/rm-8b, endpoint: 'http://host:8000', concurrency: 4, column: 1}\n"
+        "- {model: me/other-1b, kind: classifier}\n"
+        "- {model: me/huge-700b, kind: endpoint, endpoint: 'http://host:8001'}\n"
+    )
+    models = read_models(file)
+    assert models[0] == Listed(
+        Recipe("me/rm-8b", column=1),
+        {"kind": "endpoint", "endpoint": "http://host:8000", "concurrency": 4},
+    )
+    plan = {entry.model: entry for entry in make_plan(models, machine=Machine("cuda", memory=80e9))}
+    assert [entry.skipped for entry in plan.values()] == ["", "", ""]
+    served, loaded = plan["me/huge-700b"], plan["me/other-1b"]
+    assert (served.device, served.memory, served.seconds) == ("server", None, None)
+    assert gpus_for(served, Cluster(gpus=2), available=8) == 0
+    assert gpus_for(loaded, Cluster(), available=8) == 1
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{model: me/rm, endpoint: here}", r"entry 1 \(me/rm\): endpoint: 'here' is not an address"),
+        ("{model: me/rm, endpoint: 'http://h', divice: cpu}", "divice: unknown option"),
+        ("{model: me/rm, endpoint: 'http://h', device: cpu}", "device: has no effect on a served model"),
+        ("{model: me/rm, kind: oracle}", "kind: unknown 'oracle'"),
+        ("{model: me/rm, endpoint: 3}", "endpoint: must be a text"),
+        ("{model: me/rm, endpoint_kind: vllm}", "unknown field 'endpoint_kind'"),
+        ("{endpoint: 'http://h'}", "an entry needs `model: org/name`"),
+    ],
+)
+def test_bad_entries_name_their_place(tmp_path: Path, entry: str, message: str) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(f"- {entry}\n")
+    with pytest.raises(ValueError, match=message):
+        read_models(file)
+
+
+def test_served_judges_travel_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "sk-secret")
+    options = {"endpoint": "http://host:8000", "api_key_env": "MINE"}
+    (entry,) = make_plan([Listed(Recipe("me/rm", column=1), options)])
+    judge = Job(load_benchmark("demo", limit=2), LoadOptions(max_length=64)).judge(entry)
+    sent = pickle.dumps(judge)
+    assert b"sk-secret" not in sent
+    assert pickle.loads(sent).name == "me/rm"
 
 
 def test_time_grows_with_size_and_text() -> None:
@@ -83,5 +136,5 @@ def test_sizes_are_read_as_they_are_written(billions: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"--max-params: .* is no size"):
+    with pytest.raises(ValueError, match=r"--max-params: .* is not a size"):
         parse_parameters(text)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rmcalib.batch._ray import _connect
+from rmcalib.batch._ray_cluster import _connect
 from rmcalib.batch._status import read_events
 from tests.batch.batch_hub import (
     CORRUPT,
@@ -41,6 +41,7 @@ import ray
 from ray.cluster_utils import Cluster as Nodes
 from rmcalib.batch import BatchRequest, Cluster, Scoring, run_batch
 from rmcalib.batch import _ray
+from rmcalib.batch._ray_cluster import silenced
 from rmcalib.judges import LoadOptions
 from rmcalib.runs import Run
 
@@ -49,7 +50,6 @@ output, models = Path(sys.argv[1]), Path(sys.argv[2])
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
 lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
-_ray._silence(ray)
 add, begin, killed = Run.add, _ray.wait_for_first, []
 
 def wait_for_all(ray, workers, look):
@@ -70,9 +70,10 @@ def add_and_kill(run, scored):
 
 _ray.wait_for_first, Run.add = wait_for_all, add_and_kill
 how = Scoring(options=LoadOptions(device="cpu", token_budget=1024), cluster=Cluster(shards=2))
-status = run_batch(BatchRequest(models, how=how, output=output))
+with silenced(ray):
+    status = run_batch(BatchRequest(models, how=how, output=output))
+    ray.shutdown()
 print(json.dumps({"parts": killed[0], "models": status.content()["models"]}))
-ray.shutdown()
 nodes.shutdown()
 """
 

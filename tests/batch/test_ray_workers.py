@@ -12,13 +12,17 @@ from typing import Any
 
 import pytest
 
-from rmcalib.batch import PlanEntry
+import rmcalib
+from rmcalib.batch import Listed, PlanEntry
 from rmcalib.batch import _ray_workers as cluster_workers
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
-from rmcalib.batch._ray import Stopped, _check_same, _remarks, patience, reserve
+from rmcalib.batch._plan import make_plan
+from rmcalib.batch._ray import _check_same, _remarks
+from rmcalib.batch._ray_cluster import Stopped, patience, reserve
 from rmcalib.batch._ray_workers import Origin, results, wait_for_first
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import LoadOptions, Recipe, ScoredItem
+from rmcalib.scores import Scores
 from tests.batch.stand_in_ray import (
     ActorDiedError,
     RayError,
@@ -27,6 +31,8 @@ from tests.batch.stand_in_ray import (
     method,
     score_in_process,
 )
+from tests.judges.reward_servers import Vllm
+from tests.judges.serving import serving
 
 ORIGIN = Origin({"dtype": "float32"}, {})
 
@@ -111,7 +117,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = itertools.count(0, 30)
-    monkeypatch.setattr("rmcalib.batch._ray.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("rmcalib.batch._ray_cluster.time.monotonic", lambda: float(next(clock)))
     ray = StandInRay([{"CPU": 4, "GPU": 2}])
     look = patience(ray, {"CPU": 1, "GPU": 2}, threading.Event())
     for _ in range(50):
@@ -178,3 +184,19 @@ def test_what_workers_warn_of_is_reported_once(
         assert batch.status.models["demo"].warnings == ["demo: rewards differ by up to 1e-05"]
     assert next(blocks) > 2
     assert "demo: UserWarning: from a library" in capfd.readouterr().err
+
+
+def test_served_models_are_scored_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = load_benchmark("demo", limit=70)
+    with serving(Vllm()) as server:
+        (entry,) = make_plan([Listed(Recipe("org/rm"), {"endpoint": server.url})])
+        job = Job(bench, LoadOptions(device="cpu"))
+        with open_batch(tmp_path, [entry], benchmark=bench) as batch:
+            ticket = scoring_ticket(batch, job, entry)
+            assert ticket.commit is None
+            score_in_process(batch, job, ticket, monkeypatch, shards=2)
+            assert scoring_ticket(batch, job, entry).scored
+        local = rmcalib.score("org/rm", bench, endpoint=server.url)
+    scores = Scores.from_parquet(ticket.folder / "scores.parquet")
+    assert scores.reward.tolist() == local.reward.tolist()
+    assert scores.manifest["endpoint"] == server.url

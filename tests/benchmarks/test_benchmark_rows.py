@@ -58,3 +58,81 @@ def test_json_beyond_what_can_be_parsed_is_told_with_its_line(text: str, tmp_pat
     (tmp_path / "b.jsonl").write_text(json.dumps(ROW) + "\n" + text)
     with pytest.raises(ValueError, match=r"b\.jsonl, line 2: not JSON"):
         load_benchmark(str(tmp_path / "b.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": true, %s, "subset": "x"}', "'id' must be a text or a number"),
+        ('{"id": Infinity, %s, "subset": "x"}', "'id' must be a text or a number"),
+        ('{"id": "", %s, "subset": "x"}', "'id' is empty"),
+        ('{"id": " ", %s, "subset": "x"}', "'id' is empty"),
+        ('{"id": 1, %s, "subset": ""}', "'subset' is empty"),
+        ('{"id": 1, "id": 2, %s, "subset": "x"}', "the key 'id' is there twice"),
+        ('{"id": 1, %s, "subset": "x", "more": {"a": 1, "a": 1}}', "the key 'a' is there twice"),
+        (r'{"id": 1, %s, "subset": "x\ud800"}', "half of a surrogate pair"),
+        (r'{"id": 1, %s, "subset": "x", "chosen": "\udfff"}', "the key 'chosen' is there twice"),
+    ],
+)
+def test_what_was_taken_silently_is_refused_with_its_line(line: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    fields = '"prompt": "p", "chosen": "a", "rejected": "b"'
+    path.write_text(json.dumps(ROW) + "\n" + line.replace("%s", fields))
+    with pytest.raises(ValueError, match=rf"b\.jsonl, line 2: .*{message}"):
+        load_benchmark(str(path))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt": [{"role": "wizard", "content": "x"}]}, "unknown chat role 'wizard' (have: system, "),
+        ({"chosen": ["a\ud800"]}, "half of a surrogate pair"),
+        ({"prompt": "\udc00"}, "half of a surrogate pair"),
+    ],
+)
+def test_texts_that_no_tokenizer_takes_are_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "b.json"
+    path.write_text(json.dumps([ROW, {**ROW, "id": "2", **change}]))
+    with pytest.raises(ValueError, match=r"b\.json") as found:
+        load_benchmark(str(path))
+    assert message in str(found.value)
+
+
+def test_pairs_of_surrogates_are_a_character(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text(json.dumps({**ROW, "chosen": "\U0001f642"}))
+    assert "ud83d" in (tmp_path / "b.jsonl").read_text()
+    assert load_benchmark(str(tmp_path / "b.jsonl")).items[0].responses[0] == "\U0001f642"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["b.jsonl", "b.json", "b.csv"])
+def test_other_encodings_are_blamed_on_the_file(name: str, encoding: str, tmp_path: Path) -> None:
+    text = json.dumps(ROW) if name == "b.jsonl" else json.dumps([ROW])
+    (tmp_path / name).write_bytes(f"{text}\n{text}".encode(encoding))
+    with pytest.raises(
+        ValueError, match=rf"{name}: not UTF-8 text \(it looks like UTF-16\): save it as UTF-8$"
+    ):
+        load_benchmark(str(tmp_path / name))
+
+
+def test_a_line_that_is_not_utf_8_is_named_and_a_mark_is_not_in_the_way(tmp_path: Path) -> None:
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(ROW).encode())
+    assert len(load_benchmark(str(path))) == 1
+    path.write_bytes(json.dumps(ROW).encode() + b"\n" + '{"id": "é"}'.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"b\.jsonl, line 2: not UTF-8 text \(byte 8\)"):
+        load_benchmark(str(path))
+
+
+@pytest.mark.parametrize("name", ["http://x.org/b.jsonl", "https://x.org/data", "s3://bucket/b.parquet"])
+def test_urls_are_shown_as_they_were_given(name: str) -> None:
+    with pytest.raises(ValueError) as found:
+        load_benchmark(name)
+    assert str(found.value) == f"{name}: a URL; download the file and give its path"
+
+
+def test_a_name_of_hundreds_of_characters_is_no_benchmark() -> None:
+    with pytest.raises(ValueError, match="is neither a file or folder here nor a Hub id"):
+        load_benchmark("x" * 400)

@@ -112,13 +112,13 @@ def test_a_bad_row_is_named(row: dict[str, Any], message: str, tmp_path: Path) -
         ("x.jsonl", b'{"id": 1}\n' * 6 + b"{oops\n", r"x\.jsonl, line 1: nothing for prompt"),
         ("x.jsonl", b"\n\n\n\n\n\n{oops\n", r"x\.jsonl, line 7: not JSON"),
         ("x.jsonl", b"[1]\n", r"line 1: expected an object"),
-        ("x.jsonl", b"\xff\xfe\n", r"line 1: not JSON"),
+        ("x.jsonl", b"\xff\xfe\n", r"x\.jsonl: not UTF-8 text \(it looks like UTF-16\): save it as UTF-8"),
         ("x.jsonl", b"", "no prompts in it"),
         ("x.json", b"{}", "expected a list of objects"),
         ("x.json", b"[1]", "expected a list of objects"),
         ("x.json", b"[]", "no prompts in it"),
         ("x.parquet", b"PAR1 but not really", "not a readable Parquet file"),
-        ("x.csv", b"id,prompt", r"a benchmark file ends in \.jsonl, \.json, \.parquet"),
+        ("x.txt", b"id,prompt", r"a benchmark file ends in \.jsonl, \.json, \.parquet, \.csv"),
     ],
 )
 def test_a_bad_file_is_named(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_bad_file_is_named(name: str, content: bytes, message: str, tmp_path: 
 def test_what_is_no_benchmark(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="No such file"):
         load_benchmark(str(tmp_path / "gone.jsonl"))
-    with pytest.raises(ValueError, match="a benchmark file ends in"):
+    with pytest.raises(ValueError, match=r"a folder; say with --format how its files are written"):
         load_benchmark(str(tmp_path))
     for name in ("../../x", "", "a/b/c"):
         with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):
@@ -144,7 +144,7 @@ def test_what_is_no_benchmark(tmp_path: Path) -> None:
 
 def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
     path = written(tmp_path, [{"id": "1", "question": "?"}], ".parquet")
-    with pytest.raises(ValueError, match=r"no column prompt, chosen, rejected, subset \(has id, question\)"):
+    with pytest.raises(ValueError, match=r"row 0: nothing for prompt, chosen, rejected, subset \(a row"):
         load_benchmark(str(path))
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from rmcalib._util.hub import HubError, check_repo_id, explain, folder_name, resolve_commit
+from rmcalib.benchmarks import known_entry
+from tests.benchmarks.shapes import SHAPES, write
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
@@ -24,10 +26,9 @@ _FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = (
     WITHOUT_WAITING
     + """
-from rmcalib.benchmarks._benchmark import load_benchmark
-from rmcalib.judges import load_model
-from rmcalib.scores._published import published_scores
-from rmcalib.judges._registry import Recipe
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import Recipe, load_model
+from rmcalib.scores import published_scores
 def attempt(call):
     try:
         print(call())
@@ -80,6 +81,46 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=500)
     assert run(hub.url, tmp_path, code) == expected
+
+
+def test_a_hub_that_is_down_is_waited_for_briefly_and_said_so(hub: LoopbackHub, tmp_path: Path) -> None:
+    code = f"bench('{BENCH}'); model('{MODEL}')"
+    expected = run(hub.url, tmp_path, code)
+    hub.fail(".*", status=503)
+    counted = """
+import warnings
+slept = []
+time.sleep = slept.append
+warnings.showwarning = lambda message, *_, **__: print(message)
+warnings.simplefilter("always")
+"""
+    lines = run(hub.url, tmp_path, f"{counted}{code}; print(sum(slept))")
+    told = [line for line in lines if line not in expected]
+    assert [line for line in lines if line in expected] == expected
+    assert sum(f"waiting for the Hub at {hub.url}, which does not answer" in line for line in told) == 2
+    assert sum("does not answer; going on with commit" in line for line in told) == 2
+    assert len(told) == 5
+    assert float(told[-1]) == 2.0  # a second for each name, where it was half a minute
+
+
+def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
+    for number, (name, row) in enumerate(
+        (source.id, SHAPES["ppe-correctness"][0]) for source in known_entry("ppe-correctness").hub
+    ):
+        rows = [{**row, "question_id": f"{number}-{i}"} for i in range(2)]
+        write(tmp_path / f"{number}.parquet", rows)
+        hub.add("datasets", name, {"data/train-0.parquet": (tmp_path / f"{number}.parquet").read_bytes()})
+    code = """
+b = load_benchmark('ppe-correctness')
+print(b.name, len(b), b.format, *b.categories)
+print(load_benchmark('ppe-correctness', revision=b.revision).revision == b.revision, b.revision.count('+'))
+print(*load_benchmark('lmarena-ai/PPE-MATH-Best-of-K').categories)
+bench('ppe-correctness', revision='main')
+"""
+    lines = run(hub.url, tmp_path / "home", code)
+    assert lines[0] == "ppe-correctness 10 ppe-correctness MMLU-Pro MATH GPQA MBPP-Plus IFEval"
+    assert lines[1:3] == ["True 4", "MATH"]
+    assert "ppe-correctness has 5 data sets; give 5 commits, joined by '+'" in lines[3]
 
 
 def test_revisions_are_pinned_and_never_mixed_up(hub: LoopbackHub, tmp_path: Path) -> None:

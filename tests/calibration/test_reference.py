@@ -1,6 +1,5 @@
 """The reference protocol against what the paper's public code returned on the same predictions."""
 
-import json
 from collections import Counter
 from functools import lru_cache
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcalib.calibration import _reference as reference
 from rmcalib.calibration import full_rank, reference_top_1, sub_k, top_k
-from rmcalib.calibration._reference import (
+from rmcalib.calibration._rankings import reference
+from rmcalib.calibration._rankings.reference import (
     ReferenceDiscrepancy,
     reference_full_rank,
     reference_rankwise,
@@ -18,9 +17,7 @@ from rmcalib.calibration._reference import (
 )
 from rmcalib.ranking import ExplicitRankings, PairwiseProbabilities, PlackettLuce, orders_from_ranks
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from tests.golden import DATA_SETS, GOLDEN
-
-needs_golden = pytest.mark.skipif(not GOLDEN.is_dir(), reason=f"the golden values are not at {GOLDEN}")
+from tests.golden import DATA_SETS, figures, predictions
 
 TOLERANCES = {"abs": 2e-6, "jeff": 1e-4, "kl": 1e-4, "kernel": 5e-5}
 RELATIVE = {"rel_p": 1e-4, "rel_q": 1e-4, "log_ratio": 1e-4}
@@ -29,9 +26,7 @@ MODELS = ("PlackettLuce", "MallowsModel", "PreferenceModel", "PlackettLuceRPC")
 
 @lru_cache
 def golden(name: str) -> tuple[dict[str, Any], dict[str, Any], Any, Any]:
-    with np.load(GOLDEN / f"{name}.npz") as file:
-        arrays = dict(file)
-    values = json.loads((GOLDEN / f"{name}.json").read_text())
+    arrays, values = predictions(name), figures(name)
     return arrays, values, arrays["orders"] - 1, orders_from_ranks(arrays["y_true_ranks"], base=1)
 
 
@@ -45,7 +40,6 @@ def close(ours: float, theirs: float, kind: str) -> bool:
     return abs(ours - theirs) <= TOLERANCES[kind]
 
 
-@needs_golden
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_every_golden_value_of_the_list_models_is_reproduced(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -81,7 +75,6 @@ def test_every_golden_value_of_the_list_models_is_reproduced(
     assert set(checked) == {*TOLERANCES, *RELATIVE}
 
 
-@needs_golden
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_every_golden_value_of_the_pairwise_model_is_reproduced(name: str) -> None:
     arrays, values, _, orders = golden(name)
@@ -117,7 +110,6 @@ def test_every_golden_value_of_the_pairwise_model_is_reproduced(name: str) -> No
     assert checked >= 30
 
 
-@needs_golden
 @pytest.mark.parametrize("name", DATA_SETS)
 def test_every_event_and_filter_is_the_same(name: str) -> None:
     arrays, values, listed, orders = golden(name)
@@ -140,7 +132,6 @@ def test_every_event_and_filter_is_the_same(name: str) -> None:
         assert result.n == info["n_samples_kept"]
 
 
-@needs_golden
 def test_the_truncation_is_what_the_protocol_measures() -> None:
     """On political the filter throws most of the forecast away, and the "error" is mostly what is missing."""
     arrays, values, listed, orders = golden("political")

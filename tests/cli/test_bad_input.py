@@ -217,7 +217,7 @@ CASES = {
     "JSONL of numbers": Case("line 1", benchmark_file("b.jsonl", b"17\n")),
     "JSON that is no list": Case("expected a list", benchmark_file("b.json", row.encode())),
     "corrupt Parquet": Case("not a readable Parquet", benchmark_file("b.parquet", b"PAR1 nonsense PAR1")),
-    "not UTF-8": Case("not JSON", benchmark_file("b.jsonl", b'{"id": "\xff\xfe"}\n')),
+    "not UTF-8": Case("line 1: not UTF-8 text", benchmark_file("b.jsonl", b'{"id": "\xff\xfe"}\n')),
     "duplicate ids": Case("id '5' is there twice", benchmark_with({"id": "5", "subset": "Math"}, at=7)),
     "missing column": Case("nothing for chosen", benchmark_with({"chosen": ...})),
     "no correct response": Case("no correct response", benchmark_with({"chosen": []})),
@@ -338,3 +338,11 @@ def test_a_mistake_of_ours_is_called_one(
     ended = invoke("models")
     assert ended.code == 1
     assert ended.err == "rmcalib: error: KeyError: 'x' (this should not happen; --verbose shows where)\n"
+
+
+def test_a_model_name_of_hundreds_of_characters(invoke: Callable[..., Outcome]) -> None:
+    for name in ("x" * 400, "org/" + "y" * 400):
+        done = invoke("eval", "--model", name)
+        assert done.code == 2
+        assert "is neither a file or folder here nor a Hub id like 'org/name'" in done.err
+        assert "Errno" not in done.err

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import ROOT, Invoke, environment, run_on_terminal
-from tests.hooks import PATIENCE
 
 
-def rmcalib(*options: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rmcalib", "batch", *map(str, options)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
-
-
-def test_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
+def test_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path, invoke: Invoke) -> None:
     options = ("--models", ROOT / "configs/leaderboard.yaml", "--device", "cpu", "--ignore-memory")
-    done = rmcalib(*options, "--max-params", "3B", "--dry-run", "--output", tmp_path / "runs")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    done = invoke("batch", *options, "--max-params", "3B", "--dry-run", "--output", tmp_path / "runs")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
     assert lines[0].split() == ["model", "size", "memory", "device", "time"]
     first = lines[1].split()
     assert first[:6] == [
@@ -35,13 +28,13 @@ def test_dry_run_prints_the_plan_and_does_nothing(tmp_path: Path) -> None:
         first[5],
     ]
     assert float(first[5]) > 0
-    assert "models to run, about" in done.stdout
+    assert "models to run, about" in done.out
     assert not (tmp_path / "runs").exists()
 
 
-def test_dry_run_as_json() -> None:
-    done = rmcalib("--dry-run", "--json", "--device", "cpu", "--family", "gemma", "--exclude", "nicolinho/*")
-    plan = json.loads(done.stdout)
+def test_dry_run_as_json(invoke: Invoke) -> None:
+    options = ("--device", "cpu", "--family", "gemma", "--exclude", "nicolinho/*")
+    plan = json.loads(invoke("batch", "--dry-run", "--json", *options).out)
     assert {entry["family"] for entry in plan} == {"gemma"}
     assert not [entry for entry in plan if entry["model"].startswith("nicolinho")]
     skipped = {entry["model"]: entry["skipped"] for entry in plan}
@@ -51,7 +44,7 @@ def test_dry_run_as_json() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--max-params", "big"], "--max-params: 'big' is no size (write it like 10B or 600M)"),
+        (["--max-params", "big"], "--max-params: 'big' is not a size (write it like 10B or 600M)"),
         (["--models", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
         (["--include", "nobody/*"], "no model is left by --include"),
         (["--scores", "mine.json"], "--scores mine.json: a batch scores by itself"),

@@ -27,7 +27,7 @@ def test_a_folder_that_is_not_there_is_told(models: str, invoke: Invoke) -> None
     assert "org/rm-2B" in planned
     assert failing.split("\n")[1:3] == [
         "  ./gone/rm-1B: './gone/rm-1B' is neither a file or folder here nor a Hub id like 'org/name'",
-        "  empty: no config.json in the folder, so this is no transformers model",
+        "  empty: no config.json in the folder, so this is not a transformers model",
     ]
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_left_to_run(invoke: Invoke, tmp_path: Path) -> None:
     ("given", "told"),
     [
         (("--dtype", "float7"), "dtype: unknown 'float7' (have: auto, float32, bfloat16, float16)"),
-        (("--engine", "ray", "--gpu-memory", "much"), "--gpu-memory: 'much' is no size"),
+        (("--engine", "ray", "--gpu-memory", "much"), "--gpu-memory: 'much' is not a size"),
     ],
 )
 def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], told: str, invoke: Invoke) -> None:

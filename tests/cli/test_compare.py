@@ -78,7 +78,7 @@ def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
         "compare", "a.jsonl", "b.parquet", "--resamples", "30", "--category", "Math", cwd=tmp_path
     )
     assert result.returncode == 0, result.stderr
-    assert "compared on 25 prompts; 5 are in one of the two only" in result.stderr
+    assert "compared on 25 prompts; 5 are in only one of the two" in result.stderr
     assert "Math" in result.stdout
 
 

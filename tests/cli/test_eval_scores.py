@@ -165,3 +165,18 @@ def test_a_column_by_another_name_is_shown(invoke: Invoke, tmp_path: Path) -> No
     (tmp_path / "rows.json").write_text(json.dumps([{"item_id": "a", "reward": 1.0}]))
     ended = invoke("eval", "--scores", "rows.json")
     assert "rows of scores belong into a .jsonl file" in ended.err
+
+
+def test_groups_and_bounds_of_given_scores(tmp_path: Path, invoke: Invoke) -> None:
+    calibrated_scores(200, confidence=3.0).to_parquet(tmp_path / "s.parquet")
+    base = ("eval", "--scores", "s.parquet", "--resamples", "20")
+    done = invoke(*base, "--group-by", "category", "--fail-if", "abs(overconfidence).low>0.05", "--json")
+    assert done.code == 1
+    (result,) = json.loads(done.out)["evaluations"]
+    assert {row["group"] for row in result["groups"]} == {"Math", "Focus"}
+    assert all(row["flagged"] for row in result["groups"])
+    assert "holds: abs(overconfidence).low is 0.1" in done.err
+    assert invoke(*base, "--fail-if", "overconfidence.high<-0.05", "--quiet").code == 0
+    wrong = invoke(*base, "--group-by", "language")
+    assert wrong.code == 2
+    assert "group by: unknown 'language' (have: category, length, responses)" in wrong.err

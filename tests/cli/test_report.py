@@ -68,12 +68,12 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
         (["report", "nowhere"], "nowhere: no such folder"),
         (["report", "empty"], "empty: no runs in it"),
         (["report", "--table", "nowhere.csv"], "nowhere.csv: No such file"),
-        (["report", "runs", "--table", "t.csv"], "--table: goes without folders"),
+        (["report", "runs", "--table", "t.csv"], "--table cannot be combined with folders"),
         (["report", "--table", "t.csv"], "t.csv: no column ece or ece_score"),
         (["report", "--table", "t.csv", "--metric", "errors"], "t.csv: no column errors"),
         (["report", "runs", "--metric", "margin"], "metric: unknown 'margin'"),
         (["report", "runs", "--method", "tau"], "--method: unknown 'tau'"),
-        (["report", "runs", "--category", "Math"], "--category: goes with --table"),
+        (["report", "runs", "--category", "Math"], "--category needs --table"),
         (["report", "runs", "--leaderboard", "t.txt"], "t.txt"),
         (["report", "broken"], "broken/org__rm/b/scores.parquet"),
     ],
@@ -125,7 +125,7 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
     ours = check["org/model-0", "Focus"]
     assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
     assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
-    assert any("no figures of org/model-2" in note for note in told["notes"])
+    assert any("no figures for org/model-2" in note for note in told["notes"])
     # Now from the cache, with no Hub there any more; a model that was never asked for cannot be had so.
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 0, offline.stderr

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings, compare_scores, forecast, metric_rows
+from rmcalib.calibration import skew_interval
+from rmcalib.metrics import Settings, catalogue, compare_scores, forecast, metric_rows
 from rmcalib.scores import COLUMNS, Scores
 from tests.report.boards import synthetic
 
@@ -21,8 +22,9 @@ def test_values_are_those_of_an_evaluation_and_every_metric_is_there() -> None:
                 assert found[key][side] == pytest.approx(row["value"]), key
                 assert found[key]["n"] == row["n"], key
             else:
-                left_out = row["value"] is None or "null" in row["metric"] or "p_value" in row["metric"]
-                assert left_out or row["metric"] == "smooth_ece", key
+                compared = catalogue()[row["metric"]].compared
+                here = {"everywhere": True, "overall": row["category"] == "overall", "nowhere": False}
+                assert row["value"] is None or not here[compared], key
     assert all(row["difference"] == row["b"] - row["a"] for row in rows)
     assert all(row["low"] <= row["high"] for row in rows)
 
@@ -32,20 +34,27 @@ def test_the_interval_is_that_of_explicit_paired_resamples() -> None:
     (row,) = [
         row
         for row in compare_scores(a, b, settings=Settings(resamples=200, seed=4))
-        if (row["category"], row["metric"]) == ("overall", "brier")
+        if (row["category"], row["metric"]) == ("overall", "margin_median")
     ]
     drawn = np.random.default_rng(4).integers(40, size=(200, 40))
     differences = []
     for index in drawn:
         rows = (index[:, None] * 4 + np.arange(4)).reshape(-1)
-        values = [
-            4 * np.mean((forecast(scores).probability[rows] - scores.is_correct[rows]) ** 2)
-            for scores in (a, b)
-        ]
+        rewards = (scores.reward[rows].reshape(-1, 4) for scores in (a, b))
+        # The lower of the two middle values, as a resample of 40 prompts has an even number.
+        values = [np.sort(one[:, 0] - one[:, 1:].max(axis=1))[19] for one in rewards]
         differences.append(values[1] - values[0])
     low, high = np.quantile(differences, [0.025, 0.975])
     assert row["low"] == pytest.approx(low)
     assert row["high"] == pytest.approx(high)
+
+
+def test_the_interval_of_a_mean_is_that_of_the_differences_of_each_prompt() -> None:
+    a, b = synthetic(1, n=40), synthetic(2, n=40, scale=2.0)
+    losses = [-forecast(scores).log_probability.reshape(-1, 4)[:, 0] for scores in (a, b)]
+    (row, *_) = compare_scores(a, b, metrics=["nll"])
+    assert (row["low"], row["high"]) == pytest.approx(skew_interval(losses[1] - losses[0]))
+    assert row["difference"] == pytest.approx(np.mean(losses[1] - losses[0]))
 
 
 def test_of_two_calibrated_models_the_bolder_one_is_not_called_worse() -> None:

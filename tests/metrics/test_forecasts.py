@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -81,13 +82,19 @@ def test_selected_prompts_keep_their_rows() -> None:
         assert mine.tolist() == theirs.tolist()
 
 
-def test_one_answer_means_one_correct_response_outside_ties() -> None:
+def test_one_answer_means_one_correct_response_outside_the_ties_of_rewardbench_2() -> None:
     prompts = [
         slow.Prompt("Math", [1.0, 0.0], [True, False], [1, 1]),
         slow.Prompt("Math", [1.0, 0.0, 2.0], [True, True, False], [1, 1, 1]),
         slow.Prompt("Ties", [1.0, 0.0], [True, False], [1, 1]),
     ]
-    assert top_1_prompts(forecast(scores_of(prompts))).tolist() == [True, False, False]
+    by_ids = scores_of(prompts, ids=["a", "b", "ref:7"])
+    assert top_1_prompts(forecast(by_ids)).tolist() == [True, False, False]
+    by_name = scores_of(prompts)  # a category that is only called so
+    assert top_1_prompts(forecast(by_name)).tolist() == [True, False, True]
+    for name in ("reward-bench-2", "allenai/reward-bench-2"):
+        of_benchmark = dataclasses.replace(by_name, manifest={"benchmark": name})
+        assert top_1_prompts(forecast(of_benchmark)).tolist() == [True, False, False]
 
 
 def test_lengths_must_fit() -> None:

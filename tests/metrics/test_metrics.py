@@ -1,12 +1,14 @@
 import numpy as np
 import pytest
 
-from rmcalib.calibration import ece
+from rmcalib.calibration import NullTest, ece, pairwise_inference
 from rmcalib.judges import Recipe, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
-    METRICS,
     OVERALL,
+    Forecasts,
     Settings,
+    Statistic,
+    catalogue,
     find_value,
     forecast,
     metric_rows,
@@ -14,16 +16,19 @@ from rmcalib.metrics import (
     ties_score,
     top_1_prompts,
 )
-from rmcalib.metrics._forecasts import pairwise_forecasts
-from rmcalib.metrics._measures import picked_rows
-from rmcalib.metrics._pairwise_null import pairwise_null
-from rmcalib.metrics._resampling import correlation_interval, mean_intervals, temperature_interval
-from rmcalib.metrics._rewardbench_intervals import rewardbench_intervals
+from rmcalib.metrics._catalogue._lengths import spearman_sums
+from rmcalib.metrics._forecasts import pairwise_forecasts, picked_rows
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
 
 FEW = Settings(resamples=50)
+
+
+def pairwise_null(found: Forecasts, *, resamples: int, seed: int = 0) -> NullTest:
+    return pairwise_inference(
+        found.log_probability, found.is_correct, found.prompt, resamples=resamples, rng=seed
+    ).test()
 
 
 def value_of(scores: Scores, metric: str, category: str = OVERALL, **options: object) -> float | None:
@@ -129,13 +134,12 @@ def test_intervals_of_accuracy_and_temperature_cover_the_truth() -> None:
         truth.append((loss, found))
     mean = float(np.mean([loss.mean() for loss, _ in truth]))
     for loss, found in truth:
-        low_high = mean_intervals(loss[:, None], resamples=400)[0]
+        low_high = Statistic.mean(loss).interval()
+        assert low_high is not None
         missed["nll"] += not low_high.low <= mean <= low_high.high
-        halved = found.log_probability / 2
-        logs = halved - np.repeat(np.log(np.add.reduceat(np.exp(halved), found.starts)), found.sizes)
-        # At the true temperature the step must bring the interval to wherever the data pulls it.
-        step = temperature_interval(found, logs, 2.0, resamples=400)
-        missed["temperature"] += not step.low <= 2.0 <= step.high
+        part = catalogue()["temperature"].statistic(found, Settings()).interval()
+        assert part is not None
+        missed["temperature"] += not part.low <= 2.0 <= part.high
     assert max(missed.values()) < 9, missed
 
 
@@ -151,12 +155,13 @@ def test_ties_are_resampled_by_number() -> None:
             correct = [i < n_correct for i in range(n_correct + 3)]
             prompts.append(slow.Prompt("Ties", rewards.tolist(), correct, [1.0] * (n_correct + 3)))
     scores = scores_of(prompts, ids=ids)
-    found = rewardbench_intervals(scores, resamples=400)
-    ties = found["Ties"]
-    assert ties is not None
-    assert ties.value == ties_score(scores)
-    assert ties.low < ties.value < ties.high
-    assert found[None] == ties
+    rows = metric_rows(scores, model="m", benchmark="b", metrics=["rewardbench_score"])
+    overall, ties = rows
+    assert ties["value"] == ties_score(scores)
+    assert ties["low"] < ties["value"] < ties["high"]
+    assert [overall[key] for key in ("value", "low", "high")] == pytest.approx(
+        [ties[key] for key in ("value", "low", "high")], abs=1e-15
+    )
 
 
 def test_the_ties_category_is_kept_apart() -> None:
@@ -201,7 +206,7 @@ def test_without_utilities_calibration_is_empty_and_says_why() -> None:
     assert {"ece", "nll", "temperature", "correct_first_ece", "reference_top_1"} <= empty
     assert {"accuracy", "rewardbench_score", "margin_mean", "shortest_baseline"} <= full
     assert all(row["note"] == "quantiles" for row in rows if row["metric"] == "ece")
-    assert empty | full == set(METRICS)
+    assert empty | full == set(catalogue())
 
 
 def test_unknown_lengths_are_said() -> None:
@@ -255,7 +260,7 @@ def test_same_seed_same_rows_and_categories_stand_alone() -> None:
 
 
 def test_correlation_of_groups_that_never_vary_is_none() -> None:
-    assert correlation_interval(np.ones(9), np.arange(9.0), np.arange(9)) is None
+    assert spearman_sums(np.ones(9), np.arange(9.0), np.arange(9)) is None
 
 
 def test_registry_decides_what_is_measured() -> None:

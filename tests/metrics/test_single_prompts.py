@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from rmcalib.metrics import Settings, category_scores, compare_scores, find_value, measure_model, metric_rows
-from rmcalib.metrics._rewardbench_intervals import lone_categories, rewardbench_intervals
-from rmcalib.metrics._table import NO_INTERVAL
+from rmcalib.metrics._catalogue._rewardbench import lone_categories
+from rmcalib.metrics._statistic import NO_INTERVAL
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.scores import Scores
 from tests.metrics.slow_metrics import Prompt
@@ -61,9 +62,9 @@ def test_a_single_pair_of_ties_has_a_score_and_no_interval(more_refs: int) -> No
 def test_two_pairs_of_ties_have_an_interval() -> None:
     scores = made(6, 2)
     assert lone_categories(scores) == frozenset()
-    for interval in rewardbench_intervals(scores, resamples=50).values():
-        assert interval is not None
-        assert interval.low <= interval.value <= interval.high
+    rows = metric_rows(scores, model="m", benchmark="b", settings=FAST, metrics=["rewardbench_score"])
+    assert len(rows) == 3
+    assert all(row["low"] <= row["value"] <= row["high"] for row in rows)
 
 
 def test_no_metric_of_a_single_prompt_has_an_interval() -> None:
@@ -116,7 +117,7 @@ def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
     for right in (True, False):
         reward = np.where(scores.is_correct == right, 1.0, 0.0)
         one = Scores.from_columns({**columns, "reward": reward})
-        least = 0.025 ** (1 / 30)  # of 30 draws all are right with this chance: 2.5%
+        least = 30 / (30 + ndtri(0.975) ** 2)  # Wilson's interval
         expected = (least, 1.0) if right else (0.0, 1 - least)
         rows = [
             *metric_rows(one, model="m", benchmark="b", settings=FAST),
@@ -138,17 +139,15 @@ def test_the_mean_of_categories_knows_that_a_perfect_one_is_not_certain() -> Non
     columns["item_id"] = np.char.add(np.where(first, "e", "h"), columns["item_id"].astype(str))
     columns["category"] = np.where(first, "Easy", "Hard")
     columns["reward"] = np.where(first, columns["is_correct"] * 1.0, columns["reward"])
-    found = rewardbench_intervals(Scores.from_columns(columns), resamples=200)
-    easy_one, hard_one, mean = found["Easy"], found["Hard"], found[None]
-    assert easy_one is not None
-    assert hard_one is not None
-    assert mean is not None
-    least = 0.025 ** (1 / 30)
-    assert easy_one.low == pytest.approx(least)
-    assert easy_one.high == 1.0
-    below = np.hypot((hard_one.value - hard_one.low) / 2, (1 - least) / 2)
-    assert mean.value - mean.low == pytest.approx(below)
-    assert mean.high - mean.value == pytest.approx((hard_one.high - hard_one.value) / 2)
+    settings = Settings(resamples=200)
+    rows = metric_rows(Scores.from_columns(columns), model="m", benchmark="b", settings=settings)
+    mean, easy_one, hard_one = (score_of(rows, name) for name in ("overall", "Easy", "Hard"))
+    least = 30 / (30 + ndtri(0.975) ** 2)
+    assert easy_one["low"] == pytest.approx(least)
+    assert easy_one["high"] == 1.0
+    below = np.hypot((hard_one["value"] - hard_one["low"]) / 2, (1 - least) / 2)
+    assert mean["value"] - mean["low"] == pytest.approx(below)
+    assert mean["high"] - mean["value"] == pytest.approx((hard_one["high"] - hard_one["value"]) / 2)
 
 
 def test_ties_that_are_all_alike_have_no_interval() -> None:

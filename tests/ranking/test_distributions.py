@@ -11,8 +11,10 @@ import pytest
 from rmcalib._util.arrays import FloatArray
 from rmcalib.ranking import (
     ExplicitRankings,
+    HasTemperature,
     Mallows,
     Mixture,
+    PairMarginals,
     PairwiseProbabilities,
     PlackettLuce,
     RankingDistribution,
@@ -168,15 +170,49 @@ def test_pairwise_probabilities_know_pairs_only() -> None:
     pairs = PairwiseProbabilities(matrix)
     assert pairs.sub([[0, 1], [2, 1]]).tolist() == [[0.9, 0.3]]
     assert pairs.mode().tolist() == [[0, 1, 2]]
-    calls: tuple[Callable[[], object], ...] = (
-        lambda: pairs.sub([[0, 1, 2]]),
-        lambda: pairs.top([[0]]),
-        lambda: pairs.log_prob([[0, 1, 2]]),
-        lambda: pairs.sample(1, np.random.default_rng(0)),
-    )
-    for call in calls:
-        with pytest.raises(ValueError, match="pairwise probabilities"):
-            call()
+    assert isinstance(pairs, PairMarginals)
+    assert not isinstance(pairs, RankingDistribution)
+    with pytest.raises(ValueError, match="pairwise probabilities are known for k = 2"):
+        pairs.sub([[0, 1, 2]])
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_taking_instances_takes_their_forecasts(m: int) -> None:
+    rng = np.random.default_rng(m)
+    index = np.array([1, 0, 1])
+    for case in (plackett_luce_case, mallows_case, sparse_case, explicit_case, mixture_case):
+        dist, _ = case(m, rng)
+        everything = all_rankings(m)
+        assert (dist.take(index).log_prob(everything) == dist.log_prob(everything)[index]).all()
+
+
+@pytest.mark.parametrize("m", [3, 4])
+def test_a_temperature_raises_probabilities_to_a_power(m: int) -> None:
+    rng = np.random.default_rng(m)
+    plackett_luce, _ = plackett_luce_case(m, rng)
+    assert isinstance(plackett_luce, PlackettLuce)
+    assert np.allclose(plackett_luce.at_temperature(2.0).log_utilities, plackett_luce.log_utilities / 2)
+    for case in (mallows_case, sparse_case):
+        dist, _ = case(m, rng)
+        assert isinstance(dist, HasTemperature)
+        power = np.exp(dist.log_prob(all_rankings(m)) / 2.0)
+        expected = power / power.sum(axis=1, keepdims=True)
+        assert np.allclose(np.exp(dist.at_temperature(2.0).log_prob(all_rankings(m))), expected)
+
+
+@pytest.mark.parametrize("case", [plackett_luce_case, mallows_case, sparse_case])
+def test_the_temperature_slope_is_the_derivative_of_the_likelihood(case: Callable[..., Case]) -> None:
+    rng = np.random.default_rng(0)
+    dist, _ = case(4, rng)
+    assert isinstance(dist, HasTemperature)
+    orders = dist.sample(1, rng)[0]
+
+    def loss(beta: float) -> float:
+        return -float(np.diag(dist.at_temperature(1 / beta).log_prob(orders)).mean())
+
+    for beta in (0.5, 1.0, 2.0):
+        numeric = (loss(beta + 1e-5) - loss(beta - 1e-5)) / 2e-5
+        assert dist.temperature_slope(orders)(beta) == pytest.approx(numeric, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 import csv
+import dataclasses
 import html.parser
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,9 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Recipe
-from rmcalib.metrics import disagreements
-from rmcalib.report import Evaluation, clean_text, evaluate, write_evaluation
+from rmcalib.metrics import Settings, disagreements
+from rmcalib.report import Evaluation, evaluate, write_evaluation
+from rmcalib.report.evaluation._examples import clean_text
 from rmcalib.report.evaluation._page import evaluation_page, folded
 from rmcalib.report.evaluation._words import plain_words
 from rmcalib.scores import COLUMNS, Scores
@@ -85,7 +88,7 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     assert not {"script", "link", "iframe", "object", "embed", "base", "form"} & set(page.tags)
     addresses = [value for name, value in page.attributes if name in ("src", "href", "srcset", "action")]
     assert addresses == []
-    assert not re.search(r"url\(|@import|https?://", text)
+    assert not re.search(r"url\((?!#)|@import|https?://", text)
     assert f"{bold.value('ece'):.3f}" in page.text
     assert bold.summary in " ".join(page.text.split())
     assert "prefers-color-scheme: dark" in text
@@ -184,15 +187,14 @@ def test_a_prompt_that_the_model_gets_right_is_no_mistake(tmp_path: Path) -> Non
     result = evaluate(scores_of(prompts, ids=list("abcdef")), resamples=30)
     assert [example.item_id for example in result.examples] == ["f"]
     text = result.to_html(tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "Most wrong" in text
-    assert "orst calibrated" not in text
+    assert "Worst forecasts" in text
     none = evaluate(scores_of(prompts[:4], ids=list("abcd")), resamples=30)
-    assert "Most wrong" not in none.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
+    assert "Worst forecasts" not in none.to_html(tmp_path / "b.html").read_text(encoding="utf-8")
 
 
 def test_without_texts_the_report_says_so(tmp_path: Path) -> None:
     result = evaluate(calibrated_scores(30), resamples=30)
-    assert "the text is not at hand" in result.to_html(tmp_path / "a.html").read_text()
+    assert "no text available" in result.to_html(tmp_path / "a.html").read_text()
     assert result.examples[0].prompt is None
 
 
@@ -229,7 +231,7 @@ def test_truncated_empty_and_tied_responses_are_counted() -> None:
     changed = {name: getattr(scores, name) for name in scores.__dataclass_fields__}
     changed |= {"truncated": cut, "reward": reward, "manifest": {"max_length": 64, "counts": {"empty": 2}}}
     notes = " ".join(evaluate(Scores(**changed), resamples=30).notes)
-    assert "7 of 120 responses were cut at 64 tokens" in notes
+    assert "7 of 120 responses (5.8%) were cut at 64 tokens" in notes
     assert "2 responses are empty" in notes
     assert "2 responses share their reward" in notes
 
@@ -238,10 +240,11 @@ def test_words_follow_the_numbers(bold: Evaluation) -> None:
     assert "over-confident" in bold.summary
     assert f"T = {bold.value('temperature'):.2g}" in bold.summary
     calm = evaluate(calibrated_scores(400, seed=3), resamples=100)
-    assert "No sign of miscalibration" in calm.summary
+    assert "no more over- or under-confident than chance explains" in calm.summary
+    assert "no larger than chance explains" in calm.summary
     timid = evaluate(calibrated_scores(600, confidence=0.3, seed=3), resamples=50)
     assert "under-confident" in timid.summary
-    assert plain_words("m", []) == "m has no prompt with exactly one correct response here."
+    assert plain_words([]) == "No prompt here has exactly one correct response."
 
 
 def test_only_ties_still_makes_a_report(tmp_path: Path) -> None:
@@ -286,7 +289,9 @@ def test_a_recipe_used_for_scoring_is_remembered() -> None:
 
 
 def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
-    assert "95% intervals from 50 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(bold)
+    assert "95% intervals from 50 resamples of prompts, seed 0." in evaluation_page(bold)
+    more = dataclasses.replace(bold, settings=Settings(resamples=300))
+    assert "from 300 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(more)
 
 
 def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
@@ -300,8 +305,7 @@ def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
 def test_a_choice_that_is_too_sure_is_told_where_the_ece_does_not_show_it() -> None:
     result = evaluate(flat_scores(200), model="org/rm", resamples=50)
     assert result.value("ece") == pytest.approx(0, abs=0.01)
-    assert "No sign of miscalibration" not in result.summary
-    assert "Its first choice is over-confident: it is right 0.000 of the time." in result.summary
+    assert "and is right 0% of the time: over-confident by" in result.summary
 
 
 def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
@@ -325,9 +329,70 @@ def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
 
 
 def test_what_is_no_scores_is_told_and_a_benchmark_may_be_named() -> None:
-    with pytest.raises(TypeError, match=r"scores: expected what score or load_scores .* got str"):
+    with pytest.raises(TypeError, match="or load_scores, got str"):
         evaluate("scores.parquet")  # type: ignore[arg-type]
     scores = rmcalib.score(model="demo", benchmark=rmcalib.load_benchmark("demo", limit=6))
     report = evaluate(scores, benchmark="demo", resamples=20)
     assert report.benchmark == "demo"
     assert report.examples
+
+
+def with_information(result: Evaluation, lost: float) -> Evaluation:
+    """Add lost and usable information to an evaluation, in place of what it has of them."""
+    first = next(row for row in result.metrics if row["metric"] == "overconfidence")
+    rows = [row for row in result.metrics if not row["metric"].endswith("_information")]
+    for name, value in (("lost_information", lost), ("usable_information", 0.41)):
+        rows.append(first | {"metric": name, "value": value, "low": 0.8 * value, "high": 1.2 * value})
+    return replace(result, metrics=rows, summary=plain_words(rows, p_floor=1 / 51))
+
+
+def test_the_page_leads_with_the_headline(bold: Evaluation) -> None:
+    page = Page(evaluation_page(with_information(bold, 3.8)))
+    text = " ".join(page.text.split())
+    assert re.search(r"It says \d+% and is right \d+% of the time: over-confident by \d+ points \[", text)
+    tiles = ["says", "right", "gap", "lost information", "usable information"]
+    places = [next(i for i, seen in enumerate(page.seen) if seen == tile) for tile in tiles]
+    assert places == sorted(places)
+    assert "3.80 [3.04, 4.56]" in text
+    assert "it cannot exceed 0.50 (2/m for m responses)" in text
+    assert text.index("Says and right") < text.index("Expected calibration error")
+    assert "p-value" in text
+    assert "<0.02" in text  # the smallest p-value of 50 draws
+    for footnoted in ("calibr.", " at T", "over-conf.", "0.000 –"):
+        assert footnoted not in text
+
+
+def test_groups_are_shown_only_if_there_are_any(bold: Evaluation) -> None:
+    assert "Where it is worst" not in evaluation_page(bold)
+    row = {"group_by": "language", "group": "<b>de</b>", "n": 40, "says": 0.8, "right": 0.6, "gap": 0.2}
+    flagged = row | {"low": 0.1, "high": 0.3, "p_adjusted": 0.0004, "flagged": True}
+    fine = row | {"group": "en", "gap": 0.01, "low": -0.1, "high": 0.12, "p_adjusted": 0.9, "flagged": False}
+    page = evaluation_page(replace(bold, groups=[flagged, fine]))
+    text = " ".join(Page(page).text.split())
+    assert "Where it is worst" in text
+    assert "<b>de</b>" in text
+    assert "+20 [+10, +30]" in text
+    assert "after a correction for looking at 2 groups" in text
+    assert page.count("over-confident</td>") >= 1
+
+
+def test_texts_from_right_to_left_are_isolated(tmp_path: Path) -> None:
+    scores = calibrated_scores(25)
+    result = evaluate(
+        scores, benchmark=benchmark_of(scores, "שלום \u202eabc"), model="m\u202en", resamples=30
+    )
+    text = write_evaluation(result, tmp_path).read_text(encoding="utf-8")
+    assert "Calibration of m�n" in text
+    assert 'dir="auto"' in text
+    assert "unicode-bidi: isolate" in text
+
+
+def test_prompts_on_which_people_disagree_evenly_are_left_out() -> None:
+    rewards, votes = [[1.0, 0.0], [0.0, 2.0], [3.0, 1.0]], [[3, 1], [2, 2], [1, 0]]
+    scores = Scores.from_arrays(rewards, votes=votes)
+    result = evaluate(scores, model="m", resamples=30)
+    alone = evaluate(Scores.from_arrays([rewards[0], rewards[2]]), model="m", resamples=30)
+    assert result.value("accuracy") == alone.value("accuracy") == 1.0
+    assert "1 prompt is left out: as many people preferred one response as another." in result.notes
+    with pytest.raises(ValueError, match="no prompt with a correct response"):
+        evaluate(Scores.from_arrays([[1.0, 0.0]], votes=[[1, 1]]), model="m")

@@ -5,8 +5,7 @@ import numpy as np
 from rmcalib.calibration import Summary, SummaryRow, TemperatureFit
 from rmcalib.metrics import reliability_table
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from rmcalib.report import forecast_report, report_content, write_forecast_report
-from rmcalib.report._figures import reliability_figure
+from rmcalib.report import forecast_report, reliability_figure, report_content, write_forecast_report
 from rmcalib.report._page import render
 from rmcalib.report.rankings._forecast import plain_words
 
@@ -46,7 +45,7 @@ def test_every_label_of_the_figure_is_inside_it_whatever_the_counts() -> None:
     labels = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
     ticks = [label for axes in figure.axes for label in axes.yaxis.get_ticklabels()]
     boxes = {label.get_text(): label.get_window_extent() for label in [*labels, *ticks] if label.get_text()}
-    assert {"how often it came true", "forecasts", "predicted probability"} <= set(boxes)
+    assert {"observed frequency", "forecasts", "predicted probability"} <= set(boxes)
     assert all(box.x0 >= 0 and box.x1 <= width for box in boxes.values())
     named = [box for text, box in boxes.items() if text[0].isalpha()]  # ticks beyond the axes are not drawn
     assert all(box.y0 >= 0 and box.y1 <= height for box in named)
@@ -60,7 +59,7 @@ def test_the_page_draws_in_its_own_colours_and_its_table_can_be_read_aloud(tmp_p
     text = write_forecast_report(report, tmp_path).read_text(encoding="utf-8")
     assert "<img" not in text  # a picture would stay white in the dark theme
     assert 'aria-label="Reliability diagram, which item comes first: predicted 0.' in text
-    assert text.count('<th scope="col">') == 6
+    assert text.count('<th scope="col">') == 8
     assert text.count('<th scope="row">') == 4
     assert "<th>" not in text
 

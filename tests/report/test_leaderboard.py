@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from rmcalib.metrics import Settings, measure_model, metric_rows
-from rmcalib.metrics._leaderboard import bin_sums
 from rmcalib.report import (
     Leaderboard,
     leaderboard_from_runs,
@@ -21,7 +20,8 @@ from rmcalib.report import (
     wide_rows,
     write_leaderboard,
 )
-from rmcalib.report._drawing import place_labels, short_names
+from rmcalib.report._drawing import short_names
+from rmcalib.report._labels import place_labels
 from rmcalib.report.leaderboard._figures import draw_figures
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
 from rmcalib.report.leaderboard._page import leaderboard_page
@@ -69,15 +69,7 @@ def test_the_numbers_are_those_of_an_evaluation(ties: bool) -> None:
         other = full[row["category"], row["metric"]]
         assert row["n"] == other["n"]
         for key in ("value", "low", "high"):
-            # These have no interval here.
-            if key == "value" or row["metric"] not in ("temperature", "rewardbench_score"):
-                assert row[key] == pytest.approx(other[key]), (row["category"], row["metric"], key)
-
-
-def test_bins_are_left_closed_at_their_exact_edges() -> None:
-    p = np.array([0.0, 0.1, 0.3, 0.6, 0.7, np.nextafter(0.3, 0), 1.0])
-    index = bin_sums(p, p, np.arange(len(p)), 10)[:, :10].argmax(axis=1)
-    assert index.tolist() == [0, 1, 3, 6, 7, 2, 9]
+            assert row[key] == pytest.approx(other[key]), (row["category"], row["metric"], key)
 
 
 def test_rejection_ends_with_the_most_confident() -> None:
@@ -97,7 +89,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 
 def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderboard) -> None:
-    errors = [row["values"]["ece"]["value"] for row in board.ranked]
+    errors = [row["values"]["lost_information"]["value"] for row in board.ranked]
     assert errors == sorted(errors)
     assert [row["rank"] for row in board.ranked] == list(range(1, 8))
     (without,) = [row for row in board.models if row["rank"] is None]
@@ -106,7 +98,8 @@ def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderbo
     assert without["values"]["accuracy"]["value"] > 0
     targets = {row["target"] for row in board.correlations}
     assert targets == {"leaderboard", "Factuality", "Math", "Focus", "Ties"}
-    assert {row["metric"] for row in board.correlations} == {"ece", "ece_at_temperature", "reference_top_1"}
+    correlated = {"lost_information", "ece", "ece_at_temperature", "reference_top_1"}
+    assert {row["metric"] for row in board.correlations} == correlated
     assert all(row["n"] == 7 for row in board.correlations)
 
 
@@ -126,7 +119,7 @@ def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> Non
     reader = _Reader()
     reader.feed(page)
     assert reader.tags.count("script") == 1
-    assert reader.tags.count("svg") == 9  # ten models or fewer: the figure of all is that of the best ten
+    assert reader.tags.count("svg") == 10  # ten models or fewer: the figure of all is that of the best ten
     assert all(source.startswith("#") for source in reader.sources)
     assert "http:" not in page
     assert "https:" not in page
@@ -141,7 +134,7 @@ def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
     assert heads
     assert all('scope="' in head for head in heads)
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
-    assert len(set(labels)) == page.count("<svg") == 9
+    assert len(set(labels)) == page.count("<svg") == 10
     # What is sorted at first says so, and every heading is a button.
     assert page.count('aria-sort="ascending"') == 2
     assert len(heads) == page.count('<button type="button">')
@@ -149,10 +142,10 @@ def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
 
 def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
     told = rank_words(board)
-    assert "from its rank by accuracy on the left to its rank by ECE at best T on the right" in told
-    assert "Green: at least 3 places better" in told
-    assert "Red: at least 3 places worse" in told
-    assert "Ranks that are missing" in told  # the one without calibration has a rank by accuracy
+    assert "from its rank by accuracy on the left to its rank by ECE at the best temperature on the" in told
+    assert "Thick and solid (green): at least 3 places better" in told
+    assert "Thick and dashed (red): at least 3 places worse" in told
+    assert "Models without all of these numbers are left out." in told
     assert told in leaderboard_page(board)
 
 
@@ -177,7 +170,7 @@ def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
     assert {row["model"]: row["score"] for row in wide_rows(board)} == pytest.approx(overall)
     assert all(0 < score <= 1.01 for score in overall.values())
     page = leaderboard_page(board)
-    assert "shares from 0 to 1" in page
+    assert "scores are from 0 to 1" in page
     best = board.ranked[0]
     assert f">{best['score']:.3f}</td>" in page
     assert f">{best['category_scores']['Math']:.3f}</td>" in page
@@ -244,7 +237,7 @@ def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Pat
 
 def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
     board = leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=400))
-    told = "95% intervals from 400 resamples of prompts (the ECE of categories: 300), p-values from 200 draws"
+    told = "95% intervals over prompts, those of calibration errors and p-values from 200 simulated data sets"
     assert told in leaderboard_page(board)
 
 
@@ -298,7 +291,7 @@ def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
     equal = leaderboard_from_runs([tmp_path / "equal"], settings=FAST)
     assert {row["rank"] for row in equal.models} == {1}
     assert {"scores", "categories", "protocols"} <= {*draw_figures(equal)}
-    assert "all have the same ECE" in equal.summary
+    assert "all have the same lost information" in equal.summary
     assert "all models are equal" in leaderboard_page(equal)
 
 
@@ -335,7 +328,7 @@ def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
         ("name,score,ece\na,1,2\n", "no column model"),
         ("model,ece\na,1\n", "no column leaderboard_score or score"),
         ("model,score,ece\na,1,x\n", "line 2: ece is 'x', not a number"),
-        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' is there twice"),
+        ("model,score,ece\na,1,0.1\na,2,0.2\n", "line 3: 'a' appears twice"),
         ("model,score,ece\na,1\n", "line 2: 2 cells, but the header has 3"),
         ("model,score,ece\n,1,1\n", "line 2: the model has no name"),
     ],
@@ -358,8 +351,8 @@ def test_a_table_with_gaps_and_shares(tmp_path: Path) -> None:
     assert [row["score"] for row in board.models] == pytest.approx([0.9, 0.8, 0.6, 0.7])
     counts = {row["target"]: row["n"] for row in board.correlations}
     assert counts == {"leaderboard": 3, "math": 2, "my cat": 3}
-    assert board.models[-1]["why"] == "the table has none"
-    assert "the table has none" in leaderboard_page(board)
+    assert board.models[-1]["why"] == "empty in the table"
+    assert "empty in the table" in leaderboard_page(board)
     with pytest.raises(ValueError, match="no column 'Focus'"):
         leaderboard_from_table(table, metric="my_error", categories=["Focus"])
 
@@ -401,5 +394,5 @@ def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> 
     write_runs(tmp_path, 3)
     write_run(tmp_path, "org/flat", flat_scores(200))
     notes = leaderboard_from_runs([tmp_path], settings=FAST).notes
-    told = "does not show that the first choice of org/flat is over-confident."
+    told = "does not show that org/flat is over-confident"
     assert sum(told in note for note in notes) == 1

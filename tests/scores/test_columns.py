@@ -111,8 +111,8 @@ def test_a_bad_value_of_parquet_is_told_with_its_row(
         ({"scores": [[10**400, 1.0]]}, "entry 0 (item '7', response 0): reward is 1000"),
         ({"scores": [["abc", 1.0]]}, "id '7': score 0 is \"abc\", not a number"),
         ({"scores": [[[1.0, 2.0], 1.0]]}, "id '7': score 0 is [1.0, 2.0], not a number"),
-        ({"subset": [None]}, "subset 0: null is no text"),
-        ({"id": [[1]]}, "id 0: [1] is no text"),
+        ({"subset": [None]}, "subset 0: null is not a text"),
+        ({"id": [[1]]}, "id 0: [1] is not a text"),
     ],
 )
 def test_a_bad_value_of_rewardbench_is_told_with_its_prompt(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rmcalib.ranking import PlackettLuce
@@ -15,31 +16,32 @@ from rmcalib.tabular import (
     evaluate,
     fold_means,
     kendall_tau,
-    read_rows,
-    run_experiment,
-    stagewise_verdicts,
+    paired_points,
+    read_results,
 )
-from rmcalib.tabular._tables import paired_points
+from rmcalib.tabular._experiment import run_experiment
+from rmcalib.tabular._tables import stagewise_verdicts
 from tests.tabular.files import small
 
 FAST = Plan(learners=("mallows", "pl"), folds=2, questions=Questions(resamples=20))
 
 
 def test_results_are_tidy(tmp_path: Path) -> None:
-    rows = run_experiment([small()], FAST, tmp_path)
-    assert tuple(rows[0]) == COLUMNS
-    keys = ("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy")
-    assert len({tuple(row[key] for key in keys) for row in rows}) == len(rows)
-    assert {(row["family"], row["k"]) for row in rows} == {
+    table = run_experiment([small()], FAST, tmp_path)
+    assert tuple(table.columns) == COLUMNS
+    keys = ["dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy"]
+    assert not table.duplicated(keys).any()
+    assert set(zip(table["family"], table["k"], strict=True)) == {
         ("", 3),
         ("sub", 2),
         ("sub", 3),
         ("top", 1),
         ("top", 2),
     }
-    exact = [row for row in rows if row["discrepancy"] == "abs"]
-    assert all(row["low"] <= row["high"] and 0 <= row["p_value"] <= 1 for row in exact)
-    assert read_rows(tmp_path / "results.csv") == rows
+    exact = table[table["discrepancy"] == "abs"]
+    assert (exact["low"] <= exact["high"]).all()
+    assert exact["p_value"].between(0, 1).all()
+    pd.testing.assert_frame_equal(read_results(tmp_path / "results.csv"), table)
 
 
 def test_a_killed_run_resumes_with_the_same_bytes(tmp_path: Path) -> None:
@@ -80,8 +82,7 @@ def test_another_plan_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         run_experiment(
             [replace(small(seed=5), name="synthetic-0")], replace(FAST, learners=("mallows",)), tmp_path
         )
-    rows = run_experiment([small()], other, tmp_path, fresh=True)
-    assert rows
+    assert len(run_experiment([small()], other, tmp_path, fresh=True))
 
 
 def test_too_few_rows_for_the_folds(tmp_path: Path) -> None:
@@ -124,12 +125,11 @@ def test_a_truth_drawn_from_the_model_is_calibrated(tmp_path: Path) -> None:
         truth="model",
         questions=Questions(protocols=("exact", "reference"), intervals=False),
     )
-    rows = run_experiment([small(300, 4)], plan, tmp_path)
-    p_values = [row["p_value"] for row in rows if row["p_value"] is not None]
-    assert np.mean([p < 0.05 for p in p_values]) < 0.2
+    table = run_experiment([small(300, 4)], plan, tmp_path)
+    assert (table["p_value"].dropna() < 0.05).mean() < 0.2
     means = {
         (row["learner"], row["protocol"]): row["mean"]
-        for row in fold_means(rows)
+        for row in fold_means(table).to_dict("records")
         if (row["notion"], row["family"], row["k"], row["discrepancy"]) == ("rankwise-95", "sub", 2, "abs")
     }
     assert means["mallows", "reference"] > means["mallows", "exact"]
@@ -138,16 +138,16 @@ def test_a_truth_drawn_from_the_model_is_calibrated(tmp_path: Path) -> None:
 def test_recalibration_repairs_an_overfitted_model(tmp_path: Path) -> None:
     plan = Plan(learners=("pl", "rpc"), recalibrate=True, questions=Questions(resamples=0))
     means = fold_means(run_experiment([small(80, 4)], plan, tmp_path))
-    loss = {row["learner"]: row["mean"] for row in means if row["notion"] == "log_loss"}
+    loss = means[means["notion"] == "log_loss"].set_index("learner")["mean"]
     assert loss["pl+t"] < loss["pl"]
-    assert "rpc+t" not in {row["learner"] for row in means}
+    assert "rpc+t" not in set(means["learner"])
 
 
 def test_no_temperature_where_every_held_out_row_is_forecast_right(tmp_path: Path) -> None:
     certain = replace(small(60), orders=np.tile([2, 0, 1], (60, 1)))
     plan = Plan(learners=("pl", "mallows"), folds=2, recalibrate=True, questions=Questions(resamples=0))
     means = fold_means(run_experiment([certain], plan, tmp_path))
-    loss = {row["learner"]: row["mean"] for row in means if row["notion"] == "log_loss"}
+    loss = means[means["notion"] == "log_loss"].set_index("learner")["mean"]
     assert loss["pl+t"] == loss["pl"] > 0
     assert loss["mallows+t"] == loss["mallows"]
 
@@ -157,10 +157,9 @@ def test_stagewise_stops_where_the_error_is_large() -> None:
     orders = synthetic_plackett_luce(40, 4, spread=0.0, rng=np.random.default_rng(0)).orders
     rows = evaluate(bad, orders, Questions(stagewise=True, resamples=0, sub=(2, 3, 4)), counted_on=orders)
     assert {row["k"] for row in rows if row["family"] == "sub"} == {2}
-    known = [row | {"dataset": "d", "learner": "pl"} for row in rows]
+    known = pd.DataFrame([row | {"dataset": "d", "learner": "pl"} for row in rows])
     assert "uncalibrated from k = 2 on" in stagewise_verdicts(known)[0]
-    good = [row | {"value": 0.01} for row in known]
-    assert stagewise_verdicts(good) == ["d, pl: no sub-k error above 0.1 up to k = 2"]
+    assert stagewise_verdicts(known.assign(value=0.01)) == ["d, pl: no sub-k error above 0.1 up to k = 2"]
 
 
 def test_kendall_tau_by_counting() -> None:
@@ -176,9 +175,7 @@ def test_kendall_tau_by_counting() -> None:
 
 
 def test_points_are_paired_by_everything_else() -> None:
-    means = [
-        {"learner": learner, "discrepancy": discrepancy, "mean": value}
-        for learner, discrepancy, value in (("a", "abs", 1.0), ("b", "abs", 2.0), ("b", "kl", 3.0))
-    ]
+    rows = (("a", "abs", 1.0), ("b", "abs", 2.0), ("b", "kl", 3.0))
+    means = pd.DataFrame(rows, columns=["learner", "discrepancy", "mean"])
     points = paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
-    assert points == [{"learner": "b", "x": 2.0, "y": 3.0}]
+    assert points.to_dict("records") == [{"learner": "b", "x": 2.0, "y": 3.0}]

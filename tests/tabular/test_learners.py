@@ -23,7 +23,7 @@ from rmcalib.tabular import (
     synthetic_dataset,
 )
 from rmcalib.tabular._networks import train
-from tests.golden import GOLDEN
+from tests.golden import predictions
 from tests.tabular.files import small
 
 
@@ -160,13 +160,12 @@ def test_newman_survives_certainty() -> None:
     assert utilities[0].argsort()[::-1].tolist() == [0, 1, 2]
 
 
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="golden values of the public code are not on this machine")
 @pytest.mark.parametrize(
     ("name", "share"), [("iris", 0.66), ("political", 1.0), ("authorship", 0.99), ("glass", 1.0)]
 )
 def test_plackett_luce_from_pairs_equals_the_public_code_on_its_own_pairs(name: str, share: float) -> None:
     # The public code starts at random; where pairs are all but certain, 100 rounds do not forget that.
-    golden = np.load(GOLDEN / f"{name}.npz")
+    golden = predictions(name)
     utilities = newman_utilities(golden["rpc_pairwise"].astype(np.float64))
     found = np.exp(PlackettLuce(np.maximum(utilities, np.log(1e-6))).log_prob(golden["orders"] - 1))
     gaps = np.abs(found - golden["probs_PlackettLuceRPC"]).max(axis=1)

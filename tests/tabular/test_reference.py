@@ -1,30 +1,24 @@
 """The reference setting repeats the figures that the public code published."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from rmcalib.calibration import sub_k, top_k
 from rmcalib.tabular import load_dataset
 from rmcalib.tabular._reference import reference_forecast, reference_split, reference_support
-from tests.tabular.files import FOLDER, needs_files
+from tests.golden import published_errors
+from tests.tabular.files import AVAILABLE, FOLDER
 
 MODELS = {"pl": "PlackettLuce", "mallows": "MallowsModel", "rc": "PreferenceModel"}
 
 
-@needs_files
 @pytest.mark.parametrize("learner", MODELS)
-@pytest.mark.parametrize("name", ["iris", "political", "vowel"])
+@pytest.mark.parametrize("name", [name for name in ("iris", "political", "vowel") if name in AVAILABLE])
 def test_published_figures_repeat(learner: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
-    published = pd.read_csv(FOLDER / "reference_results.csv")
-    published = published[
-        (published["dataset"] == name)
-        & (published["model"] == MODELS[learner])
-        & (published["weighting"] == "95_prob_mass")
-        & (published["notion"] == "rankwise")
-        & (published["discrepancy"] == "abs")
-    ]
+    if FOLDER.is_dir():
+        monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
+    published = published_errors()
+    published = published[(published["dataset"] == name) & (published["model"] == MODELS[learner])]
     values = published.set_index(["family", "k", "fold"])["ece"]
     data = load_dataset(name)
     fold = 1

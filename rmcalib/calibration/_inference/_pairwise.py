@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, segment_log_softmax
 from rmcalib.calibration._binning import (
     ErrorOptions,
     bin_edges,
@@ -62,12 +62,14 @@ def pairwise_inference(
     >>> round(found.value, 3), found.test().p_value < 0.01
     (0.444, True)
     """
+    from scipy.special import expit
+
     order, groups = sorted_rows(log_probability, is_correct.astype(np.float64), groups)
     logs, correct, sizes = log_probability[order], is_correct[order], np.bincount(groups)
-    options, first = ErrorOptions(bins), np.cumsum(sizes) - sizes
+    options = ErrorOptions(bins)
     edges = bin_edges(np.empty(0), options)
     winner, other = _ordered_pairs(sizes)
-    p = _sigmoid(logs[winner] - logs[other])
+    p = expit(logs[winner] - logs[other])
     index = bin_index(p, edges)
     outcomes = _PairOutcomes(sizes, _sums_by_winner(winner, other, p, index, len(logs), bins))
     observed = outcomes.sums[correct]
@@ -79,8 +81,7 @@ def pairwise_inference(
             return np.exp(logs)
         shifted = np.clip(p + size * gap, _CLIP, 1 - _CLIP)
         odds = np.bincount(winner, np.log(shifted) - np.log1p(-shifted), len(logs)) / np.repeat(sizes, sizes)
-        weights = np.exp(odds - np.repeat(np.maximum.reduceat(odds, first), sizes))
-        return weights / np.repeat(np.add.reduceat(weights, first), sizes)
+        return np.exp(segment_log_softmax(odds, sizes))
 
     def errors(sums: FloatArray) -> FloatArray:
         return binned_error(unpack_bins(sums), options)
@@ -142,8 +143,3 @@ def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
     other = start + np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     different = one != other
     return one[different], other[different]
-
-
-def _sigmoid(x: FloatArray) -> FloatArray:
-    small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1.0, small) / (1.0 + small)

@@ -27,7 +27,7 @@ from rmcalib.calibration._nulls import (
 __all__ = ["smooth_inference"]
 
 _GRID = 128  # grid of simulated errors; the value itself uses the fine grid of `smooth_ece`
-_HALVINGS = 12  # steps to a simulated error: to 1/4096
+_STEPS = 6  # secants to a simulated error: to about 1e-5
 _NARROWEST = 0.02  # smallest width of the smoothed gaps that shape the alternatives
 _LEAST = 1e-9  # smallest density that gaps are divided by
 
@@ -76,7 +76,7 @@ def smooth_inference(
 
     def errors(happened: FloatArray) -> FloatArray:
         rows = (happened.reshape(-1, _GRID + 1) - forecast) / n
-        return fixed_points(cosine_coefficients(rows), steps=_HALVINGS).reshape(happened.shape[:-1])
+        return fixed_points(cosine_coefficients(rows), steps=_STEPS).reshape(happened.shape[:-1])
 
     null, draws, truths = simulate(
         outcomes,

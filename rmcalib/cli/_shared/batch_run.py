@@ -71,8 +71,10 @@ def evaluator_for(settings: Settings) -> Evaluator:
     from rmcalib.batch import Evaluator
 
     def write(recipe: Recipe, scores: Scores, benchmark: Benchmark | None, folder: Path) -> None:
+        from rmcalib.judges import recipe_of_run
         from rmcalib.report import evaluate, write_evaluation
 
+        recipe = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
         result = evaluate(
             scores,
             benchmark=benchmark,

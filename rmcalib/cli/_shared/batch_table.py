@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.terminal import open_console
+
 if TYPE_CHECKING:
     from rmcalib.batch import ModelStatus, Plan, Status
 
@@ -25,12 +27,11 @@ def live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
         yield None
         return
     from huggingface_hub.utils.tqdm import disable_progress_bars
-    from rich.console import Console
     from rich.live import Live
 
     disable_progress_bars()  # they would write into the table
     seen: list[Status] = []
-    console = Console(stderr=True)
+    console = open_console(stderr=True)
 
     def draw() -> Any:  # again each time, because clocks run
         return status_table(seen[0]) if seen else ""
@@ -68,11 +69,10 @@ def status_table(status: Status) -> Any:
 
 def print_plan(plan: Plan, assumptions: str) -> None:
     """Print what would be run, in order, and what would fail or be skipped and why."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = open_console()
     run = [entry for entry in plan.entries if not entry.skipped and entry.model not in plan.problems]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("model", overflow="fold")
@@ -102,10 +102,9 @@ def print_plan(plan: Plan, assumptions: str) -> None:
 
 def print_summary(status: Status, place: str) -> None:
     """Print what was done, what failed and why, and what was skipped."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = open_console()
     entries = list(status.models.values())
 
     def of(state: str) -> list[ModelStatus]:

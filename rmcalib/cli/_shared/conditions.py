@@ -1,4 +1,8 @@
-"""Conditions like ``ece>0.1`` or ``ece[Math]>=0.2``, for pipelines that should stop when one is met."""
+"""Conditions such as ``overconfidence.low>0.05``, for pipelines that should stop when one is met.
+
+A condition compares a metric with a limit. It may be about a bound of the metric's interval (``.low``,
+``.high``), about a category (``ece[Math]``), and about the size of a metric (``abs(overconfidence)``).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rmcalib.metrics import METRICS, OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 
 __all__ = ["Condition", "check_categories", "parse_condition"]
 
@@ -21,38 +25,64 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
 }
 _FORM = re.compile(
-    r"\s*(?P<metric>\w+)\s*(?:\[(?P<category>[^\]]+)\])?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
+    r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>[^\]]+)\])?\s*(?P<close>\))?"
+    r"\s*(?:\.(?P<part>\w+))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
+)
+_EXPECTED = (
+    "expected something like 'ece>0.1', 'overconfidence[Math].low>0.05' or 'abs(overconfidence).low>0.05'"
 )
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition: a metric of a category against a limit."""
+    """One condition: a metric of a category, or a bound of its interval, against a limit."""
 
     text: str
     metric: str
     category: str
     sign: str
     limit: float
+    part: str = "value"
+    size: bool = False
+
+    @property
+    def subject(self) -> str:
+        """What is compared with the limit: the metric, or a bound or the size of it."""
+        what = f"abs({self.metric})" if self.size else self.metric
+        return what if self.part == "value" else f"{what}.{self.part}"
 
     def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
-        """Return the metric's value; a ValueError says why there is none."""
+        """Return the metric's value or bound; a ValueError says why there is none."""
         row = find_value(rows, self.metric, self.category)
-        if row is None or row["value"] is None:
-            why = "it is not measured" if row is None else row["note"] or "it cannot be had"
-            raise ValueError(f"--fail-if '{self.text}': no value of {self.metric} ({self.category}): {why}")
-        return float(row["value"])
+        if row is None or row[self.part] is None:
+            what = "value" if self.part == "value" else f"{self.part} end of the interval"
+            why = "it is not computed" if row is None else row["note"] or "it is not available"
+            raise ValueError(f"--fail-if '{self.text}': no {what} of {self.metric} ({self.category}): {why}")
+        if not self.size:
+            return float(row[self.part])
+        if self.part == "value":
+            return abs(float(row["value"]))
+        low, high = float(row["low"]), float(row["high"])
+        if self.part == "high":
+            return max(abs(low), abs(high))
+        return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
     def met(self, rows: Iterable[Mapping[str, Any]]) -> bool:
-        """Tell whether the condition holds, and so the run fails."""
+        """Return whether the condition holds, so that the run fails."""
         return _OPERATORS[self.sign](self.value(rows), self.limit)
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse ``metric>limit`` or ``metric[category]>limit``, with ``>``, ``>=``, ``<`` or ``<=``.
+    """Parse ``metric>limit`` with ``>``, ``>=``, ``<`` or ``<=``.
+
+    The metric may be followed by a category, ``[Math]``, and by a bound, ``.low`` or ``.high``;
+    ``abs(metric)`` takes its size, whose bounds are those of the interval of the size.
 
     >>> parse_condition("ece[Precise IF] >= 0.2").category
     'Precise IF'
+    >>> found = parse_condition("abs(overconfidence).low>0.05")
+    >>> found.metric, found.part, found.size
+    ('overconfidence', 'low', True)
     >>> parse_condition("eec>0.1")
     Traceback (most recent call last):
     ValueError: --fail-if 'eec>0.1': unknown metric 'eec' (did you mean 'ece'?)
@@ -62,14 +92,19 @@ def parse_condition(text: str) -> Condition:
         limit = float(match["limit"]) if match else float("nan")
     except ValueError:
         limit = float("nan")
-    if match is None or not math.isfinite(limit):
-        raise ValueError(f"--fail-if '{text}': expected something like 'ece>0.1' or 'ece[Math]>=0.2'")
+    if match is None or not math.isfinite(limit) or bool(match["abs"]) != bool(match["close"]):
+        raise ValueError(f"--fail-if '{text}': {_EXPECTED}")
+    part = match["part"] or "value"
+    if part not in ("value", "low", "high"):
+        raise ValueError(f"--fail-if '{text}': unknown '.{part}' (have: .low, .high)")
     metric = match["metric"]
-    if metric not in METRICS:
-        near = difflib.get_close_matches(metric, METRICS, n=1)
-        told = f"did you mean '{near[0]}'?" if near else f"have: {', '.join(METRICS)}"
+    have = catalogue()
+    if metric not in have:
+        near = difflib.get_close_matches(metric, have, n=1)
+        told = f"did you mean '{near[0]}'?" if near else f"have: {', '.join(have)}"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({told})")
-    return Condition(text, metric, (match["category"] or OVERALL).strip(), match["sign"], limit)
+    category = (match["category"] or OVERALL).strip()
+    return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))
 
 
 def check_categories(conditions: Iterable[Condition], categories: Iterable[str]) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 __all__ = [
+    "REPORT",
+    "Command",
     "Config",
     "Json",
     "Quiet",
@@ -23,7 +26,19 @@ __all__ = [
     "with_options",
 ]
 
+REPORT, OTHER = "What to report", "Other options"  # panels of the help, after those of scoring
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
+
+
+class Command(TyperCommand):
+    """A command whose help ends with the options that all commands share, --help among them."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return --help, in the panel of the shared options."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.rich_help_panel = OTHER
+        return option
 
 
 def load_config(context: typer.Context, path: Path | None) -> Path | None:
@@ -137,14 +152,33 @@ Config = Annotated[
         is_eager=True,
         callback=load_config,
         help="YAML file with defaults for these options; the command line wins.",
+        rich_help_panel=OTHER,
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random; same seed, same numbers.")]
-Resamples = Annotated[
-    int, typer.Option(min=20, max=MOST_RESAMPLES, help="Resamples behind intervals and p-values.")
+Seed = Annotated[
+    int,
+    typer.Option(min=0, help="Seed of everything random; same seed, same numbers.", rich_help_panel=REPORT),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors (and --json).")]
+Resamples = Annotated[
+    int,
+    typer.Option(
+        min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel=OTHER),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print only errors (and --json).", rich_help_panel=OTHER),
+]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Show tracebacks, and what other packages warn of.")
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Show tracebacks, and the warnings of other packages.",
+        rich_help_panel=OTHER,
+    ),
 ]

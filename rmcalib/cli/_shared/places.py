@@ -14,7 +14,11 @@ __all__ = ["Place", "output_folder"]
 Place = Annotated[
     str,
     typer.Option(
-        "--output", "-o", metavar="DIR", help="Folder for the results, or a URL such as s3://bucket/runs."
+        "--output",
+        "-o",
+        metavar="DIR",
+        help="Folder for the results, or a URL such as s3://bucket/runs.",
+        rich_help_panel="What to report",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: a bar with tokens a second and time left, and warnings in one line."""
+"""What a person sees while a job runs: a bar with tokens per second and time left, and one-line warnings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.terminal import clean_line, open_console
 
 if TYPE_CHECKING:
     from rmcalib.runs import OnProgress
@@ -27,7 +29,6 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[OnProgress | None]:
     if quiet or not may_draw():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -37,9 +38,9 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[OnProgress | None]:
         TextColumn("{task.fields[speed]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=open_console(stderr=True), transient=True) as bar:
         task = bar.add_task(title[-24:], total=None, speed="")
-        began: float | None = None  # when scoring began: loading the model comes before
+        began: float | None = None  # when scoring began, after the model was loaded
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal began
@@ -56,13 +57,13 @@ def plain_warnings(*, quiet: bool, verbose: bool) -> Iterator[None]:
     """Print our own warnings as single lines; those of other packages only with ``verbose``."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
-        # `stacklevel` points a warning at its caller, which is ours too.
+        # `stacklevel` points a warning at its caller, which is our code, too.
         ours = filename.startswith(_PACKAGE) and issubclass(category, UserWarning)
         if verbose or (ours and not quiet):
             say(f"warning: {' '.join(str(message).split())}")
 
     if not verbose:
-        # Read when a library is imported; what matters of their messages becomes an error of ours.
+        # Libraries read these when they are imported. What matters in their messages we report as errors.
         os.environ.setdefault("DATASETS_VERBOSITY", "error")
         os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     with warnings.catch_warnings():
@@ -73,4 +74,4 @@ def plain_warnings(*, quiet: bool, verbose: bool) -> Iterator[None]:
 
 def say(text: str) -> None:
     """Write one line to standard error."""
-    sys.stderr.write(f"rmcalib: {text}\n")
+    sys.stderr.write(f"rmcalib: {clean_line(text)}\n")

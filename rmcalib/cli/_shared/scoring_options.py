@@ -6,22 +6,36 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Quiet
+from rmcalib.cli._shared.options import REPORT, Quiet
 from rmcalib.cli._shared.places import Place
 
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
-__all__ = ["RUNNING_A_MODEL", "Export", "Models", "Scoring"]
+__all__ = [
+    "RUNNING_A_MODEL",
+    "SERVED",
+    "SERVING",
+    "WHAT",
+    "ApiKeyEnv",
+    "EndpointKind",
+    "Export",
+    "Models",
+    "Scoring",
+    "ServedName",
+]
 
+SERVING = ("endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout")
+"""Options that need --endpoint."""
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
     *("trust_remote_code", "allow_pickle"),
+    *("endpoint", *SERVING),
 )
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
-_WHAT, _HOW = "What to score", "How to score"
+WHAT, HOW, SERVED = "What to score", "How to score", "Models that are served"
 
 Models = Annotated[
     list[str] | None,
@@ -30,7 +44,7 @@ Models = Annotated[
         "-m",
         metavar="ID",
         help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkName = Annotated[
@@ -39,36 +53,46 @@ BenchmarkName = Annotated[
         "--benchmark",
         "-b",
         metavar="NAME",
-        help="'reward-bench-2' (default), 'demo' (built in; default of eval and score for the demo model), a "
-        "Hub data set, or a .jsonl, .json or .parquet file.",
-        rich_help_panel=_WHAT,
+        help="A name that `rmcalib benchmarks` lists ('reward-bench-2' is the default, 'demo' for the demo "
+        "model), a Hub data set, or a .jsonl, .json, .parquet or .csv file or a folder of them.",
+        rich_help_panel=WHAT,
+    ),
+]
+BenchmarkFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="How the benchmark's file or data set is written: a name that `rmcalib benchmarks` lists, such "
+        "as 'rm-bench' or 'trl'. Default: rmcalib's own schema.",
+        rich_help_panel=WHAT,
     ),
 ]
 BenchmarkRevision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=_WHAT),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=WHAT),
 ]
 Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
         help="Score at most this many prompts, taken evenly from the whole benchmark.",
-        rich_help_panel=_WHAT,
+        rich_help_panel=WHAT,
     ),
 ]
 Revision = Annotated[
     str | None,
-    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=_HOW),
+    typer.Option(metavar="REV", help="Branch, tag or commit of the model.", rich_help_panel=HOW),
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=_HOW),
+    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=HOW),
 ]
 Dtype = Annotated[
     str,
     typer.Option(
         help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 MaxLength = Annotated[
@@ -77,7 +101,7 @@ MaxLength = Annotated[
         min=1,
         metavar="TOKENS",
         help="Cut longer texts; default the model's own limit, at most 4096.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TokenBudget = Annotated[
@@ -86,7 +110,7 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Compile = Annotated[
@@ -94,27 +118,59 @@ Compile = Annotated[
     typer.Option(
         "--compile",
         help="Compile the model's layers: costs minutes at the start, and pays only for long runs on a GPU.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=_HOW),
+    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=HOW),
 ]
 AllowPickle = Annotated[
     bool,
     typer.Option(
         "--allow-pickle",
         help="Load pickle weights, which can run code, where there are no safetensors.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
+]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask a server for the rewards, such as http://localhost:8000, instead of loading the model.",
+        rich_help_panel=SERVED,
+    ),
+]
+EndpointKind = Annotated[
+    str, typer.Option(metavar="KIND", help="auto, vllm, sglang or openrlhf.", rich_help_panel=SERVED)
+]
+ServedName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The name that the server has for the model; default that of --model.",
+        rich_help_panel=SERVED,
+    ),
+]
+ApiKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The environment variable with the server's key; default RMCALIB_API_KEY.",
+        rich_help_panel=SERVED,
+    ),
+]
+Concurrency = Annotated[int, typer.Option(min=1, help="The most requests at a time.", rich_help_panel=SERVED)]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Seconds to wait for an answer before asking again.", rich_help_panel=SERVED),
 ]
 Recipes = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
         help="YAML file that says how to read your own models; may be given several times.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Fresh = Annotated[
@@ -122,7 +178,7 @@ Fresh = Annotated[
     typer.Option(
         "--fresh",
         help="Score again, and replace what an earlier run left in the folder.",
-        rich_help_panel=_HOW,
+        rich_help_panel=HOW,
     ),
 ]
 Export = Annotated[
@@ -132,6 +188,7 @@ Export = Annotated[
         metavar="FILE",
         dir_okay=False,
         help="Also write the scores in RewardBench's JSON form.",
+        rich_help_panel=REPORT,
     ),
 ]
 
@@ -141,9 +198,9 @@ class Scoring:
     """What the command line says about scoring; every field is an option."""
 
     benchmark: BenchmarkName = None
+    format: BenchmarkFormat = None
     benchmark_revision: BenchmarkRevision = None
     limit: Limit = None
-    output: Place = "runs"
     revision: Revision = None
     device: Device = "auto"
     dtype: Dtype = "auto"
@@ -153,7 +210,14 @@ class Scoring:
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
+    endpoint: Endpoint = None
+    endpoint_kind: EndpointKind = "auto"
+    served_name: ServedName = None
+    api_key_env: ApiKeyEnv = None
+    concurrency: Concurrency = 16
+    timeout: Timeout = 300.0
     fresh: Fresh = False
+    output: Place = "runs"
     quiet: Quiet = False
 
     def judge_options(self) -> dict[str, Any]:
@@ -161,6 +225,10 @@ class Scoring:
 
         Which options a judge has depends on its kind: one that was not given is left to the judge.
         """
+        if self.endpoint is None:
+            for name in SERVING:
+                if getattr(self, name) != getattr(Scoring, name):
+                    raise ValueError(f"--{name.replace('_', '-')}: has no effect without --endpoint")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})

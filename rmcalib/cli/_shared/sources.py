@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -68,13 +69,20 @@ def benchmark_for(
     from rmcalib.benchmarks import load_benchmark
 
     name = scoring.benchmark
+    if name is None and scoring.format is not None and scores is None:
+        raise ValueError("--format: give the file with --benchmark")
     if name is None and scores is None:
         name = "demo" if list(names) == ["demo"] else "reward-bench-2"
     if name is not None:
         limit = scoring.limit if scores is None else None  # from a config file; it has no effect here
-        return load_benchmark(name, revision=scoring.benchmark_revision, limit=limit)
-    if scoring.benchmark_revision is not None:
-        raise ValueError("--benchmark-revision: needs a --benchmark when scores are given")
+        bench = load_benchmark(name, format=scoring.format, revision=scoring.benchmark_revision, limit=limit)
+        if not scoring.quiet:
+            for note in bench.notes:
+                say(f"warning: {note}")
+        return bench
+    if scoring.benchmark_revision is not None or scoring.format is not None:
+        option = "--format" if scoring.benchmark_revision is None else "--benchmark-revision"
+        raise ValueError(f"{option}: needs a --benchmark when scores are given")
     if scores != PUBLISHED:
         return None
     try:
@@ -161,6 +169,9 @@ def given_scores(source: str, model: str | None, benchmark: Benchmark | None) ->
             f"{source}: none of its prompts is in {benchmark.name}: name the benchmark they are from, or "
             "leave --benchmark out"
         )
-    stated = str(scores.manifest.get("benchmark") or UNNAMED)  # the same for all files, to compare them
+    # The same name for all files without one, so that they can be compared.
+    label = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     name = model or str(scores.manifest.get("model") or Path(source).stem)
-    return scores, name, benchmark.name if benchmark is not None else stated
+    # The folder's name is only similar to these: reports read them from the manifest.
+    named = {**scores.manifest, "model": name, "benchmark": label}
+    return replace(scores, manifest=named), name, label

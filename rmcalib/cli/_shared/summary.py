@@ -1,10 +1,12 @@
-"""The end of ``rmcalib eval`` on a terminal: a table and a few sentences within 80 columns."""
+"""The end of ``rmcalib eval`` on a terminal: headline, table by category, and notes, in 80 columns."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
 from rmcalib.metrics import OVERALL, find_value
+from rmcalib.report import interval, number, p_value, percent, points
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,73 +16,124 @@ if TYPE_CHECKING:
 __all__ = ["print_evaluations"]
 
 WIDTH = 80
+_MEANINGS = {
+    "mean_confidence": "says: mean probability of its first choice",
+    "accuracy": "right: how often that choice is correct",
+    "overconfidence": "gap: says less right, in points",
+    "lost_information": "lost information: cost of the wrong scale",
+    "usable_information": "usable information: worth at the best scale",
+}
 
 
 def print_evaluations(done: list[tuple[Evaluation, str]]) -> None:
-    """Print each evaluation, and a comparison if there are several."""
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    console = Console(highlight=False, width=min(WIDTH, console.width))
+    """Print each evaluation, and a table of all models if there are several."""
+    terminal = open_console(widest=WIDTH)
     for result, folder in done:
-        _print_one(console, result, folder)
+        _print_one(terminal, result, folder)
     if len(done) > 1:
-        _print_comparison(console, [result for result, _ in done])
+        _print_all(terminal, [result for result, _ in done])
 
 
-def _print_one(console: Console, result: Evaluation, folder: str) -> None:
-    from rich.table import Table
+def _print_one(terminal: Console, result: Evaluation, folder: str) -> None:
     from rich.text import Text
 
-    console.print(Text(f"\n{result.model} on {result.benchmark}", style="bold"))
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("category", overflow="ellipsis", no_wrap=True, max_width=18)
-    for name in ("prompts", "accuracy", "ECE", "95% interval", "calibr.", "T", "at T"):
-        table.add_column(name, justify="right", no_wrap=True)
-    rows = result.metrics
-    for category in dict.fromkeys(row["category"] for row in rows):
-        ece = find_value(rows, "ece", category)
-        if ece is None or not ece["n"]:
-            continue
-        interval = "" if ece["low"] is None else f"{ece['low']:.3f} - {ece['high']:.3f}"
-        cells = [
-            _cell(result, metric, category, digits)
-            for metric, digits in (("ece_null_mean", 3), ("temperature", 2), ("ece_at_temperature", 3))
-        ]
-        table.add_row(
-            Text(category, style="bold" if category == OVERALL else ""),
-            f"{ece['n']:,}",
-            _cell(result, "accuracy", category, 3),
-            _cell(result, "ece", category, 3),
-            interval,
-            *cells,
-        )
-    console.print(table)
-    console.print(
-        Text("calibr.: ECE of a calibrated model with as much data. at T: ECE at temperature T.", "dim")
-    )
-    console.print(Text(f"\n{result.summary}"))
+    terminal.print(Text(f"\n{clean_line(result.model)} on {clean_line(result.benchmark)}", style="bold"))
+    _print_headline(terminal, result)
+    _print_categories(terminal, result)
+    terminal.print(Text(f"\n{result.summary}"))
     for note in result.notes:
-        console.print(Text(f"* {note}", style="dim"))
+        terminal.print(Text(f"* {note}", style="dim"))
     # One line however long it is, so that it can be copied.
-    console.print(Text(f"\nReport: {folder}/report.html"), soft_wrap=True)
+    terminal.print(Text(f"\nReport: {clean_line(folder)}/report.html"), soft_wrap=True)
 
 
-def _print_comparison(console: Console, results: list[Evaluation]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+def _print_headline(terminal: Console, result: Evaluation) -> None:
+    """Print the metrics of all prompts together, each with its interval; then the ECE with its null."""
+    rows = result.metrics
+    shown = table("", "value", f"{result.settings.level:.0%} interval")
+    for metric, meaning in _MEANINGS.items():
+        row = find_value(rows, metric)
+        if row is None or row["value"] is None:
+            continue
+        if metric == "overconfidence":
+            value, _, around = points(row).partition(" ")
+            add_row(shown, meaning, value, around.strip("[]").replace(", ", " to "))
+        elif metric in ("mean_confidence", "accuracy"):
+            around = "" if row["low"] is None else f"{percent(row['low'])} to {percent(row['high'])}"
+            add_row(shown, meaning, percent(row["value"]), around)
+        else:
+            add_row(shown, meaning, number(row["value"]), interval(row))
+    ece, null, p = (find_value(rows, name) for name in ("ece", "ece_null_mean", "ece_p_value"))
+    if ece is not None and ece["value"] is not None:
+        add_row(shown, "ECE, the paper's measure", number(ece["value"]), interval(ece))
+    if null is not None and null["value"] is not None:
+        p_text = p_value(p["value"], 1 / (result.settings.resamples + 1)) if p is not None else ""
+        p_text = p_text.replace("<", "p < ") if p_text.startswith("<") else f"p = {p_text}"
+        add_row(shown, "ECE of a calibrated model", number(null["value"]), p_text)
+    if shown.row_count:
+        print_table(terminal, shown)
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title="\nAll models", title_justify="left")
-    table.add_column("model", overflow="ellipsis", no_wrap=True, max_width=36)
-    for name in ("ECE", "at T", "accuracy", "score"):
-        table.add_column(name, justify="right", no_wrap=True)
-    unmeasured = 2.0  # after all that have an ECE
-    for result in sorted(results, key=lambda one: one.value("ece") or unmeasured):
-        names = ("ece", "ece_at_temperature", "accuracy", "rewardbench_score")
-        table.add_row(Text(result.model), *(_cell(result, name, OVERALL, 3) for name in names))
-    console.print(table)
+
+def _print_categories(terminal: Console, result: Evaluation) -> None:
+    rows = result.metrics
+    names = [name for name in dict.fromkeys(row["category"] for row in rows) if name != OVERALL]
+    lost = any(_known(result, "lost_information", name) for name in names)
+    headings = ["prompts", "says", "right", "gap in points"]
+    shown = table(
+        "\ncategory", *headings, *(["lost\ninformation"] if lost else []), "ECE (if\ncalibrated)", gap=1
+    )
+    for name in names:
+        right, gap = find_value(rows, "accuracy", name), find_value(rows, "overconfidence", name)
+        if right is None or not right["n"]:
+            continue
+        cells = [
+            f"{right['n']:,}",
+            _percent(result, "mean_confidence", name),
+            _percent(result, "accuracy", name),
+        ]
+        cells.append(points(gap))
+        cells += [_number(result, "lost_information", name)] if lost else []
+        cells.append(f"{_number(result, 'ece', name)} ({_number(result, 'ece_null_mean', name)})")
+        add_row(shown, name, *cells)
+    if shown.row_count:
+        print_table(terminal, shown)
 
 
-def _cell(result: Evaluation, metric: str, category: str, digits: int) -> str:
+def _print_all(terminal: Console, results: list[Evaluation]) -> None:
+    lost = any(_known(result, "lost_information") for result in results)
+    metrics = ["lost_information", "usable_information"] if lost else []
+    headings = [
+        "says",
+        "right",
+        "gap in points",
+        *(["lost\ninformation", "usable\ninformation"] if lost else []),
+    ]
+    shown = table("\nmodel", *headings, "ECE", title="\nAll models", gap=1)
+    sort_by = "lost_information" if lost else "ece"
+
+    def order(result: Evaluation) -> tuple[bool, float]:
+        row = find_value(result.metrics, sort_by)
+        value = None if row is None else row["value"]
+        return value is None, value or 0.0
+
+    for result in sorted(results, key=order):
+        cells = [_percent(result, name, OVERALL) for name in ("mean_confidence", "accuracy")]
+        cells.append(points(find_value(result.metrics, "overconfidence")))
+        cells += [_number(result, name, OVERALL) for name in (*metrics, "ece")]
+        add_row(shown, result.model, *cells)
+    print_table(terminal, shown)
+
+
+def _known(result: Evaluation, metric: str, category: str = OVERALL) -> bool:
     row = find_value(result.metrics, metric, category)
-    return "-" if row is None or row["value"] is None else f"{row['value']:.{digits}f}"
+    return row is not None and row["value"] is not None
+
+
+def _percent(result: Evaluation, metric: str, category: str) -> str:
+    row = find_value(result.metrics, metric, category)
+    return percent(None if row is None else row["value"])
+
+
+def _number(result: Evaluation, metric: str, category: str) -> str:
+    row = find_value(result.metrics, metric, category)
+    return number(None if row is None else row["value"])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,17 @@ import numpy as np
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import clean_line, count
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
     Forecasts,
     Settings,
+    added_metrics,
+    audit,
     category_names,
+    chosen_metrics,
     disagreements,
     find_value,
     forecast,
@@ -31,9 +35,11 @@ from rmcalib.metrics import (
     set_forecasts,
     top_1_prompts,
 )
-from rmcalib.report._figures import figure_png, reliability_figure
-from rmcalib.report.evaluation._examples import Example, clean_text, worst_examples
-from rmcalib.report.evaluation._words import plain_words, temperature_notes
+from rmcalib.report._drawing import figure_png
+from rmcalib.report._headline import crowded_bin
+from rmcalib.report._reliability import reliability_figure
+from rmcalib.report.evaluation._examples import Example, worst_examples
+from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -43,17 +49,23 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
 
 UNNAMED = "unnamed-benchmark"
-"""What the benchmark of scores is called that do not say it."""
+"""The benchmark's name where the scores do not say it."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about one model on one benchmark.
+    """The evaluation of one model on one benchmark.
 
-    ``metrics`` are tidy rows (model, benchmark, category, metric, value, low, high, n, note);
-    ``reliability`` and ``margins`` the tables the figures are drawn from; ``examples`` the prompts whose
-    forecasts were worst; ``notes`` what a reader must know; ``summary`` a few sentences in plain words;
-    ``made_from`` a hash of all that decides about the rest.
+    Attributes
+    ----------
+    metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
+    reliability, margins : the tables that the figures are drawn from.
+    examples : the prompts with the worst forecasts.
+    notes : what a reader must know.
+    summary : the result in a few sentences.
+    made_from : a hash of everything that the result depends on.
+    groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
+        empty if none was asked for.
     """
 
     model: str
@@ -67,23 +79,24 @@ class Evaluation:
     manifest: dict[str, Any]
     settings: Settings
     made_from: str
+    groups: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        """Say what it is about; the numbers are in `table`."""
+        """Name model and benchmark, and summarise the result."""
         return f"Evaluation({self.model!r} on {self.benchmark!r}: {self.summary})"
 
     @property
     def table(self) -> pandas.DataFrame:
-        """The metrics as a pandas table, one row for each category and metric."""
+        """The metrics as a pandas table, one row per category and metric."""
         import pandas
 
         return pandas.DataFrame(self.metrics)
 
     def value(self, metric: str, category: str = OVERALL) -> float | None:
-        """Return one metric's value; None where it cannot be had (the row's note says why)."""
+        """Return the value of one metric; None if it is not available (the row's note says why)."""
         row = find_value(self.metrics, metric, category)
         if row is None:
-            raise ValueError(f"metric {metric!r} of category {category!r}: there is no such row")
+            raise ValueError(f"metric {metric!r} of category {category!r}: no such row")
         value: float | None = row["value"]
         return value
 
@@ -118,19 +131,27 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     n_examples: int = 10,
+    metrics: Iterable[str] | None = None,
+    group_by: Iterable[str] = (),
 ) -> Evaluation:
-    """Judge a reward model by its scores: calibration with intervals, overall and by category.
+    """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
 
     Parameters
     ----------
-    scores : what :func:`rmcalib.score` or :func:`rmcalib.load_scores` returned.
-    benchmark : the texts, or what :func:`rmcalib.load_benchmark` takes: for examples to read and for lengths
-        in characters; not needed for the metrics.
-    model : the model's name; default what the scores' manifest says.
-    recipe, recipes : what is known of the model's loss; default the registry's entry (with more YAML files),
-        else what was known when it was scored.
+    scores : the result of :func:`rmcalib.score` or :func:`rmcalib.load_scores`.
+    benchmark : the texts, or what :func:`rmcalib.load_benchmark` accepts. Needed for examples to read and for
+        lengths in characters, not for the metrics.
+    model : the model's name; default the name in the scores' manifest.
+    recipe, recipes : how the model was trained; default the registry's entry (and those of more YAML files),
+        or what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
-    n_examples : how many of the worst forecasts to keep.
+    n_examples : number of the worst forecasts to keep.
+    metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
+    group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
+
+    Returns
+    -------
+    An :class:`Evaluation`.
 
     Examples
     --------
@@ -142,51 +163,83 @@ def evaluate(
     """
     if not isinstance(scores, Scores):
         raise TypeError(
-            f"scores: expected what score or load_scores of rmcalib returns, got {type(scores).__name__} "
-            "(rmcalib.Scores.from_columns makes them of columns)"
+            f"scores: expected the result of rmcalib.score or load_scores, got {type(scores).__name__} "
+            "(rmcalib.Scores.from_columns makes scores from columns)"
         )
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    name = clean_text(model or str(scores.manifest.get("model") or "unknown model"))
+    n_undecided = scores.n_items - scores.decided().n_items
+    scores = scores.decided()
+    name = clean_line(model or scores.manifest.get("model") or "unknown model")
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
     settings = Settings(bins, resamples, level, seed)
     lengths = response_lengths(scores, benchmark)
+    grouped = list(group_by)
+    wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
-        scores, model=name, benchmark=on, lengths=lengths, no_calibration=reason, settings=settings
+        scores,
+        model=name,
+        benchmark=on,
+        lengths=lengths,
+        no_calibration=reason,
+        settings=settings,
+        metrics=wanted,
     )
     everything = forecast(scores, lengths=lengths)
+    reliability = [] if reason else _reliability(everything, settings)
+    crowded = crowded_bin([row for row in reliability if row["panel"] == OVERALL])
     return Evaluation(
         model=name,
         benchmark=on,
         metrics=rows,
-        reliability=[] if reason else _reliability(everything, settings),
+        reliability=reliability,
         margins=_margins(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
+            *_undecided_notes(n_undecided),
+            *([crowded] if crowded else []),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
-        summary=plain_words(name, rows, level),
+        summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings),
+        made_from=made_from(scores, recipe, benchmark, settings, wanted, grouped),
+        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
+        if grouped and not reason
+        else [],
     )
 
 
-def made_from(scores: Scores, recipe: Recipe, benchmark: Benchmark | None, settings: Settings) -> str:
-    """Return a hash of what an evaluation is made from: where it is the same, nothing has to be made again.
+def _undecided_notes(n: int) -> list[str]:
+    left_out = "1 prompt is" if n == 1 else f"{n:,} prompts are"
+    return [f"{left_out} left out: as many people preferred one response as another."] if n else []
 
-    It is in `metrics.json`. Of the recipe, what it says about the scale counts; of the benchmark, its texts.
+
+def made_from(
+    scores: Scores,
+    recipe: Recipe,
+    benchmark: Benchmark | None,
+    settings: Settings,
+    metrics: Sequence[str] | None = None,
+    group_by: Sequence[str] = (),
+) -> str:
+    """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
+
+    It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
     """
     return inputs_hash(
         {
-            "scores": [scores.manifest.get("hash"), content_hash(scores)],
+            "scores": [scores.manifest.get("hash"), content_hash(scores.decided())],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
             "settings": asdict(settings),
             "rmcalib": __version__,
+            **({} if metrics is None else {"metrics": list(metrics)}),
+            **({"group_by": list(group_by)} if group_by else {}),
+            **({"more": more} if (more := sorted(added_metrics())) else {}),
         }
     )
 
@@ -195,17 +248,21 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
     out = as_path(folder)
     evaluation.to_csv(out / "metrics.csv")
+    if evaluation.groups:
+        write_csv(out / "groups.csv", evaluation.groups)
+    else:
+        (out / "groups.csv").unlink(missing_ok=True)  # left by an earlier evaluation
     if evaluation.reliability:
         evaluation.to_png(out / "reliability.png")
     else:
-        (out / "reliability.png").unlink(missing_ok=True)  # of an earlier one, which had calibration
+        (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
     page = evaluation.to_html(out / "report.html")
-    evaluation.to_json(out / "metrics.json")  # last: with it, a batch takes the rest for written
+    evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
     return page
 
 
 def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
-    """Return everything but the examples' texts for machines."""
+    """Return everything except the examples' texts, ready for JSON."""
     settings = evaluation.settings
     return {
         "model": evaluation.model,
@@ -221,20 +278,21 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": evaluation.metrics,
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
+        **({"groups": evaluation.groups} if evaluation.groups else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
 
 
 def _panels(forecasts: Forecasts) -> list[tuple[str, Any]]:
-    """The figures' panels: overall and each category, with the prompts that have one correct response."""
+    """The panels of the figures: overall and each category, prompts with one correct response only."""
     one_answer = top_1_prompts(forecasts)
     panels = []
     for shown, name in category_names(forecasts).items():
         members = one_answer if name is None else one_answer & (forecasts.category == name)
         if members.any():
             panels.append((shown, members))
-    # With one category, it is the same as overall.
+    # A single category is the same as overall.
     return panels[:1] if len(panels) == 2 else panels
 
 
@@ -272,21 +330,21 @@ def _notes(
 ) -> list[str]:
     notes = []
     if reason:
-        notes.append(f"Calibration is not measured: {reason}. Accuracy and the like are.")
+        notes.append(f"Calibration is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
         notes.append(f"Marked: {scale_note(recipe)}.")
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")
-        told = f" at {limit} tokens" if limit else ""
+        at = f" at {limit} tokens" if limit else ""
         notes.append(
-            f"{cut} of {len(scores)} responses were cut{told} and scored without their end; "
-            f"they are {cut / len(scores):.1%} of all."
+            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut{at} and scored without "
+            "their end."
         )
     empty = benchmark.n_empty if benchmark is not None else scores.manifest.get("counts", {}).get("empty", 0)
     if empty:
-        told = "1 response is empty; it was" if empty == 1 else f"{empty} responses are empty; they were"
-        notes.append(f"{told} scored like the others.")
+        were = "is empty; it was" if empty == 1 else "are empty; they were"
+        notes.append(f"{count(empty, 'response')} {were} scored like the others.")
     _, sharing = np.unique(
         np.column_stack([np.repeat(np.arange(scores.n_items), np.diff(scores.offsets)), scores.reward]),
         axis=0,
@@ -294,8 +352,8 @@ def _notes(
     )
     if (sharing > 1).any():
         notes.append(
-            f"{int(sharing[sharing > 1].sum())} responses share their reward with another one of the same "
-            "prompt (coarse dtypes do that); such a tie counts as 1/t right."
+            f"{int(sharing[sharing > 1].sum())} responses share their reward with another response to the "
+            "same prompt (common with coarse dtypes); a tie of t responses counts as 1/t right."
         )
     if benchmark is not None:
         notes += disagreements(scores, benchmark)
@@ -305,6 +363,6 @@ def _notes(
         notes.append("Lengths are tokens of prompt and response.")
     if "dtype" in scores.manifest:
         notes.append(
-            f"Scored in {scores.manifest['dtype']}: probabilities move by some hundredths between dtypes."
+            f"Scored in {scores.manifest['dtype']}; other dtypes can move probabilities by some hundredths."
         )
     return notes

@@ -1,21 +1,25 @@
-"""Examples to read: the prompts that a model got most wrong."""
+"""Examples to read: the prompts with the worst forecasts."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from rmcalib._util.terminal import REPLACEMENT
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.metrics import Forecasts, select_prompts, top_1_prompts
 from rmcalib.scores import Scores
 
 __all__ = ["Example", "ExampleResponse", "clean_text", "worst_examples"]
 
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
 
 @dataclass(frozen=True)
 class ExampleResponse:
-    """One response: what the model gave it, and whether it is correct; the text is None if it is not here."""
+    """One response: its probability and reward, and whether it is correct; text is None if not available."""
 
     text: str | None
     probability: float
@@ -25,7 +29,7 @@ class ExampleResponse:
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt, its responses from the most to the least probable; None if the text is not here."""
+    """One prompt and its responses, the most probable first; prompt is None if its text is not available."""
 
     item_id: str
     category: str
@@ -36,9 +40,10 @@ class Example:
 def worst_examples(
     scores: Scores, forecasts: Forecasts, benchmark: Benchmark | None, size: int
 ) -> list[Example]:
-    """Return ``size`` prompts where a wrong response is ahead and the correct one got least, the worst first.
+    """Return up to ``size`` prompts where a wrong response is most probable, the worst first.
 
-    ``forecasts`` are those of all of the scores' prompts; only prompts with one correct response count.
+    The worst prompt is the one whose correct response has the smallest probability. ``forecasts`` are those
+    of all prompts in ``scores``; only prompts with exactly one correct response are considered.
     """
     part = select_prompts(forecasts, top_1_prompts(forecasts)) if top_1_prompts(forecasts).any() else None
     if part is None or size < 1:
@@ -71,13 +76,14 @@ def worst_examples(
 
 
 def clean_text(text: str) -> str:
-    """Return text that any browser shows: control characters and halves of surrogate pairs become �.
+    r"""Return text that every browser shows: control characters and lone surrogates become `�`.
 
-    >>> clean_text("a\\x00b\\ud800c")
-    'a�b�c'
+    Marks of direction stay, because right-to-left texts need them; the page isolates each text.
+
+    >>> clean_text("a\x00b\ud800c\u200f")
+    'a�b�c\u200f'
     """
-    whole = "".join("�" if "\ud800" <= sign <= "\udfff" else sign for sign in text)
-    return "".join(sign if sign >= " " or sign in "\n\t" else "�" for sign in whole.replace("\r\n", "\n"))
+    return _UNSHOWN.sub(REPLACEMENT, text.replace("\r\n", "\n"))
 
 
 def _prompt_text(item: Item) -> str:

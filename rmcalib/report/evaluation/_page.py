@@ -1,4 +1,4 @@
-"""The HTML page of an evaluation: what it shows, arranged for its template."""
+"""The HTML page of an evaluation: its content, arranged for the template."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib.metrics import METRICS, OVERALL, SMOOTH_RESAMPLES, find_value
+from rmcalib._util.terminal import clean, clean_line, count
+from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
+from rmcalib.report._confidence import groups_figure
+from rmcalib.report._drawing import figure_svg
+from rmcalib.report._headline import HEADLINE, crowded_bin, direction, leaves_out_zero
+from rmcalib.report._margins import margin_svg
+from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
-from rmcalib.report._svg import margin_svg, reliability_svg
-from rmcalib.report.evaluation._examples import Example, clean_text
+from rmcalib.report._reliability import reliability_svg
+from rmcalib.report.evaluation._examples import Example
 from rmcalib.report.evaluation._words import score_name, time_words
 
 if TYPE_CHECKING:
@@ -23,16 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluation_page", "folded"]
 
-_OVERVIEW = (
-    "accuracy",
-    "mean_confidence",
-    "ece",
-    "ece_null_mean",
-    "ece_null_95",
-    "ece_p_value",
-    "temperature",
-    "ece_at_temperature",
-)
+_ECE = ("ece", "ece_null_mean", "ece_null_95", "ece_p_value", "temperature", "ece_at_temperature")
 _SETS = ("correct_first_probability", "correct_first_ece", "correct_first_ece_null_mean")
 _LENGTHS = (
     "accuracy",
@@ -42,33 +39,55 @@ _LENGTHS = (
     "confidence_length_correlation",
 )
 _PREVIEW, _LONGEST = 400, 20_000
+_MEANINGS = {
+    "mean_confidence": "mean probability of its first choice",
+    "accuracy": "how often its first choice is correct",
+    "overconfidence": "says less right, in percentage points",
+    "lost_information": "what the wrong scale of the rewards costs",
+    "usable_information": "what the ranking is worth at the best scale",
+}
 
 
 def evaluation_page(evaluation: Evaluation) -> str:
-    """Return the page as HTML: self-contained, and every text in it escaped."""
+    """Return the page as HTML: self-contained, with every text escaped."""
     rows = evaluation.metrics
     categories = list(dict.fromkeys(row["category"] for row in rows))
     several = _by_category(rows, categories, (*_SETS, "correct_first_ece_p_value", "rewardbench_score"))
     settings = evaluation.settings
     smooth = any(row["metric"] == "smooth_ece" and row["low"] is not None for row in rows)
-    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth else ""
+    fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth and settings.resamples > SMOOTH_RESAMPLES else ""
+    overall = [row for row in evaluation.reliability if row["panel"] == OVERALL]
+    groups = groups_figure(evaluation.groups)
+    headline = _by_category(rows, categories, (*HEADLINE, "ece"))
+    lead, stop, rest = clean_line(evaluation.summary).partition(". ")
     return render(
         "evaluation.html",
-        title=f"Calibration of {clean_text(evaluation.model)}",
-        subtitle=clean_text(_subtitle(evaluation)),
-        summary=clean_text(evaluation.summary),
-        notes=[clean_text(note) for note in evaluation.notes],
-        overview=_by_category(rows, categories, _OVERVIEW),
-        several=[row for row in several if _SETS[0] in row and row["category"] != OVERALL],
-        lengths=_by_category(rows, categories, _LENGTHS),
+        title=f"Calibration of {clean_line(evaluation.model)}",
+        subtitle=clean_line(_subtitle(evaluation)),
+        lead=f"{lead}." if stop else lead,
+        rest=rest,
+        notes=[clean_line(note) for note in evaluation.notes],
+        tiles=_tiles(rows),
+        headline=[row | _direction(row["overconfidence"]) for row in headline],
+        has_information=any(_known(row["lost_information"]) for row in headline),
+        ece=_by_category(rows, categories, _ECE),
+        bound=(find_value(rows, "ece_bound") or _NOTHING)["value"],
+        crowded=crowded_bin(overall),
+        groups=evaluation.groups,
+        groups_figure=None
+        if groups is None
+        else figure_svg(groups, "groups", label="The gap of each group of prompts, with its interval"),
+        several=[row for row in several if row[_SETS[0]] is not None and row["category"] != OVERALL],
+        lengths=[row for row in _by_category(rows, categories, _LENGTHS) if _known(row["shortest_baseline"])],
         everything=_everything(rows, categories),
-        categories=[clean_text(name) for name in categories],
-        reliability=_drawings(reliability_svg, evaluation.reliability),
-        margins=_drawings(margin_svg, evaluation.margins),
+        categories=[clean_line(name) for name in categories],
+        reliability=_panels(evaluation.reliability, reliability_svg, "reliability"),
+        margins=_panels(evaluation.margins, margin_svg, "margins"),
         examples=[_example(example) for example in evaluation.examples],
-        manifest=clean_text(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
+        manifest=clean(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
         n_bins=settings.bins,
         level=f"{settings.level:.0%}",
+        p_floor=1 / (settings.resamples + 1),
         apart=_apart(rows),
         footer=(
             f"rmcalib {__version__}, protocol exact, {settings.bins} equal-width bins, {settings.level:.0%} "
@@ -108,16 +127,53 @@ def _subtitle(evaluation: Evaluation) -> str:
 
 
 def _apart(rows: list[dict[str, Any]]) -> str:
-    """Say how many prompts are not in the first table, which counts fewer than the page's head."""
+    """Say how many prompts the first tables leave out."""
     every, here = find_value(rows, "rewardbench_score"), find_value(rows, "ece")
     n = every["n"] - here["n"] if every is not None and here is not None else 0
-    return f" (the other {n:,} are below: several correct responses, or Ties)" if n else ""
+    return (
+        f" The other {count(n, 'prompt')} (several correct responses, or Ties) are further below."
+        if n
+        else ""
+    )
+
+
+def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The headline numbers, each with its interval and meaning; those that are missing are left out."""
+    tiles = []
+    for metric, name in HEADLINE.items():
+        row = find_value(rows, metric)
+        if row is None or row["value"] is None:
+            continue
+        if metric == "overconfidence":
+            value, _, around = points(row).partition(" ")
+            tile = {"value": f"{value} points", "interval": around.strip("[]").replace(", ", " to ")}
+        elif metric in ("mean_confidence", "accuracy"):
+            around = "" if row["low"] is None else f"{percent(row['low'])} to {percent(row['high'])}"
+            tile = {"value": percent(row["value"]), "interval": around}
+        else:
+            around = "" if row["low"] is None else interval(row)
+            tile = {"value": number(row["value"]), "interval": around}
+        tiles.append({"name": name, "meaning": _MEANINGS[metric], **tile})
+    return tiles
+
+
+def _direction(gap: Mapping[str, Any] | None) -> dict[str, str]:
+    """What the gap of a category comes to, in words and for its colour."""
+    if gap is None or gap["value"] is None or gap["low"] is None:
+        return {"verdict": "–", "tone": "soft"}
+    if not leaves_out_zero(gap):
+        return {"verdict": "chance explains it", "tone": "soft"}
+    return {"verdict": direction(gap["value"]), "tone": "bad"}
+
+
+def _known(row: Mapping[str, Any] | None) -> bool:
+    return row is not None and row["value"] is not None
 
 
 def _by_category(
     rows: list[dict[str, Any]], categories: list[str], metrics: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """One row a category with the rows of some metrics; categories that have none of them are left out."""
+    """One row per category with the rows of some metrics; categories that have none of them are left out."""
     result = []
     for category in categories:
         found = {
@@ -125,18 +181,18 @@ def _by_category(
         }
         if any(row["value"] is not None or row["n"] for row in found.values()):
             n = max(row["n"] for row in found.values())
-            result.append({"category": clean_text(category), "n": n, **found})
+            result.append({"category": clean_line(category), "n": n, **dict.fromkeys(metrics), **found})
     return result
 
 
 def _everything(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
-    """One row a metric: what it means, its value in each category, and the interval overall."""
+    """One row per metric: its meaning, its value in each category, and the interval overall."""
     result = []
-    for metric, meaning in METRICS.items():
-        found = [find_value(rows, metric, category) for category in categories]
+    for name, metric in catalogue().items():
+        found = [find_value(rows, name, category) for category in categories]
         if any(row is not None for row in found):
             result.append(
-                {"metric": metric, "meaning": meaning, "cells": found, "overall": found[0] or _NOTHING}
+                {"metric": name, "meaning": metric.meaning, "cells": found, "overall": found[0] or _NOTHING}
             )
     return result
 
@@ -144,17 +200,18 @@ def _everything(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[
 _NOTHING: Mapping[str, Any] = {"value": None, "low": None, "high": None, "n": 0, "note": ""}
 
 
-def _drawings(draw: Callable[[Table, str], Markup], table: Table) -> list[Markup]:
+def _panels(table: Table, draw: Callable[..., Markup], name: str) -> list[Markup]:
     """One drawing for each panel of a table."""
+    table = [{**row, "panel": clean_line(row["panel"])} for row in table]
     panels = dict.fromkeys(row["panel"] for row in table)
-    return [draw([row for row in table if row["panel"] == panel], clean_text(panel)) for panel in panels]
+    return [draw(table, panel, name=f"{name}-{i}") for i, panel in enumerate(panels)]
 
 
 def _example(example: Example) -> dict[str, Any]:
     correct = next(response for response in example.responses if response.is_correct)
     return {
-        "item_id": clean_text(example.item_id),
-        "category": clean_text(example.category),
+        "item_id": clean_line(example.item_id),
+        "category": clean_line(example.category),
         "prompt": None if example.prompt is None else folded(example.prompt),
         "correct": correct.probability,
         "first": example.responses[0].probability,

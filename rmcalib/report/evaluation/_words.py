@@ -1,4 +1,4 @@
-"""What the numbers mean, in sentences."""
+"""What the numbers of one model mean, in sentences."""
 
 from __future__ import annotations
 
@@ -6,101 +6,74 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rmcalib.benchmarks import SHORT_NAMES
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.benchmarks import known_entry
+from rmcalib.metrics import OVERALL, catalogue, find_value
+from rmcalib.report._headline import FEW, headline, leaves_out_zero
+from rmcalib.report._numbers import interval, number, p_value, percent, points
 
-__all__ = ["is_sure", "plain_words", "score_name", "temperature_notes", "temperature_words", "time_words"]
+__all__ = [
+    "plain_words",
+    "score_name",
+    "temperature_notes",
+    "temperature_words",
+    "time_words",
+    "values_in_words",
+]
 
 Rows = Sequence[Mapping[str, Any]]
 _MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 ]
-_FEW = 30  # prompts: with fewer, even a bad forecast passes for calibrated
 
 
-def plain_words(model: str, rows: Rows, level: float = 0.95) -> str:
-    """Say what the metrics of one model come to.
+def plain_words(rows: Rows, *, p_floor: float | None = None) -> str:
+    """Summarise the metrics of one model; ``p_floor`` is the smallest p-value that the draws can give.
 
-    >>> plain_words("org/rm", [{"metric": "accuracy", "category": "overall", "value": 0.5, "note": ""}])
-    'org/rm picks the correct response with an accuracy of 0.500.'
+    >>> plain_words([{"metric": "accuracy", "category": "overall", "value": 0.5, "low": None, "note": ""}])
+    'It is right 50% of the time.'
     """
+    ece = find_value(rows, "ece")
+    known = ece is not None and ece["value"] is not None
+    first = headline(rows)
+    if not known and not first:
+        return _without_calibration(rows)
+    sentences = [first, _ece_words(rows, ece, p_floor) if ece is not None and known else ""]
+    null = find_value(rows, "ece_p_value")
+    off = null is not None and null["value"] is not None and null["value"] < 0.05
+    if off or leaves_out_zero(find_value(rows, "overconfidence")):
+        sentences += [temperature_words(rows), _worst_words(rows)]
+    return " ".join(filter(None, sentences))
 
-    def value(metric: str, category: str = OVERALL) -> float | None:
-        row = find_value(rows, metric, category)
-        return None if row is None else row["value"]
 
-    accuracy, ece = value("accuracy"), value("ece")
-    if ece is None:
-        return _without_calibration(model, rows, accuracy)
-    confidence, over, p_value = value("mean_confidence"), value("overconfidence"), value("ece_p_value")
-    # They are measured wherever the ECE is.
-    accuracy, confidence, over, p_value = (x or 0.0 for x in (accuracy, confidence, over, p_value))
-    row = find_value(rows, "ece", OVERALL) or {}
-    sentences = [
-        f"{model} picks the correct response with an accuracy of {accuracy:.3f} and a mean confidence of "
-        f"{confidence:.3f}."
+def values_in_words(rows: Rows) -> str:
+    """List the overall values of some metrics.
+
+    >>> values_in_words([{"metric": "ece", "category": "overall", "value": 0.1234, "note": ""}])
+    'ECE 0.123.'
+    """
+    about = catalogue()
+    values = [
+        f"{about[row['metric']].label} {row['value']:.{about[row['metric']].digits}f}"
+        for row in rows
+        if row["category"] == OVERALL and row["value"] is not None
     ]
-    if p_value >= 0.05 and row["n"] < _FEW:
-        sentences.append(
-            f"{_prompts(row['n'])} too few to tell whether it is calibrated: its ECE is {ece:.3f}, where a "
-            f"calibrated model would show about {value('ece_null_mean'):.3f} with as many."
-        )
-    elif p_value >= 0.05 and is_sure(find_value(rows, "overconfidence")):
-        direction = "over-confident" if over > 0 else "under-confident"
-        sentences.append(
-            f"Its first choice is {direction}: it is right {accuracy:.3f} of the time. The ECE of {ece:.3f} "
-            f"does not show it, for it pools all responses (a calibrated model shows about "
-            f"{value('ece_null_mean'):.3f}; p = {p_value:.2f})."
-        )
-    elif p_value >= 0.05:
-        sentences.append(
-            f"No sign of miscalibration: its ECE of {ece:.3f} is what a calibrated model shows with this "
-            f"much data (about {value('ece_null_mean'):.3f}; p = {p_value:.2f})."
-        )
-    else:
-        direction = "over-confident" if over > 0 else "under-confident"
-        low, high = row["low"], row["high"]
-        interval = "" if low is None else f" ({level:.0%} interval {low:.3f} to {high:.3f})"
-        sentences.append(
-            f"It is {direction}: the ECE is {ece:.3f}{interval}, where a "
-            f"calibrated model would show about {value('ece_null_mean'):.3f}."
-        )
-        told = temperature_words(rows)
-        if told:
-            sentences.append(told)
-    worst = _worst_category(rows)
-    if worst is not None:
-        sentences.append(f"Worst calibrated: {worst['category']} (ECE {worst['value']:.3f}).")
-    return " ".join(sentences)
-
-
-def is_sure(row: Mapping[str, Any] | None) -> bool:
-    """Tell whether the interval of a row of metrics leaves out zero.
-
-    >>> is_sure({"low": 0.1, "high": 0.2}), is_sure({"low": -0.1, "high": 0.2}), is_sure(None)
-    (True, False, False)
-    """
-    if row is None or row["low"] is None:
-        return False
-    return bool(row["low"] > 0 or row["high"] < 0)
-
-
-def _prompts(n: int) -> str:
-    return "1 prompt is" if n == 1 else f"{n} prompts are"
+    return f"{', '.join(values) or 'No values'}."
 
 
 def score_name(benchmark: str) -> str:
-    """Return what the score over all categories is called: its benchmark's name for it, or what it is.
+    """Return the name of the score over all categories.
 
     >>> score_name("allenai/reward-bench-2"), score_name("mine.jsonl")
     ('RewardBench 2 score', 'mean category score')
     """
-    return "RewardBench 2 score" if benchmark == SHORT_NAMES["reward-bench-2"] else "mean category score"
+    return (
+        "RewardBench 2 score" if benchmark == known_entry("reward-bench-2").hub_id else "mean category score"
+    )
 
 
 def time_words(stamp: str) -> str:
-    """Return a time in ISO 8601 as people write it, in UTC; anything else as it is.
+    """Return a time in ISO 8601 as people write it, in UTC; return anything else unchanged.
 
     >>> time_words("2026-11-16T10:24:31Z"), time_words("yesterday")
     ('16 November 2026, 10:24 UTC', 'yesterday')
@@ -114,39 +87,44 @@ def time_words(stamp: str) -> str:
 
 
 def temperature_words(rows: Rows, category: str = OVERALL) -> str:
-    """Say what the best temperature would bring, or why there is none; empty if nothing is known.
+    """Say what the best temperature would change, or why there is none; empty if it was not fitted.
 
-    >>> rows = [{"metric": name, "category": "overall", "value": value, "note": ""} for name, value in
-    ...         [("ece", 0.12), ("temperature", 3.1), ("ece_at_temperature", 0.02)]]
-    >>> temperature_words(rows)
-    'Dividing the rewards by T = 3.1 brings the ECE from 0.120 to 0.020, on prompts not used for the fit.'
+    Whether it helps is decided by the log loss, because the ECE can hide a wrong scale.
+
+    >>> values = {"temperature": 3.1, "nll": 1.5, "nll_at_temperature": 0.9, "ece": 0.12,
+    ...           "ece_at_temperature": 0.02}
+    >>> temperature_words([{"metric": name, "category": "overall", "value": value, "note": ""}
+    ...                    for name, value in values.items()])
+    'At T = 3.1 the log loss falls from 1.50 to 0.900 and the ECE from 0.120 to 0.020 (cross-fitted).'
     """
-    found = {name: find_value(rows, name, category) for name in ("ece", "temperature", "ece_at_temperature")}
-    before, fitted, after = found.values()
-    if before is None or fitted is None or after is None or before["value"] is None:
+    fitted = find_value(rows, "temperature", category)
+    if fitted is None:
         return ""
-    if fitted["value"] is None or after["value"] is None:
-        note = str(fitted["note"])
-        return f"Temperature: {note}." if note else ""
-    if after["value"] > before["value"] - 0.001:
-        return (
-            f"Temperature scaling would not help (T = {fitted['value']:.2g}: ECE {before['value']:.3f} "
-            f"before, {after['value']:.3f} after)."
-        )
-    return (
-        f"Dividing the rewards by T = {fitted['value']:.2g} brings the ECE from {before['value']:.3f} "
-        f"to {after['value']:.3f}, on prompts not used for the fit."
-    )
+    if fitted["value"] is None:
+        return f"Temperature: {fitted['note']}." if fitted["note"] else ""
+    loss, ece = (_before_after(rows, name, category) for name in ("nll", "ece"))
+    if loss is None:
+        return ""
+    before, after = map(number, loss)
+    if loss[1] > loss[0] - 0.001:
+        at = f"at T = {fitted['value']:.2g} the log loss goes from {before} to {after}"
+        return f"No temperature would help: {at} (cross-fitted)."
+    change = ""
+    if ece is not None:
+        verb = "the ECE from" if ece[1] <= ece[0] else "the ECE rises from"
+        change = f" and {verb} {number(ece[0])} to {number(ece[1])}"
+    return f"At T = {fitted['value']:.2g} the log loss falls from {before} to {after}{change} (cross-fitted)."
 
 
 def temperature_notes(rows: Rows) -> list[str]:
-    """Say where there is no temperature, and why, and where one makes the log loss worse.
+    """Name the categories without a best temperature, and those where it makes the log loss worse.
 
     >>> rows = [{"metric": name, "category": "Math", "value": value, "note": note, "n": 9}
     ...         for name, value, note in [("temperature", None, "needs 20 prompts"), ("nll", 0.5, ""),
     ...                                   ("nll_at_temperature", 0.8, "")]]
-    >>> temperature_notes(rows)
-    ['No temperature T for Math: needs 20 prompts.', 'At T the log loss gets worse: Math (0.500 to 0.800).']
+    >>> for note in temperature_notes(rows): print(note)
+    No best temperature for Math: needs 20 prompts.
+    The best temperature makes the log loss worse in Math (0.500 to 0.800).
     """
     without: dict[str, list[str]] = {}
     worse = []
@@ -157,37 +135,62 @@ def temperature_notes(rows: Rows) -> list[str]:
         if row["metric"] == "nll_at_temperature" and row["value"] is not None:
             before = find_value(rows, "nll", category)
             if before is not None and before["value"] is not None and row["value"] > before["value"] + 0.01:
-                worse.append(f"{category} ({before['value']:.3f} to {row['value']:.3f})")
-    told = [f"No temperature T for {', '.join(names)}: {note}." for note, names in without.items()]
-    return [*told, *([f"At T the log loss gets worse: {', '.join(worse)}."] if worse else [])]
+                worse.append(f"{category} ({number(before['value'])} to {number(row['value'])})")
+    notes = [f"No best temperature for {', '.join(names)}: {note}." for note, names in without.items()]
+    if worse:
+        notes.append(f"The best temperature makes the log loss worse in {', '.join(worse)}.")
+    return notes
 
 
-def _without_calibration(model: str, rows: Rows, accuracy: float | None) -> str:
-    sentences = [f"{model} has no prompt with exactly one correct response here."]
-    if accuracy is not None:
-        sentences = [f"{model} picks the correct response with an accuracy of {accuracy:.3f}."]
-    row = find_value(rows, "ece", OVERALL)
-    if row is not None and row["note"] and accuracy is not None:
-        sentences.append(f"Its calibration is not measured: {row['note']}.")
-    first = find_value(rows, "correct_first_ece", OVERALL)
-    if first is not None and first["value"] is not None:
-        sentences.append(
-            f"Where several are correct, the ECE of “a correct one is first” is {first['value']:.3f}."
-        )
-    return " ".join(sentences)
+def _before_after(rows: Rows, metric: str, category: str) -> tuple[float, float] | None:
+    """The value of a metric at temperature 1 and at the best temperature."""
+    found = [find_value(rows, name, category) for name in (metric, f"{metric}_at_temperature")]
+    values = [None if row is None else row["value"] for row in found]
+    return None if values[0] is None or values[1] is None else (values[0], values[1])
 
 
-def _worst_category(rows: Rows) -> Mapping[str, Any] | None:
-    """The category of the largest ECE among those that are not calibrated, if there are several."""
-    measured = [
+def _ece_words(rows: Rows, ece: Mapping[str, Any], p_floor: float | None) -> str:
+    null, p = find_value(rows, "ece_null_mean"), find_value(rows, "ece_p_value")
+    start = f"Its ECE is {number(ece['value'])}"
+    if ece["low"] is not None:
+        start += f" [{interval(ece).replace(' to ', ', ')}]"
+    if null is None or p is None or p["value"] is None:
+        return f"{start}."
+    expected = f"a calibrated model would show about {number(null['value'])} with as many prompts"
+    if p["value"] >= 0.05 and ece["n"] < FEW:
+        return f"{start}; {expected}, which are too few to tell the two apart."
+    shown = p_value(p["value"], p_floor)
+    shown = f"p {shown[0]} {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
+    if p["value"] >= 0.05:
+        return f"{start}, no larger than chance explains ({expected}; {shown})."
+    return f"{start}; {expected} ({shown})."
+
+
+def _worst_words(rows: Rows) -> str:
+    """Name the category with the largest gap that chance does not explain, if there are several."""
+    gaps = [
         row
         for row in rows
-        if row["metric"] == "ece" and row["category"] != OVERALL and row["value"] is not None
+        if row["metric"] == "overconfidence" and row["category"] != OVERALL and row["value"] is not None
     ]
-    off = [row for row in measured if (_p_value(rows, row["category"]) or 0.0) < 0.05]
-    return max(off, key=lambda row: row["value"]) if len(measured) > 1 and off else None
+    off = [row for row in gaps if leaves_out_zero(row)]
+    if len(gaps) < 2 or not off:
+        return ""
+    worst = max(off, key=lambda row: abs(row["value"]))
+    return f"Largest gap: {worst['category']}, {points(worst, unit=' points')}."
 
 
-def _p_value(rows: Rows, category: str) -> float | None:
-    row = find_value(rows, "ece_p_value", category)
-    return None if row is None else row["value"]
+def _without_calibration(rows: Rows) -> str:
+    right, ece = find_value(rows, "accuracy"), find_value(rows, "ece")
+    if right is None or right["value"] is None:
+        sentences = ["No prompt here has exactly one correct response."]
+    else:
+        sentences = [f"It is right {percent(right['value'])} of the time."]
+        if ece is not None and ece["note"]:
+            sentences.append(f"Its calibration is not measured: {ece['note']}.")
+    first = find_value(rows, "correct_first_ece")
+    if first is not None and first["value"] is not None:
+        sentences.append(
+            f"Where several are correct, the ECE of “a correct one is first” is {number(first['value'])}."
+        )
+    return " ".join(sentences)

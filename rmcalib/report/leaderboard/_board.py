@@ -1,19 +1,29 @@
-"""The leaderboard by calibration: many models on one benchmark, and what calibration goes with."""
+"""The leaderboard by calibration: many models on one benchmark, and the correlation with their scores."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rmcalib._util.terminal import clean_line
 from rmcalib.judges import Recipe, recipe_of_run, registry, why_no_calibration
-from rmcalib.metrics import OVERALL, Method, Settings, measure_model
-from rmcalib.report.evaluation._examples import clean_text
+from rmcalib.metrics import (
+    DEFAULT_METRIC,
+    OVERALL,
+    SCORE,
+    Entry,
+    Method,
+    Settings,
+    check_sortable,
+    measure_entries,
+    rank_models,
+)
 from rmcalib.report.evaluation._words import score_name
-from rmcalib.report.leaderboard._assembly import SCORE, Leaderboard, Row, assemble
+from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
@@ -21,11 +31,10 @@ from rmcalib.scores import Scores
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
-_FROM_RUNS = ("ece", "ece_at_temperature", "reference_top_1", "brier", "nll")
 _REFERENCE = {
     "ece_score": (
-        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate "
-        "and not a calibration error: its correlation with scores is built in.",
+        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate, "
+        "not a calibration error, so it correlates with scores by construction.",
     )
 }
 
@@ -34,7 +43,7 @@ def leaderboard_from_runs(
     folders: Iterable[str | Path],
     *,
     benchmark: str | None = None,
-    metric: str = "ece",
+    metric: str | None = None,
     methods: Sequence[Method] = ("kendall",),
     official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool = False,
@@ -42,23 +51,28 @@ def leaderboard_from_runs(
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of all finished runs under some folders (what ``rmcalib eval`` or ``batch`` wrote).
+    """Make a leaderboard of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
 
     Parameters
     ----------
     folders : folders that hold runs, at any depth.
-    benchmark : which benchmark, where the runs are of several.
-    metric : what to sort by and correlate: ece, ece_at_temperature, reference_top_1, brier or nll.
+    benchmark : which benchmark, if there are runs of several.
+    metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
+        that has a better direction.
     methods : coefficients of correlation: kendall, spearman, pearson.
-    official : official figures to check our own scores against, or what gets them for a benchmark and models.
+    official : official figures to check our scores against, or a function of a benchmark and models that
+        returns them.
     bradley_terry_only : leave out models known not to be on a Bradley-Terry scale.
     recipes : more YAML files that describe models.
     settings : bins, resamples, level, seed.
-    on_model : called with the number done, the number of all and a name, as models are read.
+    on_model : called with the number of models read, the number of all models, and a name.
+
+    Returns
+    -------
+    A :class:`Leaderboard`.
     """
-    settings = settings or Settings()
-    if metric not in _FROM_RUNS:
-        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(_FROM_RUNS)})")
+    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
+    check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
@@ -66,55 +80,36 @@ def leaderboard_from_runs(
     notes += _left_out(left_out)
     if callable(official):
         official = official(kept[0].benchmark, [run.model for run in kept])
-    metrics: list[Row] = []
-    curves: list[Row] = []
-    rejection: list[Row] = []
-    marks: dict[str, Recipe] = {}
-    prompts: dict[str, str] = {}
-    for i, run in enumerate(kept):
-        if on_model is not None:
-            on_model(i, len(kept), run.label)
-        scores = Scores.from_parquet(run.scores_file)
-        recipe = recipe_of[run.folder]
-        label = clean_text(run.label)
-        found = measure_model(
-            scores, model=label, no_calibration=why_no_calibration(recipe), settings=settings
-        )
-        metrics += found.metrics
-        curves += found.reliability
-        rejection += found.rejection
-        marks[label], prompts[label] = recipe, _digest(scores)
-    if len(set(prompts.values())) > 1:
-        odd = _odd_ones(prompts)
-        notes.append(
-            f"Not all models were scored on the same prompts; other than most: {', '.join(odd)}. "
-            "Compare with care."
-        )
-    notes += unseen_notes(metrics)
-    models = list(marks)
-    categories = [name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL]
-    check = _check(metrics, {clean_text(run.label): run.model for run in kept}, official)
+    names = {run.folder: clean_line(run.label) for run in kept}
+    board = measure_entries(
+        [
+            Entry(
+                names[run.folder],
+                partial(Scores.from_parquet, run.scores_file),
+                why_no_calibration(recipe_of[run.folder]),
+            )
+            for run in kept
+        ],
+        metric=metric,
+        methods=methods,
+        settings=settings,
+        on_model=on_model,
+    )
+    notes += unseen_notes(board.metrics)
+    check = _check(board.metrics, {names[run.folder]: run.model for run in kept}, official)
     if official is not None:
         notes += [
             *([official.note] if official.note else []),
             *check_notes([r.model for r in kept], official),
         ]
     return assemble(
-        benchmark=clean_text(kept[0].benchmark),
-        metric=metric,
+        board,
+        benchmark=clean_line(kept[0].benchmark),
         protocol="exact",
-        models=models,
-        marks=marks,
-        metrics=metrics,
-        categories=categories,
-        correlated=tuple(dict.fromkeys((metric, "ece", "ece_at_temperature", "reference_top_1"))),
-        ranked_by=("accuracy", "ece", "ece_at_temperature", "reference_top_1"),
+        marks={names[run.folder]: recipe_of[run.folder] for run in kept},
         score_name=score_name(kept[0].benchmark),
-        methods=methods,
-        curves=(curves, rejection),
         check=check,
         notes=notes,
-        settings=settings,
     )
 
 
@@ -128,9 +123,10 @@ def leaderboard_from_table(
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
 ) -> Leaderboard:
-    """Make a leaderboard of a ready table: model, leaderboard_score, categories, and an error of calibration.
+    """Make a leaderboard from a CSV: model, leaderboard_score, categories, and a calibration error.
 
-    The error's column is ``ece``, ``ece_score`` or ``metric``; see :func:`~.leaderboard_tables.read_table`.
+    The column of the error is ``ece``, ``ece_score`` or ``metric``. The other parameters are those of
+    :func:`leaderboard_from_runs`.
     """
     settings = settings or Settings()
     table = read_table(path, metric=metric, categories=categories)
@@ -138,30 +134,32 @@ def leaderboard_from_table(
     kept, left_out = _on_scale(
         range(len(table.models)), lambda i: known.get(table.models[i]), bradley_terry_only
     )
-    names = [clean_text(name) for name in table.models]
-    columns = {"leaderboard": table.scores, **table.categories}
+    names = [clean_line(name) for name in table.models]
+    columns = {"leaderboard": table.scores} | {clean_line(k): v for k, v in table.categories.items()}
     metrics = [
         _tidy(names[i], OVERALL if name == "leaderboard" else name, SCORE, values[i])
         for i in kept
         for name, values in columns.items()
     ]
     metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
-    return assemble(
-        benchmark=clean_text(Path(path).name),
+    board = rank_models(
+        [names[i] for i in kept],
+        metrics,
         metric=table.metric,
-        protocol=f"as {Path(path).name} has it: column {table.metric}",
-        models=[names[i] for i in kept],
-        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
-        metrics=metrics,
-        categories=list(table.categories),
+        categories=list(columns)[1:],
         correlated=(table.metric,),
         ranked_by=("score", table.metric),
-        score_name="leaderboard score",
         methods=methods,
-        curves=([], []),
+        settings=settings,
+    )
+    return assemble(
+        board,
+        benchmark=clean_line(Path(path).name),
+        protocol=f"column {clean_line(table.metric)} of {clean_line(Path(path).name)}",
+        marks={names[i]: known.get(table.models[i]) or Recipe(table.models[i]) for i in kept},
+        score_name="leaderboard score",
         check=[],
         notes=[*_left_out([table.models[i] for i in left_out]), *_REFERENCE.get(table.metric, ())],
-        settings=settings,
     )
 
 
@@ -175,7 +173,7 @@ def _tidy(model: str, category: str, metric: str, value: float) -> Row:
         "low": None,
         "high": None,
         "n": None,
-        "note": "" if known else "the table has none",
+        "note": "" if known else "empty in the table",
     }
 
 
@@ -190,7 +188,7 @@ def _on_scale(
         off_scale = wanted and found is not None and found.bradley_terry == "no"
         (left_out if off_scale else kept).append(entry)
     if not kept:
-        raise ValueError("--bradley-terry-only: no model is left")
+        raise ValueError("--bradley-terry-only: leaves no model")
     return kept, left_out
 
 
@@ -198,7 +196,7 @@ def _left_out(entries: list[Any]) -> list[str]:
     names = [entry.label if isinstance(entry, ScoredRun) else str(entry) for entry in entries]
     if not names:
         return []
-    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(map(clean_text, names))}."]
+    return [f"Left out, because not on a Bradley-Terry scale: {', '.join(map(clean_line, names))}."]
 
 
 def _check(metrics: list[Row], models: Mapping[str, str], official: Official | None) -> list[Row]:
@@ -209,17 +207,6 @@ def _check(metrics: list[Row], models: Mapping[str, str], official: Official | N
         theirs = official.figure(models[row["model"]], row["category"])
         if row["metric"] == SCORE and row["value"] is not None and theirs is not None:
             ours = row["value"]
-            told = {"ours": ours, "official": theirs, "difference": ours - theirs}
-            rows.append({"model": row["model"], "category": row["category"], **told})
+            figures = {"ours": ours, "official": theirs, "difference": ours - theirs}
+            rows.append({"model": row["model"], "category": row["category"], **figures})
     return rows
-
-
-def _digest(scores: Scores) -> str:
-    ids = "\0".join(scores.item_id.tolist()).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(ids).hexdigest()
-
-
-def _odd_ones(prompts: Mapping[str, str]) -> list[str]:
-    found = list(prompts.values())
-    usual = max(dict.fromkeys(found), key=found.count)
-    return [name for name, digest in prompts.items() if digest != usual]

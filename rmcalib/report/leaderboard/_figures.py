@@ -1,4 +1,4 @@
-"""The leaderboard's figures: each takes the board's tables and returns a matplotlib Figure, or None."""
+"""The figures of a leaderboard: each takes its tables and returns a matplotlib Figure, or None."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib.report._confidence import says_right_figure
 from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
+from rmcalib.report._numbers import number
 from rmcalib.report.leaderboard._lists import best_figure, calibration_figure, heat_figure, rank_figure
 from rmcalib.report.leaderboard._scatter import category_figure, protocol_figure, score_figure
 from rmcalib.report.leaderboard._words import metric_name, target_name
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["FIGURES", "draw_figures"]
 
 _COLOURS = (BLUE, GOOD, BAD, INK)
+_MARKERS = ("o", "s", "^", "D")
+_LINES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (6, 1)), (0, (1, 1)))
 
 
 def draw_figures(board: Leaderboard) -> dict[str, Figure]:
@@ -30,7 +34,7 @@ def draw_figures(board: Leaderboard) -> dict[str, Figure]:
 
 
 def correlation_figure(board: Leaderboard) -> Figure | None:
-    """Draw the coefficients with their intervals: one line a target, one colour an error."""
+    """Draw the coefficients with their intervals: one line per target, one colour and marker per error."""
     method = board.correlations[0]["method"] if board.correlations else ""
     rows = [row for row in board.correlations if row["value"] is not None and row["method"] == method]
     if not rows:
@@ -42,14 +46,19 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
     plain_axes(axes, grid="x")
     for j, metric in enumerate(metrics):
         mine = {row["target"]: row for row in rows if row["metric"] == metric}
-        places = [i + 0.22 * (j - (len(metrics) - 1) / 2) for i, t in enumerate(targets) if t in mine]
+        places = [i + 0.2 * (j - (len(metrics) - 1) / 2) for i, t in enumerate(targets) if t in mine]
         found = [mine[t] for t in targets if t in mine]
         colour = _COLOURS[j % len(_COLOURS)]
         axes.hlines(
             places, [r["low"] for r in found], [r["high"] for r in found], color=colour, linewidth=1.6
         )
         axes.plot(
-            [r["value"] for r in found], places, "o", color=colour, markersize=5, label=metric_name(metric)
+            [r["value"] for r in found],
+            places,
+            _MARKERS[j % len(_MARKERS)],
+            color=colour,
+            markersize=5,
+            label=metric_name(metric),
         )
         for place, row in zip(places, found, strict=True):
             if len(metrics) == 1:
@@ -71,16 +80,16 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
     low = min(0.0, *(row["low"] for row in rows))
     axes.set_xlim(low - 0.05, 1.02)
     sign = {"kendall": "Kendall's τ-b", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}[method]
-    axes.set_xlabel(f"{sign}: + means better calibrated goes with better score")
+    axes.set_xlabel(f"{sign}: positive if a smaller error comes with a better score")
     if len(metrics) > 1:
         _legend(figure, axes, len(metrics))
     return figure
 
 
 def reliability_figure(board: Leaderboard) -> Figure | None:
-    """Draw the reliability diagram of every model as small multiples, best calibrated first.
+    """Draw the reliability diagram of every model as small multiples, the best model first.
 
-    One set of axes holds all panels, each moved to its place: a hundred axes would take a minute.
+    One set of axes holds all panels, because a hundred axes would take a minute.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
@@ -88,7 +97,7 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
     curves: dict[str, list[Any]] = {}
     for row in board.reliability:
         curves.setdefault(row["model"], []).append((row["confidence"], row["frequency"], row["count"]))
-    models = [row for row in board.ranked if row["model"] in curves]
+    models = [row for row in board.ranked if row["model"] in curves and "ece" in row["values"]]
     if not models:
         return None
     many = len(models) > 40
@@ -114,7 +123,7 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
         axes.text(
             at[0],
             at[1] + 1.015,
-            f"ECE {row['values']['ece']['value']:.3f}",
+            f"ECE {number(row['values']['ece']['value'])}",
             fontsize=font,
             color=GREY,
             va="bottom",
@@ -128,7 +137,7 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
 
 
 def rejection_figure(board: Leaderboard) -> Figure | None:
-    """Draw accuracy against the share of least confident prompts that is dropped; some models are named."""
+    """Draw accuracy against the fraction of the least confident prompts that is dropped; name some models."""
     from matplotlib.collections import LineCollection
 
     curves: dict[str, list[tuple[float, float]]] = {}
@@ -148,19 +157,19 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
             [curves[name] for name in models if name not in named], colors=GREY, linewidths=0.6, alpha=0.45
         )
     )
-    styles = ("-", "--", ":")
     for i, name in enumerate(named):
         x, y = zip(*curves[name], strict=True)
-        axes.plot(x, y, styles[i // 3], color=_COLOURS[i % 3], linewidth=1.8, label=names[name])
+        axes.plot(x, y, linestyle=_LINES[i], color=_COLOURS[i % 3], linewidth=1.8, label=names[name])
     axes.set_xlim(0, 0.96)
     axes.autoscale(axis="y")
-    axes.set_xlabel("share of prompts dropped, the least confident first")
+    axes.set_xlabel("fraction of prompts dropped, the least confident first")
     axes.set_ylabel("accuracy on the rest")
     _legend(figure, axes, 2)
     return figure
 
 
 FIGURES: dict[str, Callable[[Leaderboard], Figure | None]] = {
+    "says_right": lambda board: says_right_figure(board.metrics),
     "best": best_figure,
     "calibration": calibration_figure,
     "correlation": correlation_figure,
@@ -172,7 +181,7 @@ FIGURES: dict[str, Callable[[Leaderboard], Figure | None]] = {
     "rejection": rejection_figure,
     "protocols": protocol_figure,
 }
-"""Every figure by the name of its file."""
+"""Every figure, by the name of its file."""
 
 
 def _figure(width: float, height: float) -> Figure:

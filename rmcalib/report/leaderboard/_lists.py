@@ -1,4 +1,4 @@
-"""Figures of the leaderboard with a line for every model: by calibration, by category, ranks compared."""
+"""Figures of the leaderboard with one line per model: by calibration, by category, ranks compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib.metrics import OVERALL
-from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
+from rmcalib.report._drawing import (
+    BAD,
+    BLUE,
+    GOOD,
+    GREY,
+    INK,
+    PAPER,
+    plain_axes,
+    scale_errors,
+    short_names,
+    shown,
+)
+from rmcalib.report._numbers import number
 from rmcalib.report.leaderboard._words import metric_name
 
 if TYPE_CHECKING:
@@ -24,83 +36,82 @@ _MOST_NUMBERS = 60  # models whose numbers are written into the heat map; metric
 
 
 def best_figure(board: Leaderboard) -> Figure | None:
-    """Draw the ten best calibrated models with their intervals."""
+    """Draw the ten best models with their intervals."""
     return _forest(board, board.ranked[:10])
 
 
 def calibration_figure(board: Leaderboard) -> Figure | None:
-    """Draw all models by calibration, with intervals, best on top."""
+    """Draw all models with their intervals, the best on top."""
     return _forest(board, board.ranked) if len(board.ranked) > 10 else None
 
 
 def heat_figure(board: Leaderboard) -> Figure | None:
-    """Draw each model's ECE by category as a heat map, best calibrated on top."""
-    from matplotlib import colormaps
-    from matplotlib.colors import Normalize
+    """Draw the ECE of each model by category as a heat map, the best model on top."""
+    import pandas
+    import seaborn
 
     categories = [c for c in board.categories if any(c in row["category_ece"] for row in board.ranked)]
     if not categories or "ece" not in {row["metric"] for row in board.metrics}:
         return None
     rows = [row for row in board.ranked if "ece" in row["values"]]
-    columns = [OVERALL, *categories]
-    table = np.array(
-        [
-            [row["values"]["ece"]["value"]]
-            + [row["category_ece"][c]["value"] if c in row["category_ece"] else np.nan for c in categories]
-            for row in rows
-        ]
-    )
     names = short_names(row["model"] for row in rows)
-    figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 0.78 * len(columns), 0.3, 0.08)
-    scale, colours = Normalize(0.0, _darkest(board)), colormaps["YlOrBr"]
-    axes.pcolormesh(
-        np.ma.masked_invalid(table), cmap=colours, norm=scale, edgecolors="#fefefe", linewidth=0.8
+    columns = [OVERALL, *categories]
+    frame = pandas.DataFrame(
+        [[row["values"]["ece"]["value"], *(_category_ece(row, c) for c in categories)] for row in rows],
+        index=[names[row["model"]] for row in rows],
+        columns=[shown(c, 14) for c in columns],
     )
-    for (i, j), value in np.ndenumerate(table):
-        if np.isfinite(value) and len(rows) <= _MOST_NUMBERS:
-            ink = (
-                "#ffffff" if scale(value) > 0.62 else "#000001"
-            )  # not the page's ink: cells keep their colour
-            axes.text(
-                j + 0.5,
-                i + 0.5,
-                f"{value:.3f}",
-                ha="center",
-                va="center",
-                fontsize=6.5,
-                color=ink,
-                in_layout=False,
-            )
-    axes.set_xticks(np.arange(len(columns)) + 0.5, [shown(c, 14) for c in columns], color=INK, fontsize=8)
+    figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 0.78 * len(columns), 0.3, 0.08)
+    seaborn.heatmap(
+        frame,
+        annot=frame.map(lambda value: "" if np.isnan(value) else number(value))
+        if len(rows) <= _MOST_NUMBERS
+        else None,
+        fmt="",
+        annot_kws={"fontsize": 6.5, "in_layout": False},
+        cmap="YlOrBr",
+        vmin=0.0,
+        vmax=_darkest(board),
+        cbar=False,
+        linewidths=0.8,
+        linecolor=PAPER,
+        # Its check whether labels overlap takes a gigabyte for a hundred models.
+        xticklabels=False,
+        yticklabels=False,
+        ax=axes,
+    )
+    axes.set_xticks(np.arange(len(columns)) + 0.5, list(frame.columns))
+    axes.set_yticks(np.arange(len(rows)) + 0.5, list(frame.index))
     axes.xaxis.tick_top()
-    axes.set_yticks(np.arange(len(rows)) + 0.5, [names[row["model"]] for row in rows], color=INK, fontsize=7)
-    axes.tick_params(length=0)
-    axes.invert_yaxis()
+    axes.tick_params(axis="x", length=0, labelsize=8, labelcolor=INK)
+    axes.tick_params(axis="y", length=0, labelsize=7, labelcolor=INK)
     axes.patch.set_visible(False)
-    for spine in axes.spines.values():
-        spine.set_visible(False)
     return figure
 
 
+def _category_ece(row: Any, category: str) -> float:
+    return float(row["category_ece"][category]["value"]) if category in row["category_ece"] else np.nan
+
+
 def heat_words(board: Leaderboard) -> str:
-    """Say what the colours of :func:`heat_figure` are, and where its numbers are if they are not in it."""
-    told = (
-        f"ECE of each model in each category, from 0 (lightest) to {_darkest(board):.3f} (darkest); the best "
-        "calibrated model is on top. Small categories show larger errors by chance."
+    """Return the caption of :func:`heat_figure`: what its colours mean, and where its numbers are."""
+    words = (
+        f"ECE of each model in each category, from 0 (lightest) to {number(_darkest(board))} (darkest), in "
+        "the order of the first table. Small categories show larger errors by chance."
     )
     many = len(board.ranked) > _MOST_NUMBERS
-    return told + (" All numbers are in metrics.csv." if many else "")
+    return words + (" All numbers are in metrics.csv." if many else "")
 
 
 def _darkest(board: Leaderboard) -> float:
-    """The ECE that the heat map's darkest colour stands for."""
+    """The ECE of the heat map's darkest colour."""
     found = [row["values"]["ece"]["value"] for row in board.ranked if "ece" in row["values"]]
     found += [value["value"] for row in board.ranked for value in row["category_ece"].values()]
     return max(0.05, *found) if found else 0.05
 
 
 def rank_figure(board: Leaderboard) -> Figure | None:
-    """Draw how ranks change between accuracy, ECE and ECE after temperature (or score and error)."""
+    """Draw how ranks change between accuracy, the metric and the ECE (or score and error)."""
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
 
@@ -120,8 +131,10 @@ def rank_figure(board: Leaderboard) -> Figure | None:
     shift = np.array([line[0, 1] - line[-1, 1] for line in lines])
     strong = np.abs(shift) >= _far(len(rows))
     colours = [GREY if not s else (GOOD if d > 0 else BAD) for s, d in zip(strong, shift, strict=True)]
+    dashes = ["--" if s and d < 0 else "-" for s, d in zip(strong, shift, strict=True)]
+    widths = np.where(strong, 1.7, 0.8)
     axes.add_collection(
-        LineCollection(lines, colors=colours, linewidths=np.where(strong, 1.7, 0.8), alpha=0.85)
+        LineCollection(lines, colors=colours, linewidths=widths, linestyles=dashes, alpha=0.85)
     )
     x, y = np.concatenate(lines).T
     axes.scatter(x, y, s=9, color=[c for c in colours for _ in by], zorder=3)
@@ -149,35 +162,35 @@ def rank_figure(board: Leaderboard) -> Figure | None:
 
 
 def rank_words(board: Leaderboard) -> str:
-    """Say what the lines and colours of :func:`rank_figure` are."""
+    """Return the caption of :func:`rank_figure`: what its lines mean."""
     by, rows = _ranked_rows(board)
     if len(by) < 2:
         return ""
     far = math.ceil(_far(len(rows)))
-    missing = " Ranks that are missing belong to models without all of these numbers."
-    told = (
+    missing = " Models without all of these numbers are left out."
+    words = (
         f"Each line is a model, from its rank by {_by(by[0])} on the left to its rank by {_by(by[-1])} on "
-        f"the right; 1 is best. Green: at least {far} places better on the right than on the left. Red: at "
-        f"least {far} places worse. Grey: all others."
+        f"the right; 1 is best. Thick and solid (green): at least {far} places better on the right. Thick "
+        f"and dashed (red): at least {far} places worse. Thin: all others."
     )
-    return told + (missing if len(rows) < len(board.models) else "")
+    return words + (missing if len(rows) < len(board.models) else "")
 
 
 def _ranked_rows(board: Leaderboard) -> tuple[list[str], list[Any]]:
-    """What the figure of ranks compares, and the models that have all of it."""
+    """The ranks that the figure compares, and the models that have all of them."""
     by = [key for key in dict.fromkeys(row["by"] for row in board.ranks) if key != "reference_top_1"]
     return by, [row for row in board.ranked if all(row["ranks"][key] is not None for key in by)]
 
 
 def _far(n: int) -> float:
-    """How many places make a change that stands out."""
+    """The number of places that makes a change stand out."""
     return max(3, 0.25 * n)
 
 
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
-    """Axes with a line for each name to the left, measured in inches.
+    """Axes with one line per name, names on the left; sizes are in inches.
 
-    The layout is reckoned from the names' lengths: for matplotlib to find it means drawing a list twice.
+    The layout follows from the lengths of the names; to solve for it, matplotlib would draw the list twice.
     """
     from matplotlib.figure import Figure
 
@@ -203,15 +216,22 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
         axes.hlines(known, low, high, color=colour, linewidth=1.6, alpha=0.7)
         values, face = [found[i]["value"] for i in mine], "none" if hollow else colour
         axes.plot(values, mine, "o", markersize=4, markerfacecolor=face, markeredgecolor=colour)
+    hollow_ones = any(row["scale"] == "no" for row in rows)
     nulls = [row["values"].get("ece_null_95") for row in rows]
-    label = metric_name(board.metric)
+    label = (
+        f"{metric_name(board.metric)} (hollow: not on a Bradley-Terry scale)"
+        if hollow_ones
+        else metric_name(board.metric)
+    )
     if board.metric == "ece" and all(null is not None for null in nulls):
         axes.plot([null["value"] for null in nulls if null], places, "|", color=GREY, markersize=6)
         label += "  ( | : 95% point of a calibrated model)"
     axes.set_yticks(places, [names[row["model"]] for row in rows], color=INK, fontsize=7)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(left=0)
+    scale_errors(axes, [one["value"] for one in found])
+    if board.metric != "overconfidence":
+        axes.set_xlim(left=0)
     axes.set_xlabel(label)
     return figure
 
@@ -224,6 +244,4 @@ def _places(ranks: list[int]) -> list[int]:
 
 
 def _by(key: str) -> str:
-    return {"score": "score", "accuracy": "accuracy", "ece_at_temperature": "ECE at best T"}.get(
-        key
-    ) or metric_name(key)
+    return {"score": "score", "accuracy": "accuracy"}.get(key) or metric_name(key)

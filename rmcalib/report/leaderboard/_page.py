@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
-from rmcalib.metrics import CATEGORY_RESAMPLES, METRICS, NULL_DRAWS
+from rmcalib._util.terminal import count
+from rmcalib.metrics import BOARD_DRAWS, added_metrics, catalogue
+from rmcalib.metrics import wide_rows as flat_rows
+from rmcalib.report._confidence import says_right_points
 from rmcalib.report._drawing import figure_bytes, figure_svg
+from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
 from rmcalib.report.leaderboard._figures import FIGURES, draw_figures
@@ -22,25 +26,27 @@ if TYPE_CHECKING:
 
 __all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
 
+_SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
-    ("ece", "ECE", 3),
-    ("ece_p_value", "p", 3),
-    ("ece_at_temperature", "ECE at T", 3),
-    ("temperature", "T", 2),
-    ("accuracy", "accuracy", 3),
-    ("overconfidence", "over-conf.", 3),
-    ("brier", "Brier", 3),
-    ("nll", "NLL", 3),
+    ("mean_confidence", "says", percent),
+    ("accuracy", "right", percent),
+    ("overconfidence", "gap in points", None),
+    ("lost_information", f"lost infor{_SOFT}mation", number),
+    ("usable_information", f"usable infor{_SOFT}mation", number),
+    ("ece", "ECE", number),
+    ("ece_p_value", "ECE p-value", None),
+    ("temperature", f"best temper{_SOFT}ature", lambda value: number(value, 2)),
 )
 _SCATTERS = ("scores", "categories", "protocols")
-_LARGE = 0.01  # between our score and the official one: deserves a look
+_LARGE = 0.01  # a difference to the official score that deserves a look
 _TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "check")
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     """Write report.html, summary.md, CSVs and figures/ (PNG and PDF); return the path of the page.
 
-    Files of an earlier report in the same folder that this one does not have are removed.
+    The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
+    one does not have are removed.
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -48,7 +54,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     files = {
         f"figures/{name}.{kind}": figure_bytes(figure, kind)
         for name, figure in figures.items()
-        for kind in ("png", "pdf")
+        for kind in _kinds(name)
     }
     tables: dict[str, list[dict[str, Any]]] = {"leaderboard": wide_rows(board)}
     tables |= {name: getattr(board, name) for name in _TABLES}
@@ -60,7 +66,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
         else:
             (out / f"{name}.csv").unlink(missing_ok=True)
     for name in FIGURES:
-        for kind in ("png", "pdf"):
+        for kind in _kinds(name):
             if name not in figures:
                 (out / "figures" / f"{name}.{kind}").unlink(missing_ok=True)
     write_text(out / "summary.md", to_markdown(board))
@@ -68,24 +74,26 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
 
 def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = None) -> str:
-    """Return the page as HTML: self-contained, and every text in it escaped."""
+    """Return the page as HTML: self-contained, with every text escaped."""
     figures = draw_figures(board) if figures is None else figures
-    tips, labels = scatter_tips(board), _labels(board)
+    labels, tips = _labels(board), dict.fromkeys(_SCATTERS, scatter_tips(board))
+    tips["says_right"] = {i: point["model"] for i, point in enumerate(says_right_points(board.metrics))}
     drawings = {
-        name: figure_svg(figure, name, label=labels[name], tips=tips if name in _SCATTERS else None)
+        name: figure_svg(figure, name, label=labels[name], tips=tips.get(name))
         for name, figure in figures.items()
     }
     main, level = board.metric, f"{board.settings.level:.0%}"
     intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
     columns = [
-        {"key": key, "name": name, "digits": digits, "meaning": METRICS[key]}
-        for key, name, digits in _COLUMNS
+        {"key": key, "name": name, "meaning": catalogue()[key].meaning}
+        for key, name in [*((key, name) for key, name, _ in _COLUMNS), *_added_columns()]
         if key != main and any(key in row["values"] for row in board.models)
     ]
     protocols = _protocols(board)
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
     sections = {
+        "says-right": "Says against right" if "says_right" in figures else "",
         "leaderboard": "Models",
         "correlations": "Correlations",
         "categories-ece": "Categories" if "heatmap" in figures else "",
@@ -97,17 +105,21 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         "notes": "Notes" if board.notes else "",
     }
     settings = board.settings
+    p_floor = 1 / (min(BOARD_DRAWS, settings.resamples) + 1)
     return render(
         "leaderboard.html",
         title="Reward models by calibration",
-        subtitle=f"{board.benchmark} · {len(board.models)} models · protocol: {board.protocol}",
+        subtitle=f"{board.benchmark} · {count(len(board.models), 'model')} · protocol: {board.protocol}",
         summary=board.summary,
         contents=[(anchor, name) for anchor, name in sections.items() if name],
         models=[
             {
                 **row,
-                "values": {**{key: None for key, _, _ in _COLUMNS}, **row["values"]},
+                "cells": [
+                    _shown(row["values"].get(column["key"]), column["key"], p_floor) for column in columns
+                ],
                 "main": row["values"].get(main),
+                **_main(row["values"].get(main), main),
                 "other": row["ranks"].get(board.other),
             }
             for row in board.models
@@ -117,6 +129,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         metric_name=metric_name(main),
         intervals=intervals,
         interval_words=f", with {level} intervals from resampling prompts." if intervals else ".",
+        metric_words=_metric_words(board),
         level=level,
         columns=columns,
         categories=board.categories,
@@ -132,12 +145,12 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         figures=drawings,
         protocols=protocols,
         check=check,
+        large=_LARGE,
         notes=board.notes,
         footer=(
             f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals from {settings.resamples:,} resamples of prompts (the ECE of categories: "
-            f"{min(CATEGORY_RESAMPLES, settings.resamples)}), p-values from "
-            f"{min(NULL_DRAWS, settings.resamples)} draws of a calibrated forecast, seed {settings.seed}."
+            f"intervals over prompts, those of calibration errors and p-values from "
+            f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
             if intervals
             else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
         ),
@@ -145,21 +158,12 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
 
 
 def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row a model with everything the page's table shows, for leaderboard.csv."""
-    keys = list(dict.fromkeys([board.metric, *(key for row in board.models for key in row["values"])]))
-    rows = []
-    for row in board.models:
-        flat: dict[str, Any] = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
-        for key in keys:
-            found = row["values"].get(key)
-            flat[key] = found and found["value"]
-            if any((other["values"].get(key) or {}).get("low") is not None for other in board.models):
-                flat[f"{key}_low"] = found and found["low"]
-                flat[f"{key}_high"] = found and found["high"]
-        flat |= {f"score[{name}]": row["category_scores"][name] for name in board.categories}
-        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-        rows.append(flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]})
-    return rows
+    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv."""
+    flat = flat_rows(board.models, board.metric, board.categories)
+    return [
+        one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
+        for one, row in zip(flat, board.models, strict=True)
+    ]
 
 
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
@@ -180,24 +184,71 @@ def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
     return rows
 
 
+def _kinds(figure: str) -> tuple[str, ...]:
+    return ("png", "pdf", "svg") if figure == "says_right" else ("png", "pdf")
+
+
+def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, Any]:
+    """A cell of the first table: its text, the number to sort by, and its interval as a tooltip."""
+    if row is None:
+        return {"text": "–", "value": None, "interval": ""}
+    around = "" if row["low"] is None else interval(row)
+    if key == "overconfidence":
+        return {"text": points(row), "value": row["value"], "interval": ""}
+    if key == "ece_p_value":
+        return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}
+    form = next((form for name, _, form in _COLUMNS if name == key), None) or number
+    return {"text": form(row["value"]), "value": row["value"], "interval": around}
+
+
+def _added_columns() -> list[tuple[str, str]]:
+    """The metrics of other packages that have a column, with their headings."""
+    about = [catalogue()[name] for name in added_metrics()]
+    return [(one.name, one.heading) for one in about if one.heading and one.ranked != "nowhere"]
+
+
+def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
+    """The value and the interval of the metric that models are sorted by."""
+    if row is None:
+        return {"main_text": "–", "main_interval": ""}
+    if metric == "overconfidence":
+        text, gap, around = points(row).partition(" ")
+        return {"main_text": text, "main_interval": gap + around}
+    around = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
+    return {"main_text": number(row["value"]), "main_interval": around}
+
+
+def _metric_words(board: Leaderboard) -> str:
+    """What the metric that models are sorted by means."""
+    if board.metric == "lost_information":
+        return (
+            "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the "
+            "rewards have the wrong scale: 0 is best, and it means the same for any number of responses."
+        )
+    if board.metric == "overconfidence":
+        return "The gap is what a model says less how often it is right; models are sorted by its size."
+    return ""
+
+
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
-        return (
-            "The calibration error is the table's own column; nothing was measured here. Scores are shares "
-            "from 0 to 1."
-        )
+        return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
     return (
-        "Errors, accuracies and scores are shares from 0 to 1, on all of this page. p: the chance that a "
-        "calibrated model shows an ECE at least as large. T: the best temperature; ECE at T: after dividing "
-        "the rewards by a T fitted on other prompts. Over-conf.: mean confidence less accuracy. Score: "
-        f"{board.score_name}; the last columns have each category's."
+        "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
+        "difference in points, with its interval; positive is over-confident. The p-value is the probability "
+        "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
+        f"likelihood if rewards are divided by it. Score: {board.score_name}; the last columns show it for "
+        "each category. Errors and scores are from 0 to 1. Point at a number to see its interval; "
+        "leaderboard.csv has all numbers."
     )
 
 
 def _labels(board: Leaderboard) -> dict[str, str]:
-    """What each figure shows, for those who cannot see it: the tables have the same numbers."""
+    """A description of each figure for screen readers; the tables have the same numbers."""
     error = metric_name(board.metric)
-    ten = ", ".join(f"{row['model']} {row['values'][board.metric]['value']:.3f}" for row in board.ranked[:10])
+    ten = ", ".join(
+        f"{row['model']} {number(row['values'][board.metric]['value'])}" for row in board.ranked[:10]
+    )
     found = ", ".join(
         f"{target_name(board, row['target'])} {row['value']:.2f}"
         for row in board.correlations
@@ -205,15 +256,20 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         and row["value"] is not None
         and row["method"] == board.correlations[0]["method"]
     )
+    said = ", ".join(
+        f"{point['model']} says {percent(point['x'])} and is right {percent(point['y'])}"
+        for point in says_right_points(board.metrics)[:20]
+    )
     return {
-        "best": f"The best calibrated models by {error}, with intervals: {ten}",
+        "says_right": f"Scatter plot: what each model says against how often it is right: {said}",
+        "best": f"The ten best models by {error}, with intervals: {ten}",
         "calibration": f"All models by {error}, with intervals",
         "correlation": f"Correlation of {error} with scores, with intervals: {found}",
-        "scores": f"Scatter plot: {error} against {board.score_name}, one point a model",
-        "categories": f"Scatter plots: {error} against the score of each category, one point a model",
+        "scores": f"Scatter plot: {error} against {board.score_name}, one point per model",
+        "categories": f"Scatter plots: {error} against the score of each category, one point per model",
         "heatmap": "Heat map: ECE of each model by category",
-        "reliability": "Reliability diagrams of all models, the best calibrated first",
+        "reliability": "Reliability diagrams of all models, the best first",
         "ranks": "Lines that join the ranks of each model by accuracy or score and by calibration",
-        "rejection": "Lines: accuracy of each model against the share of prompts dropped",
-        "protocols": "Scatter plot: exact protocol against reference protocol, one point a model",
+        "rejection": "Lines: accuracy of each model against the fraction of prompts dropped",
+        "protocols": "Scatter plot: exact protocol against reference protocol, one point per model",
     }

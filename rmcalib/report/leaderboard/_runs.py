@@ -1,4 +1,4 @@
-"""The run folders behind a leaderboard: finding them, and telling runs of one model apart."""
+"""Find the run folders of a leaderboard, and name the runs of one model differently."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
+from rmcalib._util.terminal import clean_line
 from rmcalib.scores import Scores, load_scores, read_scores_hash
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
@@ -18,7 +19,7 @@ __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One finished run: its folder, its manifest, the model, the benchmark, and the name to show."""
+    """One finished run: its folder, its manifest, the names of model and benchmark, and the label to show."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -35,22 +36,22 @@ class ScoredRun:
 def find_runs(
     folders: Iterable[str | Path], *, benchmark: str | None = None
 ) -> tuple[list[ScoredRun], list[str]]:
-    """Find the finished runs under some folders: one for each model and way of scoring it, and notes.
+    """Find the finished runs under some folders, and return them with notes.
 
-    A run found twice (the same hash) counts once. Runs of one model with different hashes are all kept, each
-    named by what was different. All must be of one benchmark: with several, ``benchmark`` says which.
+    A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
+    kept, and labelled by what differs. If there are runs of several benchmarks, ``benchmark`` selects one.
     """
     runs, notes = _finished_runs(folders)
     return _tell_apart(_one_benchmark(runs, benchmark), notes)
 
 
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
-    """Find the finished runs of all models and benchmarks, and notes on those that are not."""
+    """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
     for folder in map(as_path, folders):
         if not folder.is_dir():
-            raise ValueError(f"{folder}: no such folder; runs are what `rmcalib eval --output` wrote")
+            raise ValueError(f"{folder}: no such folder (runs are written by `rmcalib eval --output`)")
         files = find_files(folder, "scores.parquet")
         found = sorted({path.parent for path in files if _is_run(path, folder)})
         known = {path: run_of(path) for path in found}
@@ -58,17 +59,21 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
         unfinished = sorted(begun | {path for path, run in known.items() if not _is_finished(run)})
         if not found and not unfinished:
             raise ValueError(
-                f"{folder}: no runs in it (folders with scores.parquet, as `rmcalib eval` writes)"
+                f"{folder}: no runs in it (folders with a scores.parquet, written by `rmcalib eval`)"
             )
         runs += [run for path, run in known.items() if path not in unfinished]
-        notes += [f"{path.name} of {path.parent.name} is not finished and left out." for path in unfinished]
+        notes += [_unfinished_note(run_of(path)) for path in unfinished]
     if not runs:
-        raise ValueError("no finished run: the scoring of every model is still to be taken up (rmcalib eval)")
+        raise ValueError("no finished run: continue the scoring with the same `rmcalib eval` command")
     return runs, notes
 
 
+def _unfinished_note(run: ScoredRun) -> str:
+    return f"The run of {clean_line(run.model)} on {clean_line(run.benchmark)} is not finished and left out."
+
+
 def run_of(folder: Path) -> ScoredRun:
-    """Read what a run folder says of itself; folders without a manifest are named by their place."""
+    """Read the manifest of a run folder; without one, the names are taken from the folders."""
     manifest = _manifest(folder)
     model = str(manifest.get("model") or folder.parent.name.replace("__", "/", 1))
     benchmark = str(manifest.get("benchmark") or folder.name)
@@ -76,7 +81,7 @@ def run_of(folder: Path) -> ScoredRun:
 
 
 def open_scores(source: str | Path) -> tuple[Scores, str]:
-    """Read scores from a run folder, a folder with one run in it, or a file; return them and a name."""
+    """Read scores from a run folder, a folder with one run in it, or a file; return them with a name."""
     path = as_path(source)
     if path.is_file():
         scores = load_scores(path)
@@ -89,14 +94,14 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
 
 
 def _is_finished(run: ScoredRun) -> bool:
-    """Tell whether the scores are those of the manifest; a folder without one has what it has."""
+    """Tell whether the scores belong to the manifest; a folder without a manifest counts as finished."""
     if run.manifest.get("status", "finished") != "finished":
         return False
     return "hash" not in run.manifest or read_scores_hash(run.scores_file) == run.manifest["hash"]
 
 
 def _is_run(path: Path, top: Path) -> bool:
-    """Parts of unfinished runs and hidden folders are no runs."""
+    """Tell whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
     return not any(part == "parts" or part.startswith(".") for part in path.relative_to(top).parts[:-1])
 
 
@@ -133,7 +138,7 @@ def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]
         return kept
     if len(counts) > 1:
         have = ", ".join(f"{name} ({n})" for name, n in counts.items())
-        raise ValueError(f"the runs are of several benchmarks, {have}: choose one with --benchmark")
+        raise ValueError(f"there are runs of several benchmarks, {have}: choose one with --benchmark")
     return runs
 
 
@@ -143,7 +148,7 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
         same = by_model.setdefault(run.model, [])
         digest = run.manifest.get("hash")
         if digest is not None and any(other.manifest.get("hash") == digest for other in same):
-            notes.append(f"{run.model}: the same run is there twice; {run.folder} is left out.")
+            notes.append(f"{run.model}: the same run was found twice; {run.folder} is left out.")
         else:
             same.append(run)
     result: list[ScoredRun] = []
@@ -157,15 +162,15 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
 
 
 def _labels(runs: list[ScoredRun]) -> list[str]:
-    """Name runs of one model by the inputs that differ; by their folders where the manifests do not tell."""
+    """Label runs of one model by the inputs that differ, or by their folders if none differs."""
     flat = [{key: str(v) for key, v in flattened(_inputs(run.manifest)).items()} for run in runs]
     keys = [
         key for key in dict.fromkeys(k for one in flat for k in one) if len({o.get(key) for o in flat}) > 1
     ]
-    told = [", ".join(f"{_short(key)} {one[key][:12]}" for key in keys[:3] if key in one) for one in flat]
-    if len(set(told)) < len(runs) or not all(told):
-        told = [str(run.folder) for run in runs]
-    return [f"{run.model} ({text})" for run, text in zip(runs, told, strict=True)]
+    labels = [", ".join(f"{_short(key)} {one[key][:12]}" for key in keys[:3] if key in one) for one in flat]
+    if len(set(labels)) < len(runs) or not all(labels):
+        labels = [str(run.folder) for run in runs]
+    return [f"{run.model} ({text})" for run, text in zip(runs, labels, strict=True)]
 
 
 def _inputs(manifest: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Scatter plots with the models' names: calibration against scores, and one protocol against the other."""
+"""Scatter plots with the names of models: calibration against scores, one protocol against the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.report._drawing import BAD, BLUE, GREY, INK, TIP, place_labels, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, short_names, shown
+from rmcalib.report._labels import label_points
 from rmcalib.report.leaderboard._words import metric_name
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["category_figure", "protocol_figure", "scatter_tips", "score_figure"]
 
 Point = tuple[float, float, str, bool]  # x, y, model, not on a Bradley-Terry scale
-_FONT = 6.3
-_FEWEST = 3  # points: of two models a plot says nothing that the table does not
+_FEWEST = 3  # points: a plot of two models adds nothing to the table
 
 
 def score_figure(board: Leaderboard) -> Figure | None:
@@ -32,11 +32,11 @@ def score_figure(board: Leaderboard) -> Figure | None:
     ]
     if len(points) < _FEWEST:
         return None
-    return _one(points, metric_name(board.metric), board.score_name, _told(board, "leaderboard"))
+    return _one(points, metric_name(board.metric), board.score_name, _coefficient(board, "leaderboard"))
 
 
 def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
-    """Draw calibration against each category's score, one panel a category."""
+    """Draw calibration against each category's score, one panel per category."""
     from matplotlib.figure import Figure
 
     panels = []
@@ -59,14 +59,16 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
         left = 0.55 + width * (i % columns)
         bottom = 0.5 + height * (rows - 1 - i // columns)
         axes = figure.add_axes(_share(left, bottom, *inner, figure))
-        _scatter(axes, points, inner, most=14)
-        axes.set_title(f"{shown(category, 30)}   {_told(board, category)}", loc="left", fontsize=9, color=INK)
+        _scatter(axes, points, most=14)
+        axes.set_title(
+            f"{shown(category, 30)}   {_coefficient(board, category)}", loc="left", fontsize=9, color=INK
+        )
         axes.set_xlabel(metric_name(board.metric))
     return figure
 
 
 def protocol_figure(board: Leaderboard) -> Figure | None:
-    """Draw the exact protocol's ECE against what the reference protocol calls ECE."""
+    """Draw the ECE of the exact protocol against what the reference protocol calls ECE."""
     points = [
         (
             row["values"]["ece"]["value"],
@@ -83,21 +85,21 @@ def protocol_figure(board: Leaderboard) -> Figure | None:
 
 
 def scatter_tips(board: Leaderboard) -> dict[int, str]:
-    """Return the tips of the points of every scatter plot: the models' full names."""
+    """Return the tooltips of the points of every scatter plot: the full names of the models."""
     return {i: row["model"] for i, row in enumerate(board.ranked)}
 
 
-def _one(points: Sequence[Point], x: str, y: str, told: str) -> Figure:
+def _one(points: Sequence[Point], x: str, y: str, title: str) -> Figure:
     from matplotlib.figure import Figure
 
     size, inner = (8.8, 5.8), (8.0, 4.9)
     figure = Figure(figsize=size, dpi=130)
     axes = figure.add_axes(_share(0.62, 0.55, *inner, figure))
-    _scatter(axes, points, inner, most=60)
+    _scatter(axes, points, most=60)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-    if told:
-        axes.set_title(told, loc="left", fontsize=9, color=INK)
+    if title:
+        axes.set_title(title, loc="left", fontsize=9, color=INK)
     return figure
 
 
@@ -106,13 +108,15 @@ def _share(left: float, bottom: float, width: float, height: float, figure: Figu
     return (left / whole_width, bottom / whole_height, width / whole_width, height / whole_height)
 
 
-def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *, most: int) -> None:
-    """Points with names; ``inner`` is the size of the axes in inches."""
+def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
+    """Draw points with as many names as fit."""
     plain_axes(axes)
     values = np.array([point[:2] for point in points], dtype=np.float64)
     low, high = values.min(axis=0), values.max(axis=0)
     margin = np.where(high > low, 0.07 * (high - low), np.maximum(np.abs(high), 1) * 0.05)
     low, high = low - margin, high + margin
+    if scale_errors(axes, values[:, 0].tolist()):
+        low[0], high[0] = 0.0, high[0] * 1.5
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
     for i, (x, y, _, off_scale) in enumerate(points):
@@ -128,48 +132,22 @@ def _scatter(axes: Axes, points: Sequence[Point], inner: tuple[float, float], *,
             alpha=0.85,
             gid=f"{TIP}{i}",
         )
-    order = _most_telling(values)[: max(most * 2, 40)]
+    order = _most_telling(values)
     names = short_names(point[2] for point in points)
-    labels = [names[points[i][2]][:34] for i in order]
-    inches = (values[order] - low) / (high - low) * np.array(inner)
-    # All points are obstacles, but only those in `order` are named.
-    rest = np.setdiff1d(np.arange(len(values)), order)
-    others = (values[rest] - low) / (high - low) * np.array(inner)
-    # About the font's: capitals are wider.
-    letters = np.array([0.6 * len(label) + 0.12 * sum(map(str.isupper, label)) for label in labels])
-    widths = letters * _FONT / 72
-    spots = place_labels(
-        np.vstack([inches, others]),
-        np.append(widths, np.zeros(len(rest))),
-        0.11,
-        inner,
-        min(most, len(order)),
-    )
-    scale = (high - low) / np.array(inner)
-    for number, left, middle, far in spots:
-        if number >= len(order):
-            continue
-        # Widths are a guess: a name ends or begins beside its point, whatever its letters take.
-        before = left + widths[number] <= inches[number][0]
-        x, y = low + np.array([left + widths[number] * before, middle]) * scale
-        align = "right" if before else "left"
-        axes.text(x, y, labels[number], fontsize=_FONT, color=INK, va="center", ha=align)
-        if far:
-            near = np.clip(inches[number][0], left, left + widths[number])
-            start, end = low + np.array([near, middle]) * scale, values[order[number]]
-            axes.plot([start[0], end[0]], [start[1], end[1]], color=GREY, linewidth=0.4, zorder=0)
+    labels = [names[points[i][2]][:34] for i in order[: max(most * 2, 40)]]
+    label_points(axes, values[order], labels, most=most)
 
 
 def _most_telling(values: Any) -> Any:
-    """Order points so that those at the edges come first: best and worst in either direction."""
+    """Order points from the edges inwards: the best and worst in either direction come first."""
     ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     from_edge = np.minimum(ranks, len(values) - 1 - ranks).min(axis=1)
     return np.argsort(from_edge, kind="stable")
 
 
-def _told(board: Leaderboard, target: str) -> str:
+def _coefficient(board: Leaderboard, target: str) -> str:
     row = next((r for r in board.correlations if r["target"] == target and r["metric"] == board.metric), None)
     if row is None or row["value"] is None:
         return ""
     sign = {"kendall": "τ", "spearman": "ρ", "pearson": "r"}[row["method"]]
-    return f"{sign} = {row['value']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+    return f"{sign} = {row['value']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"

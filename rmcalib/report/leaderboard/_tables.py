@@ -1,4 +1,4 @@
-"""Tables that people bring: models with a calibration column, and official leaderboard figures."""
+"""Tables that users bring: models with a calibration error, and official scores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SCORES = ("leaderboard_score", "score")
 
 @dataclass(frozen=True)
 class ModelTable:
-    """Models with an error of calibration, a score and the categories' from 0 to 1 (NaN: none), (n,)."""
+    """The errors, scores and category scores of n models; scores are from 0 to 1, and NaN if missing."""
 
     models: list[str]
     metric: str
@@ -29,14 +29,14 @@ class ModelTable:
 
 @dataclass(frozen=True)
 class Official:
-    """Official figures from 0 to 1: for each model its score ("overall") and the categories'."""
+    """Official scores of each model from 0 to 1: overall (the key "overall") and by category."""
 
     path: str
     figures: dict[str, dict[str, float]]
     note: str = ""
 
     def figure(self, model: str, category: str) -> float | None:
-        """Return a model's score in a category, however its name is spaced and capitalised; None: none.
+        """Return a model's score in a category, or None; spaces and capitals in its name do not matter.
 
         >>> Official("official.csv", {"org/rm": {"precise_if": 0.5}}).figure("org/rm", "Precise IF")
         0.5
@@ -50,8 +50,8 @@ def read_table(
 ) -> ModelTable:
     """Read a CSV with columns model, leaderboard_score, categories, and ece, ece_score or ``metric``.
 
-    The categories are RewardBench 2's as far as they are there, or those named. Empty cells are left out of
-    what they would take part in.
+    Category columns are those named, by default those of RewardBench 2 that the table has. Empty cells become
+    NaN.
     """
     table = _read(path)
     header, rows = table.header, table.rows
@@ -68,14 +68,14 @@ def read_table(
         if not name:
             raise ValueError(f"{path}, line {table.lines[i]}: the model has no name")
         if name in models[:i]:
-            raise ValueError(f"{path}, line {table.lines[i]}: {name!r} is there twice")
+            raise ValueError(f"{path}, line {table.lines[i]}: {name!r} appears twice")
     return ModelTable(
         models,
         header[error],
         _numbers(path, table, error),
-        _shares(_numbers(path, table, scores)),
+        _fractions(_numbers(path, table, scores)),
         {
-            name: _shares(_numbers(path, table, column))
+            name: _fractions(_numbers(path, table, column))
             for name, column in found.items()
             if column is not None
         },
@@ -83,9 +83,9 @@ def read_table(
 
 
 def read_official(path: str | Path) -> Official:
-    """Read official figures: a CSV with columns model, score (or leaderboard_score) and categories.
+    """Read official scores: a CSV with columns model, score (or leaderboard_score) and categories.
 
-    RewardBench 2's categories must be numbers; of the other columns, those that are taken for categories too.
+    The categories of RewardBench 2 must be numbers. Other columns count as categories if they are numbers.
     """
     table = _read(path)
     header, rows = table.header, table.rows
@@ -101,7 +101,7 @@ def read_official(path: str | Path) -> Official:
     if not there:
         raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
     values = {
-        "overall" if place == overall else name: _shares(_numbers(path, table, place))
+        "overall" if place == overall else name: _fractions(_numbers(path, table, place))
         for name, place in there.items()
     }
     figures = {
@@ -112,16 +112,17 @@ def read_official(path: str | Path) -> Official:
 
 
 def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
-    """Fetch the official figures of models on RewardBench 2 from its results on the Hub.
+    """Fetch the official scores of models on RewardBench 2 from its results on the Hub.
 
-    The score over all is the mean of the six categories, where all are there.
+    The overall score is the mean of the six categories, if all of them are there.
     """
-    from rmcalib.benchmarks import SHORT_NAMES
+    from rmcalib.benchmarks import known_entry
     from rmcalib.scores import RESULTS, published_figures
 
-    if benchmark != SHORT_NAMES["reward-bench-2"]:
+    theirs = known_entry("reward-bench-2").hub_id
+    if benchmark != theirs:
         raise ValueError(
-            f"--leaderboard hub: {RESULTS} is about {SHORT_NAMES['reward-bench-2']}, and the runs are of "
+            f"--leaderboard hub: {RESULTS} is about {theirs}, and the runs are of "
             f"{benchmark} (give a CSV of official scores instead)"
         )
     found, commit = published_figures(models)
@@ -129,10 +130,10 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     for model, values in found.items():
         places = {name: _find(list(values), name) for name in CATEGORIES}
         there = {name: list(values.values())[place] for name, place in places.items() if place is not None}
-        shares = dict(zip(there, _shares(list(there.values())), strict=True))
-        if len(shares) == len(CATEGORIES):
-            shares["overall"] = sum(shares.values()) / len(CATEGORIES)
-        figures[model] = shares
+        fractions = dict(zip(there, _fractions(list(there.values())), strict=True))
+        if len(fractions) == len(CATEGORIES):
+            fractions["overall"] = sum(fractions.values()) / len(CATEGORIES)
+        figures[model] = fractions
     note = f"Official scores: {RESULTS} at commit {commit}, of {len(figures)} of {len(set(models))} models."
     return Official(RESULTS, figures, note)
 
@@ -164,8 +165,8 @@ def _column(path: str | Path, header: Sequence[str], *names: str, hint: str = ""
         place = _find(header, name)
         if place is not None:
             return place
-    told = f"; name another with {hint}" if hint else ""
-    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(header)}){told}")
+    remedy = f"; name another with {hint}" if hint else ""
+    raise ValueError(f"{path}: no column {' or '.join(names)} (has {', '.join(header)}){remedy}")
 
 
 def _all_numbers(rows: list[list[str]], column: int) -> bool:
@@ -189,7 +190,7 @@ def _numbers(path: str | Path, table: CsvTable, column: int) -> list[float]:
     return values
 
 
-def _shares(values: list[float]) -> list[float]:
-    """Scores from 0 to 1, whether they came so or in percent."""
+def _fractions(values: list[float]) -> list[float]:
+    """Scores from 0 to 1, from fractions or percentages."""
     largest = max((value for value in values if math.isfinite(value)), default=0.0)
     return [value / 100 for value in values] if largest > 1.02 else values

@@ -1,4 +1,4 @@
-"""What a leaderboard says, in sentences, and as Markdown."""
+"""What a leaderboard says, in sentences and as Markdown."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.report.evaluation._words import is_sure
+from rmcalib._util.terminal import clean_line, count
+from rmcalib.metrics import catalogue
+from rmcalib.report._headline import direction, leaves_out_zero
+from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
     from rmcalib.report.leaderboard._board import Leaderboard
 
-__all__ = ["check_notes", "metric_name", "summary_words", "target_name", "to_markdown", "unseen_notes"]
+__all__ = [
+    "check_notes",
+    "metric_name",
+    "summary_words",
+    "target_name",
+    "to_markdown",
+    "unseen_notes",
+]
 
 Row = Mapping[str, Any]
-_NAMES = {
-    "ece": "ECE",
-    "ece_score": "ECE (ece_score)",
-    "ece_at_temperature": "ECE after temperature",
-    "reference_top_1": "1 − mean P(chosen) (reference)",
-    "brier": "Brier score",
-    "nll": "negative log-likelihood",
-}
+_REFERENCE = {"ece_score": "ECE (ece_score)"}  # a column of the paper's tables
 
 
 def metric_name(metric: str) -> str:
-    """Return how people call a metric.
+    """Return the usual name of a metric.
 
-    >>> metric_name("ece_at_temperature"), metric_name("my_error")
-    ('ECE after temperature', 'my_error')
+    >>> metric_name("nll"), metric_name("my_error")
+    ('log loss', 'my_error')
     """
-    return _NAMES.get(metric, metric)
+    if metric in catalogue():
+        return catalogue()[metric].label
+    return _REFERENCE.get(metric, metric)
 
 
 def target_name(board: Leaderboard, target: str) -> str:
-    """Return how people call what calibration is compared with: the score over all, or a category."""
+    """Return the name of what an error is correlated with: the score over all categories, or a category."""
     return board.score_name if target == "leaderboard" else target
 
 
@@ -46,100 +51,133 @@ def summary_words(
     methods: Mapping[str, str],
     score_name: str,
 ) -> str:
-    """Say which model is best calibrated, and what calibration goes with.
+    """Name the best model, and summarise how its metric correlates with the scores.
 
-    >>> summary_words([{"model": "m", "rank": None}], [], "ece", {}, "score")
-    '1 model, none with a calibration error.'
+    >>> summary_words([{"model": "m", "rank": None, "values": {}}], [], "ece", {}, "score")
+    '1 model, none with a value for ECE.'
     """
     ranked = [row for row in models if row["rank"] is not None]
-    count = f"{len(models)} model{'s' if len(models) > 1 else ''}"
+    total = count(len(models), "model")
     if not ranked:
-        return f"{count}, none with a calibration error."
-    best = ranked[0]
-    equal = [row for row in ranked if row["rank"] == best["rank"]]
-    value = best["values"][metric]["value"]
-    if len(equal) == len(ranked) > 1:
-        sentences = [f"{count}; all have the same {metric_name(metric)}, {value:.3f}."]
-    else:
-        sentences = [f"{count}. Best calibrated: {best['model']}, with {metric_name(metric)} {value:.3f}."]
+        return f"{total}, none with a value for {metric_name(metric)}."
+    sentences = [_best_words(ranked, metric, total), _gap_words(ranked)]
     found = next((r for r in correlations if r["target"] == "leaderboard" and r["value"] is not None), None)
     if found is not None:
         low, high = found["low"], found["high"]
         if low > 0:
-            told = "better calibrated models have better scores"
+            meaning = f"models with a smaller {metric_name(metric)} have better scores"
         elif high < 0:
-            told = "better calibrated models have worse scores"
+            meaning = f"models with a smaller {metric_name(metric)} have worse scores"
         else:
-            told = "the interval holds zero: no telling whether calibration goes with the score"
+            meaning = "the interval includes zero, so these models do not show a correlation"
         sentences.append(
             f"{methods[found['method']]} between {metric_name(metric)} and the rank by {score_name} is "
-            f"{found['value']:.2f} ({low:.2f} to {high:.2f}) over {found['n']} models: {told}."
+            f"{found['value']:.2f} [{low:.2f}, {high:.2f}] over {found['n']} models: {meaning}."
         )
     tempered = [row for row in ranked if "ece_at_temperature" in row["values"] and "ece" in row["values"]]
     if tempered:
         better = sum(
             row["values"]["ece_at_temperature"]["value"] < row["values"]["ece"]["value"] for row in tempered
         )
-        sentences.append(f"One fitted temperature lowers the ECE of {better} of {len(tempered)}.")
-    return " ".join(sentences)
+        sentences.append(
+            f"One fitted temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
+        )
+    return " ".join(filter(None, sentences))
+
+
+def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
+    best = ranked[0]
+    found = best["values"][metric]
+    if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
+        return f"{total}; all have the same {metric_name(metric)}, {number(found['value'])}."
+    shown = points(found, unit=" points") if metric == "overconfidence" else _bracket(found)
+    says, right = best["values"].get("mean_confidence"), best["values"].get("accuracy")
+    more = ""
+    if says is not None and right is not None:
+        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
+    return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
+
+
+def _gap_words(ranked: Sequence[Row]) -> str:
+    gaps = [gap for row in ranked if (gap := row["values"].get("overconfidence")) is not None]
+    if not gaps:
+        return ""
+    sure = [direction(gap["value"]) for gap in gaps if leaves_out_zero(gap)]
+    over, under = sure.count("over-confident"), sure.count("under-confident")
+    return (
+        f"{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, {under} "
+        f"under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
+    )
 
 
 def check_notes(models: Sequence[str], official: Official) -> list[str]:
-    """Say which of our models the official figures do not have; the others of ours are no misspellings.
+    """Name the models without official figures, and similar names that have some.
 
     >>> check_notes(["org/rm"], Official("official.csv", {"org/RM": {"overall": 80.0}}))
-    ['official.csv has no figures of org/rm (did you mean org/RM?).']
+    ['official.csv has no figures for org/rm (did you mean org/RM?).']
     >>> check_notes(["org/rm-1B", "org/rm-8B"], Official("official.csv", {"org/rm-8B": {"overall": 80.0}}))
-    ['official.csv has no figures of org/rm-1B.']
+    ['official.csv has no figures for org/rm-1B.']
     """
     missing = [name for name in dict.fromkeys(models) if name not in official.figures]
     others = {name.lower(): name for name in official.figures if name not in models}
     notes = []
     for name in missing[:5]:
         near = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.8)
-        told = f" (did you mean {others[near[0]]}?)" if near else ""
-        notes.append(f"{official.path} has no figures of {name}{told}.")
+        hint = f" (did you mean {others[near[0]]}?)" if near else ""
+        notes.append(f"{official.path} has no figures for {name}{hint}.")
     if len(missing) > 5:
-        notes.append(f"{official.path} has no figures of {len(missing) - 5} more models.")
+        notes.append(f"{official.path} has no figures for {len(missing) - 5} more models.")
     return notes
 
 
 def unseen_notes(metrics: Sequence[Row]) -> list[str]:
-    """Name the models whose first choice is too sure, or not sure enough, although their ECE shows nothing.
+    """Name the models that are over- or under-confident although chance explains their ECE.
 
     >>> row = {"model": "org/rm", "category": "overall", "low": None, "high": None}
     >>> unseen_notes([row | {"metric": "ece_p_value", "value": 0.9},
     ...               row | {"metric": "overconfidence", "value": 0.1, "low": 0.05, "high": 0.15}])
-    ['The ECE, which pools all responses, does not show that the first choice of org/rm is over-confident.']
+    ['The ECE does not show that org/rm is over-confident, because it pools all responses.']
     """
     overall = [row for row in metrics if row["category"] == "overall"]
     p_values = {row["model"]: row["value"] for row in overall if row["metric"] == "ece_p_value"}
-    told: dict[str, list[str]] = {"over-confident": [], "under-confident": []}
+    unseen: dict[str, list[str]] = {"over-confident": [], "under-confident": []}
     for row in overall:
-        if row["metric"] == "overconfidence" and is_sure(row) and (p_values.get(row["model"]) or 0) >= 0.05:
-            told["over-confident" if row["value"] > 0 else "under-confident"].append(row["model"])
+        hidden = (p_values.get(row["model"]) or 0) >= 0.05
+        if row["metric"] == "overconfidence" and leaves_out_zero(row) and hidden:
+            unseen[direction(row["value"])].append(row["model"])
     return [
-        "The ECE, which pools all responses, does not show that the first choice of "
-        f"{', '.join(names)} is {how}."
-        for how, names in told.items()
+        f"The ECE does not show that {', '.join(names)} {'is' if len(names) == 1 else 'are'} {how}, because "
+        "it pools all responses."
+        for how, names in unseen.items()
         if names
     ]
 
 
 def to_markdown(board: Leaderboard) -> str:
-    """Return the summary as Markdown: the ten best calibrated, correlations, the check, notes."""
+    """Return the summary as Markdown: the ten best models, correlations, the check, notes."""
     main = board.metric
+    known = [
+        key
+        for key in ("mean_confidence", "accuracy", "overconfidence", "lost_information", "ece")
+        if key != main and any(key in row["values"] for row in board.models)
+    ]
+    names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
     lines = [f"# Models by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
-    lines += ["## Best calibrated", ""]
+    lines += [f"## Smallest {metric_name(main)}", ""]
     lines += _table(
-        ["#", "model", metric_name(main), "interval", board.score_name, f"rank by {board.other}"],
+        [
+            *("#", "model", metric_name(main), "interval"),
+            *(names.get(key) or metric_name(key) for key in known),
+            *(board.score_name, f"rank by {board.other}"),
+        ],
         [
             [
                 str(row["rank"]),
                 row["model"] + (" *" if row["scale"] == "no" else ""),
-                f"{row['values'][main]['value']:.4f}",
-                _interval(row["values"][main]),
-                _number(row["score"], 3),
+                number(row["values"][main]["value"], 4),
+                interval(row["values"][main]),
+                *(_value(row["values"].get(key), key) for key in known),
+                number(row["score"]),
                 str(row["ranks"].get(board.other) or "–"),
             ]
             for row in board.ranked[:10]
@@ -147,23 +185,23 @@ def to_markdown(board: Leaderboard) -> str:
     )
     if any(row["scale"] == "no" for row in board.ranked[:10]):
         lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
-    lines += ["", "## What calibration goes with", ""]
+    lines += ["", "## Correlation with benchmark scores", ""]
     lines += _table(
-        ["error", "against", "coefficient", "value", "interval", "p", "models"],
+        ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
         [
             [
                 metric_name(row["metric"]),
                 target_name(board, row["target"]),
                 row["method"],
-                _number(row["value"], 4) if row["value"] is not None else row["note"],
-                _interval(row),
-                "–" if row["p_value"] is None else f"{row['p_value']:.2g}",
+                number(row["value"], 4) if row["value"] is not None else row["note"],
+                interval(row),
+                p_value(row["p_value"]),
                 str(row["n"]),
             ]
             for row in board.correlations
         ],
     )
-    lines += ["", "Positive: better calibrated goes with better score. Scores are from 0 to 1.", ""]
+    lines += ["", "Positive: models with a smaller error have better scores. Scores are from 0 to 1.", ""]
     if board.check:
         worst = max(board.check, key=lambda row: abs(row["difference"]))
         lines += [
@@ -174,7 +212,7 @@ def to_markdown(board: Leaderboard) -> str:
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
-    notes = [f"{row['model']} has no calibration error: {row['why']}." for row in without] + board.notes
+    notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
     if notes:
         lines += ["## Notes", "", *(f"- {_cell(note)}" for note in notes), ""]
     lines.append(f"Protocol: {_cell(board.protocol)}. Seed {board.settings.seed}.")
@@ -187,14 +225,19 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Escape what Markdown or HTML would read as markup."""
-    plain = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;")
+    """Escape characters that Markdown or HTML would read as markup."""
+    plain = clean_line(text).replace("&", "&amp;").replace("<", "&lt;")
     return plain.replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
+def _value(row: Row | None, metric: str) -> str:
+    if row is None:
+        return "–"
+    if metric == "overconfidence":
+        return points(row)
+    return percent(row["value"]) if metric in ("mean_confidence", "accuracy") else number(row["value"])
 
 
-def _interval(row: Row) -> str:
-    return "–" if row.get("low") is None else f"{row['low']:.3f} to {row['high']:.3f}"
+def _bracket(row: Row) -> str:
+    around = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
+    return f"{number(row['value'])}{around}"

@@ -1,4 +1,4 @@
-"""The report of one forecast of rankings: table, figure, page, and a sentence in plain words."""
+"""The report of one forecast of rankings: table, figure, page, and a summary in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ from rmcalib.calibration import Summary, summarise
 from rmcalib.metrics import reliability_table, summary_table
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import all_events, occurs
-from rmcalib.report._figures import figure_png, reliability_figure
+from rmcalib.report._drawing import figure_png
+from rmcalib.report._numbers import number
 from rmcalib.report._page import render
-from rmcalib.report._svg import reliability_svg
+from rmcalib.report._reliability import reliability_figure, reliability_svg
 
 __all__ = ["ForecastReport", "forecast_report", "plain_words", "write_forecast_report"]
 
@@ -25,7 +26,7 @@ _PANEL = "which item comes first"
 
 @dataclass(frozen=True)
 class ForecastReport:
-    """Everything the pages and files of one forecast are made from."""
+    """The content of the page and files of a forecast; ``p_floor`` is the smallest p-value it can show."""
 
     title: str
     subtitle: str
@@ -33,6 +34,7 @@ class ForecastReport:
     words: str
     reliability: list[dict[str, Any]]
     footer: str
+    p_floor: float | None = None
 
 
 def forecast_report(
@@ -46,7 +48,15 @@ def forecast_report(
     resamples: int = 200,
     seed: int = 0,
 ) -> ForecastReport:
-    """Judge a forecast of rankings (n, m) by the notions asked for, and gather what its report shows.
+    """Evaluate a forecast of rankings by sub-k and top-k calibration, and collect what its report shows.
+
+    Parameters
+    ----------
+    dist : the forecast, a distribution over rankings for each of n instances.
+    orders : (n, m) the true rankings, best item first.
+    title, subtitle : of the page.
+    sub, top : the k to evaluate.
+    resamples, seed : of intervals and nulls.
 
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
@@ -66,7 +76,8 @@ def forecast_report(
         rng=seed,
     )
     footer = f"rmcalib {__version__}, protocol exact, seed {seed}, {resamples} resamples."
-    return ForecastReport(title, subtitle, summary, plain_words(summary), diagram, footer)
+    words = plain_words(summary)
+    return ForecastReport(title, subtitle, summary, words, diagram, footer, 1 / (resamples + 1))
 
 
 def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
@@ -90,7 +101,8 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
         rows=rows,
         n=f"{report.summary.n:,}",
         n_items=report.summary.n_items,
-        figure=reliability_svg(report.reliability, _PANEL),
+        figure=reliability_svg(report.reliability, _PANEL, name="first"),
+        p_floor=report.p_floor,
         footer=report.footer,
     )
     write_csv(out / "metrics.csv", rows)
@@ -101,7 +113,7 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
 
 
 def report_content(report: ForecastReport) -> dict[str, Any]:
-    """Return the numbers of a report for machines.
+    """Return the numbers of a report, ready for JSON.
 
     >>> report_content(ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], ""))["n"]
     5
@@ -120,21 +132,19 @@ def report_content(report: ForecastReport) -> dict[str, Any]:
 
 
 def plain_words(summary: Summary) -> str:
-    """Say in a sentence or two what the numbers mean.
+    """Summarise the numbers in a sentence or two.
 
     >>> from rmcalib.calibration import SummaryRow
     >>> plain_words(Summary((SummaryRow("sub", 2, 0.01, 0, 0.02, 0.01, 0.02, 0.6, 0.01),), None, 10, 3))
-    'No sign of miscalibration: every error is what a calibrated forecast shows with this much data.'
+    'No sign of miscalibration: a calibrated forecast shows errors like these with as much data.'
     """
     off = [row for row in summary.rows if row.p_value < 0.05]
     if not off:
-        return (
-            "No sign of miscalibration: every error is what a calibrated forecast shows with this much data."
-        )
+        return "No sign of miscalibration: a calibrated forecast shows errors like these with as much data."
     worst = max(off, key=lambda row: row.value)
     text = (
-        f"Not calibrated: the {worst.family}-{worst.k} error is {worst.value:.3f} "
-        f"(a calibrated forecast would show about {worst.null_mean:.3f})."
+        f"Not calibrated: the {worst.family}-{worst.k} error is {number(worst.value)} "
+        f"(a calibrated forecast would show about {number(worst.null_mean)})."
     )
     fit = summary.temperature
     if fit is None or fit.at_limit is not None or worst.recalibrated is None:
@@ -142,5 +152,5 @@ def plain_words(summary: Summary) -> str:
     direction = "over-confident" if fit.temperature > 1 else "under-confident"
     return (
         f"{text} The forecast is {direction}: dividing by a temperature of T = {fit.temperature:.2f} "
-        f"would bring that error to {worst.recalibrated:.3f}, measured on data not used for the fit."
+        f"changes that error to {number(worst.recalibrated)} on data not used for the fit."
     )

@@ -1,0 +1,223 @@
+"""Loading benchmarks: by name from the Hub, from files as their authors publish them, or built in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.files import kind_on_disk
+from rmcalib._util.hub import HubError, check_repo_id, resolve_commit, translated, without_hub
+from rmcalib._util.processes import may_draw
+from rmcalib._util.texts import refuse_url
+from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
+from rmcalib.benchmarks._files import SUFFIXES, read_rows
+from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
+from rmcalib.benchmarks._registry import benchmarks, entry_for, known_entry
+from rmcalib.benchmarks._rows import Row
+
+__all__ = ["load_benchmark"]
+
+DEMO = Path(__file__).parents[1] / "demo" / "benchmark.jsonl"
+OWN = "rmcalib"
+
+
+def load_benchmark(
+    name: str = "demo",
+    *,
+    format: str | None = None,
+    revision: str | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+) -> Benchmark:
+    """Load the prompts of a benchmark.
+
+    Parameters
+    ----------
+    name : `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id
+        of a Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
+    format : how a file or data set is written, by the name of a benchmark (`"rm-bench"`, `"trl"`, ...);
+        default our own schema, or that of the data set if it is known.
+    revision : branch, tag or commit of a Hub data set; the result has the commit. A benchmark of several data
+        sets has one of each, joined by `+`.
+    split : split of a Hub data set; default that of the benchmark, else `"test"`.
+    limit : at most this many prompts, spread evenly over the benchmark so that every category has its share.
+
+    Returns
+    -------
+    Benchmark
+        Every item has at least one wrong response, and a correct one or people's votes. Ids are unique. A
+        `ValueError` names the first row for which this is not so.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> row = '{"prompt": "2+2?", "chosen": "4", "rejected": "5"}'
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "mine.jsonl").write_text(row)
+    ...     bench = load_benchmark(f"{folder}/mine.jsonl", format="trl")
+    >>> bench.name, bench.items[0].responses, bench.items[0].n_correct
+    ('mine', ('4', '5'), 1)
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit: {limit} prompts make no benchmark (give 1 or more)")
+    wanted = None if format is None else known_entry(format)
+    if name == "demo" or _is_path(name):
+        if revision is not None:
+            raise ValueError(f"revision: {name} is a file, which has none (only Hub data sets do)")
+        benchmark = _from_file(name, wanted)
+    else:
+        benchmark = _from_hub(name, wanted, revision, split)
+    if limit is None or limit >= len(benchmark):
+        return benchmark
+    kept = tuple(benchmark.items[i * len(benchmark) // limit] for i in range(limit))
+    return replace(benchmark, items=kept)
+
+
+def _is_path(name: str) -> bool:
+    refuse_url(name)
+    entry = benchmarks().get(name)
+    if entry is not None and entry.hub:  # also where a folder happens to have this name
+        return False
+    return kind_on_disk(name) is not None or Path(name).suffix in SUFFIXES
+
+
+def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
+    path = DEMO if name == "demo" else Path(name)
+    if wanted is None and path.is_dir():
+        raise ValueError(
+            f"{name}: a folder; say with --format how its files are written, or give a file (its name ends "
+            f"in {', '.join(SUFFIXES)})"
+        )
+    label = "demo" if name == "demo" else path.resolve().name if path.is_dir() else path.stem
+    rows, digest = read_rows(path, folder=wanted.folder if wanted else None)
+    if name == "demo":
+        wanted = known_entry("demo")
+    return _benchmark(label, digest, rows, wanted, str(path))
+
+
+def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, split: str | None) -> Benchmark:
+    known = entry_for(name)
+    sources = _hub_sources(name, known, split)
+    ids = [*dict.fromkeys(source.id for source in sources)]
+    asked = revision.split("+") if revision and len(ids) > 1 else [revision] * len(ids)
+    if len(asked) != len(ids):
+        raise ValueError(f"revision: {name} has {len(ids)} data sets; give {len(ids)} commits, joined by '+'")
+    wanted_of = dict(zip(ids, asked, strict=True))
+    commits = {
+        one: resolve_commit(check_repo_id(one), repo_type="dataset", revision=wanted_of[one]) for one in ids
+    }
+    rows = (row for one in sources for row in _hub_rows(one, commits[one.id], wanted_of[one.id]))
+    label = next(iter(commits)) if len(commits) == 1 else name
+    return _benchmark(label, "+".join(commits.values()), rows, wanted or known, label)
+
+
+def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> tuple[HubSource, ...]:
+    """Return where on the Hub a benchmark is; `name` is that of an entry, or a Hub id."""
+    if known is None:
+        return (HubSource(name, split or "test"),)
+    own = tuple(source for source in known.hub if source.id == name)
+    sources = own or known.hub
+    if not sources:
+        raise ValueError(
+            f"{name}: not on the Hub; download it ({known.homepage or 'from its authors'}), and give its "
+            f"path with --format {known.name}"
+        )
+    if split is None:
+        return sources
+    return tuple({source.id: replace(source, split=split) for source in sources}.values())
+
+
+def _benchmark(
+    label: str, revision: str, rows: Iterator[Row], entry: BenchmarkEntry | None, source: str
+) -> Benchmark:
+    """Turn rows into items with distinct ids; without an entry they are in our own schema."""
+    first = next(rows, None)
+    if first is None:
+        raise ValueError(f"{source}: no prompts in it")
+    if entry is None:  # our schema is RewardBench 2's, which adds columns of its own
+        theirs = known_entry("reward-bench-2")
+        entry = theirs if all(name in first.values for name in theirs.columns) else known_entry(OWN)
+    places: list[str] = []
+    items: list[Item] = []
+    left_out: dict[str, int] = {}
+    for found in entry.read(_checked(chain([first], rows), entry, places)):
+        if isinstance(found, str):
+            left_out[found] = left_out.get(found, 0) + 1
+        else:
+            items.append(found)
+    notes = tuple(f"{label}: {n:,} left out: {why}" for why, n in left_out.items())
+    if not items:
+        raise ValueError(f"{source}: no prompts in it ({'; '.join(notes)})")
+    names, categories = [item.id for item in items], [item.category for item in items]
+    ids = distinct_ids(names, categories, keep=entry.no_single_answer)
+    _check_ids(ids, names, places if len(places) == len(items) else [], source)
+    distinct = tuple(replace(item, id=one) for item, one in zip(items, ids, strict=True))
+    return Benchmark(label, revision, distinct, entry.name, notes)
+
+
+def _checked(rows: Iterable[Row], entry: BenchmarkEntry, places: list[str]) -> Iterator[Row]:
+    """Yield rows that have the columns of the benchmark, and note where each is."""
+    for row in rows:
+        missing = [name for name in entry.columns if not row.has(name)]
+        if missing and not (entry.or_columns and all(map(row.has, entry.or_columns))):
+            others = [other.name for other in benchmarks().values() if all(map(row.has, other.columns))]
+            hint = f"; the row looks like {' or '.join(others[:2])}: give --format" if others else ""
+            raise row.error(
+                f"nothing for {', '.join(missing)} (a row needs {', '.join(entry.columns)}){hint}"
+            )
+        places.append(row.where)
+        yield row
+
+
+def _check_ids(ids: list[str], names: list[str], places: list[str], source: str) -> None:
+    """Refuse ids that are there twice; `places` of the items are empty where rows were gathered."""
+    seen: dict[str, int] = {}
+    for i, identifier in enumerate(ids):
+        first = seen.setdefault(identifier, i)
+        if first != i:
+            here = places[i] if places else source
+            there = places[first].removeprefix(f"{source}, ") if places else f"prompt {first}"
+            raise ValueError(f"{here}: id {names[i]!r} is there twice (first in {there})")
+
+
+def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[Row]:
+    more = {} if source.category is None else {"subset": source.category}
+    table = _hub_table(source, commit, revision)
+    yield from (Row(f"{source.id}, row {i}", {**row, **more}) for i, row in enumerate(table))
+
+
+def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:
+    """Load a data set at a commit, from the cache if it is there: a commit does not change."""
+    import datasets
+
+    def load() -> Any:
+        table = datasets.load_dataset(source.id, source.config, revision=commit, split=source.split)
+        return _at_commit(table, source.id, commit)
+
+    if not may_draw():
+        datasets.disable_progress_bars()
+    with contextlib.suppress(Exception), without_hub():  # whatever it is that the cache does not have
+        return load()
+    try:
+        with translated(source.id, repo_type="dataset", revision=revision):
+            return load()
+    except HubError as error:
+        cause = error.__cause__
+        if isinstance(cause, ValueError) and "split" in str(cause):
+            raise HubError(f"{source.id}: {str(cause).splitlines()[0]}") from cause
+        raise
+
+
+def _at_commit(table: Any, name: str, commit: str) -> Any:
+    """Make sure of the commit: without the Hub, `datasets` takes the version that it prepared last."""
+    import datasets
+
+    files = [Path(entry["filename"]) for entry in table.cache_files]
+    if not files or all(commit in file.parts for file in files):
+        return table
+    prepared = [file.parent.with_name(commit) / file.name for file in files]  # one folder per commit
+    if not all(file.is_file() for file in prepared):
+        raise HubError(f"{name}@{commit}: the Hub cannot be reached, and the cache has another revision only")
+    return datasets.concatenate_datasets([datasets.Dataset.from_file(str(file)) for file in prepared])

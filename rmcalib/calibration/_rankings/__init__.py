@@ -1,0 +1,1 @@
+"""Calibration of distributions over rankings: the notions of the paper and their uncertainty."""

@@ -1,0 +1,1 @@
+"""Reward models behind an HTTP server: vLLM, SGLang and OpenRLHF."""

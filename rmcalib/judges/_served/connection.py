@@ -1,0 +1,222 @@
+"""A connection to a server that returns raw rewards, of one model, all the time.
+
+`connect` finds out what the server is, and scores a few short texts (probes). Their rewards show whether the
+server returns rewards or probabilities and, when they are scored again later, whether it still has the same
+model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmcalib._util.hub import HubError
+from rmcalib.benchmarks import Item
+from rmcalib.judges._http import Client, ServerError, in_parallel
+from rmcalib.judges._registry import Recipe
+from rmcalib.judges._reward_model import LONGEST_DEFAULT
+from rmcalib.judges._scale import scale_of
+from rmcalib.judges._served.servers import Answer, Server, Text, ask, find_server
+from rmcalib.judges._served.squashed import why_squashed
+from rmcalib.judges._served.texts import Writer, text_writer
+
+__all__ = ["Asked", "Connection", "Reward", "check_same", "connect", "responses_rewards"]
+
+_PROBES = tuple(
+    Item(f"probe {number}", "", prompt, responses, 1)
+    for number, (prompt, responses) in enumerate(
+        [
+            ("What is 2 + 2?", ("2 + 2 is 4.", "I hate numbers. Go away!")),
+            ("Name a colour of the sky.", ("Blue.", "Tuesday tastes of forty-two trains.")),
+            ("How do I boil an egg?", ("Put it into boiling water for eight minutes.", "asdf asdf asdf")),
+            ("Translate 'good morning' into French.", ("Bonjour.", "No. I will not do that.")),
+        ]
+    )
+)
+_MOVED = 0.1  # how far a probe's reward may move, relative to the largest (or to 1); rounding is far less
+_RAW = (
+    {"use_activation": False},
+    {"activation": False},
+)  # how vLLM is asked for rewards; the older name last
+_REMEDIES = {
+    "vllm": "Update vLLM, or start it with --pooler-config '{\"use_activation\": false}'",
+    "sglang": "Serve a model with one label (*ForSequenceClassification) with --is-embedding",
+    "openrlhf": "Serve a model whose output is the reward itself",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user says about a served model."""
+
+    name: str
+    recipe: Recipe
+    client: Client
+    kind: str = "auto"
+    served_name: str | None = None
+    max_length: int | None = None
+    concurrency: int = 16
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A server that was found fit: how texts are written, their longest length, the rewards of the probes."""
+
+    asked: Asked
+    server: Server
+    write: Writer
+    written_by: str
+    limit: int
+    probes: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reward:
+    """The reward of one text, its length in tokens (None: unknown), and whether it was cut."""
+
+    value: float
+    n_tokens: int | None
+    truncated: bool
+
+
+def connect(asked: Asked) -> Connection:
+    """Find out what a server is and how it returns raw rewards; raise a `ServerError` if it does not."""
+    if asked.recipe.status == "unsupported":
+        raise HubError(f"{asked.name}: not supported: {asked.recipe.reason}")
+    server = find_server(asked.client, asked.kind, asked.name, asked.served_name)
+    limit = _limit(asked, server)
+    write, written_by = text_writer(server.kind, asked.recipe, limit)
+    connection = Connection(asked, server, write, written_by, limit)
+    if server.kind == "vllm":
+        return _raw_vllm(connection)
+    found = dataclasses.replace(connection, probes=_probe(connection))
+    _refuse(found, why_squashed(found.probes, bounded_is_fine=_may_be_bounded(asked.recipe)))
+    return found
+
+
+def responses_rewards(connection: Connection, items: Iterable[Item]) -> Iterator[list[Reward]]:
+    """Score all responses of all prompts, many requests at a time; yield them in order, in small groups."""
+
+    def call(task: tuple[str, Sequence[Text]]) -> list[Reward]:
+        name, (prompt, texts) = connection.asked.name, task
+        try:
+            answers = ask(connection.asked.client, connection.server, texts, connection.limit)
+        except ServerError as error:
+            raise ServerError(f"{name}: prompt {prompt!r}: {error}", error.status) from error
+        return [_reward(connection, text, answer) for text, answer in zip(texts, answers, strict=True)]
+
+    yield from in_parallel(call, _tasks(connection, items), workers=connection.asked.concurrency)
+
+
+def check_same(connection: Connection) -> None:
+    """Raise a `ServerError` if the server has another model than it had at the beginning."""
+    asked, before = connection.asked, connection.server
+    now = find_server(asked.client, before.kind, asked.name, asked.served_name, attempts=None)
+    differences = [
+        f"its {field} was {getattr(before, field)!r} and is {getattr(now, field)!r}"
+        for field in ("model", "checkpoint", "weights", "version")
+        if getattr(before, field) != getattr(now, field)
+    ]
+    rewards = _probe(connection, _PROBES[:2])
+    moved = max(abs(a - b) for a, b in zip(rewards, connection.probes, strict=False))
+    if moved > _MOVED * max(1.0, *map(abs, connection.probes)):
+        differences.append(f"the rewards of the same texts have changed by {moved:.3g}")
+    if differences:
+        raise ServerError(
+            f"{asked.name}: the model at {asked.client.url} was replaced during the run: "
+            f"{'; '.join(differences)}. The last prompts are not kept: serve the first model again and run "
+            "the same command, or start again with --fresh"
+        )
+
+
+def _limit(asked: Asked, server: Server) -> int:
+    wanted, own = asked.max_length, server.max_length
+    if wanted is None:
+        return min(own or LONGEST_DEFAULT, asked.recipe.max_length or LONGEST_DEFAULT, LONGEST_DEFAULT)
+    if wanted < 8:
+        raise ValueError(f"max_length: {wanted} tokens are too few for a text (give 8 or more)")
+    if server.kind == "openrlhf":
+        raise ValueError("max_length: OpenRLHF's server has a limit of its own: start it with --max_len")
+    if own is not None and wanted > own:
+        raise ValueError(f"max_length: {wanted} is more than the {own} tokens that the server can read")
+    return wanted
+
+
+def _raw_vllm(connection: Connection) -> Connection:
+    """Return a connection to vLLM by the path, and with the parameter, that give raw rewards."""
+    try:
+        _probe(connection, _PROBES[:1])
+    except ServerError as error:
+        if error.status not in (400, 404, 405, 501):
+            raise
+        try:  # a reward model that vLLM does not serve as a classifier
+            pooling = dataclasses.replace(connection.server, path="/pooling")
+            _probe(dataclasses.replace(connection, server=pooling), _PROBES[:1])
+        except ServerError:
+            raise error from None
+        connection = dataclasses.replace(connection, server=pooling)
+    for raw in _RAW:
+        probed = _with_raw(connection, raw)
+        rewards = _probe(probed)
+        other = _probe(_with_raw(connection, dict.fromkeys(raw, True)))
+        # If the parameter changes the numbers, the server knows it, and these are rewards.
+        if not np.allclose(rewards, other, rtol=1e-4, atol=1e-6):
+            return dataclasses.replace(probed, probes=rewards)
+    probed = dataclasses.replace(_with_raw(connection, _RAW[0]), probes=rewards)
+    _refuse(probed, why_squashed(rewards, bounded_is_fine=_may_be_bounded(connection.asked.recipe)))
+    return probed
+
+
+def _with_raw(connection: Connection, raw: dict[str, bool]) -> Connection:
+    return dataclasses.replace(connection, server=dataclasses.replace(connection.server, raw=raw))
+
+
+def _probe(connection: Connection, probes: Sequence[Item] = _PROBES) -> tuple[float, ...]:
+    return tuple(reward.value for group in responses_rewards(connection, probes) for reward in group)
+
+
+def _tasks(connection: Connection, items: Iterable[Item]) -> Iterator[tuple[str, Sequence[Text]]]:
+    """Yield what one request asks: a prompt's id, and the texts of its responses, or one of them."""
+    for item in items:
+        texts = connection.write(item)
+        if texts and texts[0].messages:
+            yield from ((item.id, [text]) for text in texts)
+        elif texts:
+            yield item.id, texts
+
+
+def _reward(connection: Connection, text: Text, answer: Answer) -> Reward:
+    name, recipe, outputs = connection.asked.name, connection.asked.recipe, answer.outputs
+    if recipe.column is None and len(outputs) != 1:
+        raise ServerError(
+            f"{name}: the server returns {len(outputs)} numbers for a text, not one reward: serve a "
+            "classifier with one label, or say in a recipe which one it is (`column`)"
+        )
+    if recipe.column is not None and recipe.column >= len(outputs):
+        raise ServerError(
+            f"{name}: the recipe asks for output {recipe.column}, and the server returns {len(outputs)}"
+        )
+    value = recipe.sign * outputs[recipe.column or 0]
+    if text.n_tokens is not None:
+        return Reward(value, text.n_tokens, text.truncated)
+    # A server does not say whether it has cut a text: one of exactly the limit counts as cut.
+    length = answer.n_tokens
+    return Reward(value, length, length is not None and length >= connection.limit)
+
+
+def _may_be_bounded(recipe: Recipe) -> bool:
+    """Return whether the raw rewards of a model may lie between 0 and 1, by what is known about it."""
+    return recipe.scale is not None or scale_of(recipe) == "ratings"
+
+
+def _refuse(connection: Connection, reason: str | None) -> None:
+    asked = connection.asked
+    if reason is not None:
+        raise ServerError(
+            f"{asked.name}: the server at {asked.client.url} does not return raw rewards: {reason}. "
+            f"{_REMEDIES[connection.server.kind]}. If these are the model's rewards, say what they are in a "
+            "recipe (such as `scale: ratings`)"
+        )

@@ -1,0 +1,183 @@
+"""A reward model behind an HTTP server, as a judge."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib.judges._http import Client, clean_url
+from rmcalib.judges._inference.scoring import CHUNK
+from rmcalib.judges._judge import Judge, Progress, Scale, ScoredItem
+from rmcalib.judges._options import LoadOptions, check_options
+from rmcalib.judges._registry import Recipe
+from rmcalib.judges._scale import about_model, scale_of
+from rmcalib.judges._served.connection import (
+    Asked,
+    Connection,
+    Reward,
+    check_same,
+    connect,
+    responses_rewards,
+)
+from rmcalib.judges._served.servers import SERVER_KINDS
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+
+__all__ = ["EndpointJudge", "load_endpoint"]
+
+SCORING_VERSION = 1  # raise it when the same inputs would get other scores
+_OPTIONS = (
+    *("endpoint", "endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout"),
+    *("max_length", "recipe", "recipes"),
+)
+
+
+class EndpointJudge:
+    """A reward model that vLLM, SGLang or OpenRLHF serves.
+
+    The server is first asked when it is needed. Until then the judge can be sent to another process. The key
+    is read from the environment for each request, and is not part of the judge.
+
+    Parameters
+    ----------
+    name : the model's Hub id or folder: what reports call it, and where its recipe and tokenizer are found.
+    endpoint : the server's address, such as `http://localhost:8000`.
+    endpoint_kind : `vllm`, `sglang`, `openrlhf`, or `auto` to find out.
+    served_name : the name that the server has for the model; default `name`.
+    api_key_env : the environment variable with the key; default `RMCALIB_API_KEY`, if it is set.
+    concurrency : the most requests at a time.
+    timeout : seconds to wait for an answer before a request is sent again.
+    max_length : longest text in tokens; default the server's limit, at most 4096. OpenRLHF's server has a
+        limit of its own.
+    recipe, recipes : how to read the model, as in `LoadOptions`.
+
+    Examples
+    --------
+    >>> EndpointJudge("org/name", "http://localhost:8000/v1").name
+    'org/name'
+    """
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: str,
+        *,
+        endpoint_kind: str = "auto",
+        served_name: str | None = None,
+        api_key_env: str | None = None,
+        concurrency: int = 16,
+        timeout: float = 300.0,
+        max_length: int | None = None,
+        recipe: Recipe | None = None,
+        recipes: Sequence[str | Path] = (),
+    ) -> None:
+        """Check the settings; the server is not asked yet."""
+        if endpoint_kind not in ("auto", *SERVER_KINDS):
+            have = ", ".join(("auto", *SERVER_KINDS))
+            raise ValueError(f"endpoint_kind: unknown {endpoint_kind!r} (have: {have})")
+        if concurrency < 1:
+            raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
+        if timeout <= 0:
+            raise ValueError(f"timeout: must be more than 0 seconds, got {timeout:g}")
+        known = LoadOptions(recipe=recipe, recipes=tuple(recipes)).recipe_for(name)
+        client = Client(clean_url(endpoint), api_key_env, timeout)
+        client.check_key()
+        self.name = name
+        self._asked = Asked(
+            name,
+            dataclasses.replace(known, model=name),
+            client,
+            endpoint_kind,
+            served_name,
+            max_length,
+            concurrency,
+        )
+        self._connected: Connection | None = None
+
+    @property
+    def recipe(self) -> Recipe:
+        """What is known about the model."""
+        return self._asked.recipe
+
+    @property
+    def scale(self) -> Scale:
+        """What the recipe says about the rewards."""
+        return scale_of(self.recipe)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection to the server, which is made if there is none yet."""
+        if self._connected is None:
+            self._connected = connect(self._asked)
+        return self._connected
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that changes a reward; the server is asked what it serves.
+
+        Its address is not part of it, because a server may move while a run is interrupted.
+        """
+        connection, recipe = self.connection, self.recipe
+        server = connection.server
+        return {
+            "kind": "endpoint",
+            "endpoint_kind": server.kind,
+            "endpoint_path": server.path,
+            "served_model": server.model,
+            "served_checkpoint": server.checkpoint,
+            "served_weights": server.weights,
+            "texts_by": connection.written_by,
+            "recipe": {
+                name: getattr(recipe, name) for name in ("template", "append_token_id", "column", "sign")
+            },
+            "max_length": connection.limit,
+            "scoring_version": SCORING_VERSION,
+        }
+
+    def about(self) -> dict[str, Any]:
+        """Return the server's address and version, and what is known about the model."""
+        return {
+            "endpoint": self._asked.client.url,
+            "server_version": self.connection.server.version,
+            "about_model": about_model(self.recipe),
+        }
+
+    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
+        """Score prompts in chunks of 32. After each chunk the server is checked: is it still the same?"""
+        connection = self.connection
+        groups = responses_rewards(connection, items)
+        for start in range(0, len(items), CHUNK):
+            chunk = []
+            for item in items[start : start + CHUNK]:
+                rewards: list[Reward] = []
+                while len(rewards) < len(item.responses):
+                    group = next(groups)
+                    rewards += group
+                    if progress is not None:
+                        progress(len(group), sum(reward.n_tokens or 0 for reward in group))
+                chunk.append(_scored(item, rewards))
+            check_same(connection)
+            yield chunk
+
+
+def load_endpoint(name: str, **options: Any) -> Judge:
+    """Return a served model as a judge; options of models that are loaded here are refused."""
+    for option in options:
+        if option in {field.name for field in dataclasses.fields(LoadOptions)} - {*_OPTIONS}:
+            raise ValueError(f"{option}: has no effect on a served model: the server decides")
+    check_options(options, _OPTIONS)
+    if options.get("endpoint") is None:
+        raise ValueError(f"endpoint: {name} needs the address of its server, such as http://localhost:8000")
+    return EndpointJudge(name, **options)
+
+
+def _scored(item: Item, rewards: Sequence[Reward]) -> ScoredItem:
+    lengths = tuple(reward.n_tokens for reward in rewards if reward.n_tokens is not None)
+    return ScoredItem(
+        item.id,
+        tuple(reward.value for reward in rewards),
+        lengths if len(lengths) == len(rewards) else (),
+        tuple(reward.truncated for reward in rewards),
+    )

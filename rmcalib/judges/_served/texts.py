@@ -1,0 +1,87 @@
+"""The texts that a server of a reward model gets: written by the server, or here.
+
+vLLM takes chat messages and applies the model's chat template itself. SGLang gets token ids and OpenRLHF gets
+strings: for these the tokenizer is loaded here. So it is for vLLM if the model's recipe says that its own
+chat template is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.hub import HubError
+from rmcalib.judges._inference.templates import conversation, encode, render
+from rmcalib.judges._options import LoadOptions
+from rmcalib.judges._reward_model import locate
+from rmcalib.judges._served.servers import Text
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges._registry import Recipe
+
+__all__ = ["Writer", "text_writer"]
+
+Writer = Callable[["Item"], list[Text]]
+"""Returns one text per response of a prompt."""
+
+
+def text_writer(kind: str, recipe: Recipe, limit: int) -> tuple[Writer, str]:
+    """Return how to write the texts of a prompt, and who does: `server`, or the tokenizer's name and commit.
+
+    Parameters
+    ----------
+    kind : the kind of server.
+    recipe : how to read the model.
+    limit : the longest text in tokens.
+    """
+    if kind == "vllm" and recipe.template is None and recipe.append_token_id is None:
+        return _as_messages, "server"
+    tokenizer, source = _local_tokenizer(kind, recipe)
+    if kind != "openrlhf":
+        return lambda item: _as_ids(item, tokenizer, recipe, limit), source
+    if recipe.append_token_id is not None:
+        raise ValueError(
+            f"{recipe.model}: needs a token after every text (append_token_id), which OpenRLHF's server "
+            "cannot be sent: serve it with vLLM or SGLang"
+        )
+    return lambda item: _as_strings(item, tokenizer, recipe), source
+
+
+def _as_messages(item: Item) -> list[Text]:
+    return [Text(messages=tuple(conversation(item.prompt, response))) for response in item.responses]
+
+
+def _as_ids(item: Item, tokenizer: Any, recipe: Recipe, limit: int) -> list[Text]:
+    encoded = encode(
+        [item], tokenizer, max_length=limit, template=recipe.template, append=recipe.append_token_id
+    )
+    return [Text(ids=text.input_ids, n_tokens=len(text), truncated=text.truncated) for text in encoded[0]]
+
+
+def _as_strings(item: Item, tokenizer: Any, recipe: Recipe) -> list[Text]:
+    texts = [render(item.prompt, response, tokenizer, recipe.template) for response in item.responses]
+    return [Text(string=text) for text in _without_double_bos(texts, tokenizer)]
+
+
+def _without_double_bos(texts: Sequence[str], tokenizer: Any) -> list[str]:
+    """Take the beginning-of-sequence token out of texts if the server's tokenizer adds one by itself."""
+    bos = getattr(tokenizer, "bos_token", None)
+    if not bos or tokenizer(texts[0])["input_ids"][:2] != [tokenizer.bos_token_id] * 2:
+        return list(texts)
+    return [text.removeprefix(bos) for text in texts]
+
+
+def _local_tokenizer(kind: str, recipe: Recipe) -> tuple[Any, str]:
+    source = recipe.tokenizer or recipe.model
+    try:
+        folder, commit = locate(source, LoadOptions(), small_files_only=True)
+
+        from rmcalib.judges._inference import loading
+
+        asked = loading.Asked(recipe.model, recipe, LoadOptions(), None)
+        return loading.load_tokenizer(asked, folder), f"{source}@{commit}"
+    except HubError as error:
+        raise HubError(
+            f"{recipe.model}: its tokenizer is needed here to write the texts for {kind}: {error}"
+        ) from error

@@ -1,0 +1,228 @@
+"""Where a model is over- or under-confident: its gap by group, corrected for looking at many groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.benchmarks import Benchmark
+from rmcalib.calibration import check_level, mean_difference, proportion_interval
+from rmcalib.metrics._forecasts import (
+    Forecasts,
+    accuracy_of,
+    forecast,
+    picked_rows,
+    select_prompts,
+    top_1_prompts,
+)
+from rmcalib.metrics._texts import response_lengths
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["GROUPINGS", "Audit", "audit", "check_groupings"]
+
+Row = dict[str, Any]
+Labels = Sequence[str | None]
+GROUPINGS = ("category", "length", "responses")
+_FEWEST = 10  # prompts: of fewer, an interval says little and a flag nothing
+_QUARTERS = ("shortest quarter", "second quarter", "third quarter", "longest quarter")
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The gap of a model by group.
+
+    ``rows`` have group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged and note.
+    """
+
+    rows: list[Row]
+    level: float
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The rows as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    @property
+    def summary(self) -> str:
+        """Name the groups that are over- or under-confident, or say that none is."""
+        flagged = [row for row in self.rows if row["flagged"]]
+        if not flagged:
+            return "No group is over- or under-confident beyond chance."
+        flagged.sort(key=lambda row: -abs(row["gap"]))
+        kinds = {"over-confident": 1, "under-confident": -1}
+        parts = []
+        for kind, sign in kinds.items():
+            names = [f"{row['group']} ({row['gap']:+.2f})" for row in flagged if row["gap"] * sign > 0]
+            if names:
+                parts.append(f"{kind} on {', '.join(names)}")
+        rest = "" if len(flagged) == len(self.rows) else "; nothing found elsewhere"
+        return f"{'; '.join(parts)}{rest}.".capitalize()
+
+
+def audit(
+    scores: Scores,
+    *,
+    benchmark: Benchmark | None = None,
+    group_by: Iterable[str] = GROUPINGS,
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Audit:
+    """Return the gap of a model (mean confidence minus accuracy) in each group of prompts.
+
+    The p-values are those of no gap. They are adjusted by Holm's method over all groups that are looked at,
+    so that a calibrated model has no flagged group in ``level`` of the cases.
+
+    Parameters
+    ----------
+    scores : the scores of one model; only prompts with exactly one correct response count.
+    benchmark : the benchmark with its texts, for lengths in characters.
+    group_by : "category", "length" (quarters of the length of the picked response), "responses" (number of
+        responses), or names of ``columns``. Groupings with a single group are left out, and so is "length" if
+        lengths are unknown.
+    columns : more groupings: for each name, a mapping from item ids to groups. Those of the benchmark's items
+        are known.
+    level : confidence level of the intervals. A group is flagged if its adjusted p-value is at most
+        1 − level.
+    seed : decides between responses with equal rewards.
+
+    Returns
+    -------
+    Audit: ``table`` has group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged, note.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rewards = np.column_stack([np.full(400, 3.0), np.zeros(400)])
+    >>> wrong = np.arange(400) % 4 == 0                      # says 95%, is right in 75% of the cases
+    >>> columns = {"item_id": np.repeat(np.arange(400).astype(str), 2), "response": np.tile([0, 1], 400),
+    ...            "category": np.repeat(["code", "math"], 400), "reward": rewards.ravel(),
+    ...            "is_correct": np.column_stack([~wrong, wrong]).ravel()}
+    >>> audit(Scores.from_columns(columns), group_by=["category"]).summary
+    'Over-confident on code (+0.20), math (+0.20).'
+    """
+    check_level(level)
+    everything = forecast(scores, lengths=response_lengths(scores, benchmark))
+    one_answer = top_1_prompts(everything)
+    if not one_answer.any():
+        return Audit([], level)
+    part = select_prompts(everything, one_answer)
+    known = {**benchmark_columns(benchmark), **(columns or {})}
+    names = check_groupings(group_by, known)
+    groupings = {name: _labels(part, name, known, seed) for name in names}
+    return Audit(audit_rows(part, {k: v for k, v in groupings.items() if v is not None}, level, seed), level)
+
+
+def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | None = None) -> list[str]:
+    """Return the names of groupings without repeats, or raise a ValueError that names an unknown one.
+
+    ``known`` is a benchmark, or the names of its columns.
+
+    >>> check_groupings(["language"])
+    Traceback (most recent call last):
+    ...
+    ValueError: group by: unknown 'language' (have: category, length, responses)
+    """
+    have = [*GROUPINGS, *(benchmark_columns(known) if isinstance(known, Benchmark | None) else known)]
+    found = list(dict.fromkeys(names))
+    for name in found:
+        if name not in have:
+            raise ValueError(f"group by: unknown {name!r} (have: {', '.join(have)})")
+    return found
+
+
+def benchmark_columns(benchmark: Benchmark | None) -> dict[str, dict[str, str]]:
+    """Return what else a benchmark says about its prompts: for each column, the value of each item id."""
+    columns: dict[str, dict[str, str]] = {}
+    for item in () if benchmark is None else benchmark.items:
+        for name, value in getattr(item, "columns", {}).items():
+            columns.setdefault(name, {})[item.id] = value
+    return columns
+
+
+def audit_rows(part: Forecasts, groupings: Mapping[str, Labels], level: float, seed: int = 0) -> list[Row]:
+    """Return one row per grouping and group, given the label of each prompt (n,) in each grouping."""
+    picked, _ = picked_rows(part, seed)
+    says, right = part.probability[picked], accuracy_of(part)
+    rows = []
+    for name, labels in groupings.items():
+        groups = [group for group in dict.fromkeys(labels) if group is not None]
+        if len(groups) < 2:
+            continue
+        for group in groups if name == "category" else sorted(groups, key=_natural):
+            members = np.array([label == group for label in labels])
+            rows.append({"group_by": name, "group": group, **_gap(says[members], right[members], level)})
+    known = [row for row in rows if row["p_value"] is not None]
+    for row, adjusted in zip(known, holm([row["p_value"] for row in known]), strict=True):
+        row["p_adjusted"], row["flagged"] = adjusted, adjusted <= round(1 - level, 12)
+    return rows
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method: the chance of any false alarm among all of them.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    scaled = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    adjusted = np.empty(len(p))
+    adjusted[order] = scaled
+    return [float(value) for value in adjusted]
+
+
+def _gap(says: FloatArray, right: FloatArray, level: float) -> Row:
+    from scipy.special import ndtr
+
+    n = len(says)
+    row: Row = {"n": n, "says": float(says.mean()), "right": float(right.mean())}
+    row["gap"] = row["says"] - row["right"]
+    unknown = dict.fromkeys(("low", "high", "p_value", "p_adjusted")) | {"flagged": False}
+    if n < _FEWEST:
+        return row | unknown | {"note": f"fewer than {_FEWEST} prompts"}
+    found = mean_difference(right, says, level=level)
+    low, high, p_value = found.low, found.high, found.p_value
+    if right.std() == 0:
+        # All are right, or all are wrong: what varies is not seen, but Wilson's interval allows for it.
+        limits = proportion_interval(right, level=level)
+        low, high = row["says"] - limits.high, row["says"] - limits.low
+        spread = np.sqrt(row["says"] * (1 - row["says"]) / n)  # Wilson's interval inverts this test
+        p_value = float(2 * ndtr(-abs(row["gap"]) / spread)) if spread > 0 else float(row["gap"] == 0)
+    return row | unknown | {"low": low, "high": high, "p_value": p_value, "note": ""}
+
+
+def _labels(part: Forecasts, name: str, columns: Mapping[str, Mapping[str, str]], seed: int) -> Labels | None:
+    """Return the group of each prompt, None where it has none; None if the grouping is unknown here."""
+    if name in columns:
+        ids = part.scores.item_id[part.scores.offsets[:-1]][part.source].tolist()
+        return [None if (label := columns[name].get(one)) is None else str(label) for one in ids]
+    if name == "category":
+        return [str(label) for label in part.category.tolist()]
+    if name == "responses":
+        return [f"{size} responses" for size in part.sizes.tolist()]
+    if name == "length":
+        picked, _ = picked_rows(part, seed)
+        length = part.length[picked]
+        if np.isnan(length).any():
+            return None
+        quarter = np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length, side="left")
+        return [_QUARTERS[i] for i in quarter.tolist()]
+    raise AssertionError(name)  # check_groupings refuses it
+
+
+def _natural(group: str) -> tuple[float, str]:
+    """Order groups: quarters of length by length, numbers by size, others by name."""
+    if group in _QUARTERS:
+        return float(_QUARTERS.index(group)), ""
+    number = group.split(" ")[0]
+    return (float(number), "") if number.isdigit() else (float("inf"), group)

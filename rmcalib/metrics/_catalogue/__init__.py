@@ -1,0 +1,187 @@
+"""The catalogue: every metric, in one place and one order.
+
+To add a metric to rmcalib, add one entry to a module of this package. To add one from another package, name a
+`Metric` (or a list of them) in the entry point group ``rmcalib.metrics``. Either way it appears in
+metrics.csv, on the pages, in `compare`, on the leaderboard, in ``--fail-if`` and in the documentation.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.metrics._catalogue._calibration import (
+    CALIBRATION,
+    FIRST_CHOICE,
+    REFERENCE,
+    SCORES,
+    SEVERAL,
+    SMOOTH_RESAMPLES,
+)
+from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
+from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
+from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
+from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE
+from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
+from rmcalib.metrics._forecasts import Forecasts
+from rmcalib.metrics._statistic import Settings, Statistic
+
+__all__ = [
+    "ENTRY_POINTS",
+    "GROUPS",
+    "SMOOTH_RESAMPLES",
+    "Metric",
+    "added_metrics",
+    "catalogue",
+    "catalogue_markdown",
+    "chosen_metrics",
+    "scale",
+]
+
+ENTRY_POINTS = "rmcalib.metrics"
+_OWN = (
+    *FIRST_CHOICE,
+    *INFORMATION,
+    *CALIBRATION,
+    *SCORES,
+    *DECOMPOSITION,
+    *TEMPERATURE,
+    *REFERENCE,
+    *SEVERAL,
+    *BENCHMARK_SCORE,
+    *MARGINS,
+    *LENGTHS,
+)
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> dict[str, Metric]:
+    """Return every metric by its name, in the order of tables: those of rmcalib, then installed ones.
+
+    >>> next(iter(catalogue())), catalogue()["ece"].better
+    ('mean_confidence', 'low')
+    """
+    found = {metric.name: metric for metric in _OWN}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda one: (_home(one), one.name)):
+        for metric in _load(point):
+            if metric.name in found:
+                other = found[metric.name].source or "rmcalib"
+                raise ValueError(f"{_place(point)}: there is a metric {metric.name!r} already, of {other}")
+            found[metric.name] = metric
+    return found
+
+
+def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
+    """Return the metrics of some names in the order of the catalogue; all of them by default.
+
+    >>> [metric.name for metric in chosen_metrics(["nll", "ece"])]
+    ['ece', 'nll']
+    >>> chosen_metrics(["eec"])
+    Traceback (most recent call last):
+    ...
+    ValueError: metrics: unknown 'eec' (did you mean 'ece'?)
+    """
+    have = catalogue()
+    if names is None:
+        return tuple(have.values())
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in have:
+            near = difflib.get_close_matches(str(name), have, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(have)}"
+            raise ValueError(f"metrics: unknown {name!r} ({hint})")
+    return tuple(metric for name, metric in have.items() if name in wanted)
+
+
+def added_metrics() -> list[str]:
+    """Return the names of the metrics that other packages add."""
+    return [name for name, metric in catalogue().items() if metric.source]
+
+
+def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
+    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction."""
+    metrics = metrics if metrics is not None else _OWN
+    better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
+    lines: list[str] = []
+    for group, heading in GROUPS.items():
+        rows = [metric for metric in metrics if metric.group == group]
+        if rows:
+            lines += [f"### {heading}", "", "| metric | meaning | unit | better |", "|---|---|---|---|"]
+            lines += [
+                f"| `{one.name}` | {one.meaning} | {one.unit or '–'} | {better[one.better]} |" for one in rows
+            ]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _load(point: EntryPoint) -> list[Metric]:
+    """The metrics of an entry point; a ValueError in one line says what is wrong with it."""
+    try:
+        found: Any = point.load()
+    except Exception as error:
+        raise ValueError(f"{_place(point)}: cannot load {point.value}: {_one_line(error)}") from error
+    metrics = [found] if isinstance(found, Metric) else found
+    if not isinstance(metrics, list | tuple) or not all(isinstance(one, Metric) for one in metrics):
+        raise ValueError(
+            f"{_place(point)}: {point.value} is a {type(found).__name__}, expected an rmcalib.metrics.Metric "
+            "or a list of them"
+        )
+    return [
+        replace(one, source=_home(point), statistic=_guarded(one, f"metric {one.name} of {_home(point)}"))
+        for one in metrics
+    ]
+
+
+def _guarded(metric: Metric, place: str) -> Measure:
+    """Turn what goes wrong in another package's metric into one line that names it."""
+
+    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
+        try:
+            found = metric.statistic(forecasts, settings)
+        except Exception as error:
+            raise ValueError(f"{place}: {_one_line(error)}") from error
+        if not isinstance(found, Statistic):
+            raise ValueError(f"{place}: returned a {type(found).__name__}, expected a Statistic")
+        if found.value is not None and not np.isfinite(found.value):
+            found = Statistic.missing(found.n, found.note or "the value is not finite")
+        if found.n != len(forecasts):
+            raise ValueError(f"{place}: its n is {found.n}, but it was given {len(forecasts)} prompts")
+        return found if found.resampled is None else replace(found, resampled=_checked(found, place))
+
+    return statistic
+
+
+def _checked(statistic: Statistic, place: str) -> Any:
+    def resampled(weights: FloatArray) -> FloatArray:
+        assert statistic.resampled is not None
+        try:
+            draws = np.asarray(statistic.resampled(weights), dtype=np.float64)
+        except Exception as error:
+            raise ValueError(f"{place}: resampled: {_one_line(error)}") from error
+        if draws.shape != (len(weights),):
+            raise ValueError(
+                f"{place}: resampled returned shape {draws.shape}, expected ({len(weights)},): one value per "
+                "resample"
+            )
+        return draws
+
+    return resampled
+
+
+def _home(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unknown distribution"
+
+
+def _place(point: EntryPoint) -> str:
+    return f"entry point {point.name!r} ({ENTRY_POINTS}) of {_home(point)}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,51 @@
+"""The Brier score and the log loss of the first choice, split into what can and what cannot be improved."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rmcalib.calibration import Decomposition, corp
+from rmcalib.metrics._catalogue._metric import Metric
+from rmcalib.metrics._forecasts import Forecasts, once, picked_rows
+from rmcalib.metrics._statistic import Settings, Statistic
+
+__all__ = ["DECOMPOSITION"]
+
+Score = Literal["brier", "log"]
+_PARTS = {
+    "miscalibration": ("low", "what recalibrating its probability would gain"),
+    "discrimination": ("high", "what its recalibrated probability gains over a constant one"),
+    "uncertainty": (None, "the score of a constant probability"),
+}
+_UNITS = {"brier": "squared probability", "log": "nats"}
+_SCORES = {"brier": "Brier score", "log": "log loss"}
+
+
+@once
+def _split(forecasts: Forecasts, seed: int, score: Score) -> Decomposition:
+    picked, right = picked_rows(forecasts, seed)
+    return corp(forecasts.probability[picked], right, score=score)
+
+
+def _entry(score: Score, part: str) -> Metric:
+    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
+        value = getattr(_split(forecasts, settings.seed, score), part)
+        return Statistic.constant(value, len(forecasts), note="a wrong first choice has probability 1")
+
+    better, meaning = _PARTS[part]
+    return Metric(
+        f"{score}_{part}",
+        f"{_SCORES[score]} of the first choice: {meaning} (isotonic, no bins)",
+        statistic,
+        better=better,  # type: ignore[arg-type]
+        unit=_UNITS[score],
+        label=f"{part} ({_SCORES[score]})",
+        digits=4,
+        group="decomposition",
+        compared="nowhere",
+        ranked="nowhere",
+    )
+
+
+_KINDS: tuple[Score, ...] = ("brier", "log")
+DECOMPOSITION = tuple(_entry(score, part) for score in _KINDS for part in _PARTS)

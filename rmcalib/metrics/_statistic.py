@@ -1,0 +1,241 @@
+"""Statistics: a value of n prompts, with its interval and what a paired difference needs.
+
+`evaluate` asks a statistic for its interval, `compare` for the interval of a difference between two models on
+the same prompts. Most statistics have a formula for both. Others are computed again on resamples of the
+prompts: a resample is a vector of weights, how often each prompt was drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, chunks
+from rmcalib.calibration import (
+    Difference,
+    Inference,
+    Interval,
+    mean_difference,
+    proportion_interval,
+    resampling_weights,
+    skew_interval,
+)
+from rmcalib.calibration import difference as interval_difference
+
+__all__ = ["NO_INTERVAL", "Settings", "Statistic", "difference"]
+
+NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
+Limits = tuple[float, float]
+_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next statistic
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed."""
+
+    bins: int = 10
+    resamples: int = 1000
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A value of n prompts, and how to compute its interval.
+
+    A metric returns one of these, usually from `mean`, `proportion`, `of_sums`, `estimated` or `constant`.
+
+    Attributes
+    ----------
+    value : the value; None if there is none.
+    n : number of prompts.
+    note : why there is no value, or no interval.
+    values : (n,) one number per prompt, if the value is their mean: differences are then paired exactly.
+    limits : maps a level to the limits of the interval, or to None if there are none.
+    influence : returns how much each prompt contributes to the deviation of the value (n,); sums to 0.
+    resampled : maps weights (R, n) to values (R,), for statistics without formulas.
+    own_draws : maps a number of resamples and a seed to values (R,), for statistics that are resampled in
+        another way than prompt by prompt.
+    no_limits : the note if ``limits`` returns None.
+    """
+
+    value: float | None
+    n: int
+    note: str = ""
+    values: FloatArray | None = None
+    limits: Callable[[float], Limits | None] | None = None
+    influence: Callable[[], FloatArray] | None = None
+    resampled: Callable[[FloatArray], FloatArray] | None = None
+    own_draws: Callable[[int, int], FloatArray] | None = None
+    no_limits: str = ""
+
+    @classmethod
+    def constant(cls, value: float, n: int, *, note: str = "the value is not finite") -> Statistic:
+        """Return a value without an interval, such as a p-value; ``note`` says why it may be missing.
+
+        >>> Statistic.constant(0.5, 10).interval() is None
+        True
+        """
+        return cls(value, n) if np.isfinite(value) else cls.missing(n, note)
+
+    @classmethod
+    def missing(cls, n: int, note: str) -> Statistic:
+        """Return a statistic without a value; ``note`` says why."""
+        return cls(None, n, note)
+
+    @classmethod
+    def mean(cls, values: FloatArray) -> Statistic:
+        """Return the mean of one number per prompt (n,), with the interval of `skew_interval`.
+
+        >>> statistic = Statistic.mean(np.array([0.0, 1.0, 2.0, 3.0]))
+        >>> statistic.value, statistic.interval().low < 1.5
+        (1.5, True)
+        """
+        return cls(
+            float(values.mean()),
+            len(values),
+            values=values,
+            limits=lambda level: skew_interval(values, level),
+        )
+
+    @classmethod
+    def proportion(cls, values: FloatArray) -> Statistic:
+        """Return the mean of numbers in [0, 1] (n,) that are mostly 0 or 1, with Wilson's interval.
+
+        >>> Statistic.proportion(np.array([1.0] * 97 + [0.0] * 3)).interval().low.__round__(3)
+        0.915
+        """
+
+        def limits(level: float) -> Limits:
+            found = proportion_interval(values, level=level)
+            return found.low, found.high
+
+        return cls(float(values.mean()), len(values), values=values, limits=limits)
+
+    @classmethod
+    def median(cls, values: FloatArray) -> Statistic:
+        """Return the median of one number per prompt (n,), with a bootstrap interval."""
+        order = np.argsort(values)
+
+        def middle(weights: FloatArray) -> FloatArray:
+            below = np.cumsum(weights[:, order], axis=1)
+            return values[order][(below >= below[:, -1:] / 2).argmax(axis=1)]
+
+        return cls(float(np.median(values)), len(values), resampled=middle)
+
+    @classmethod
+    def of_sums(cls, sums: FloatArray, function: Callable[[FloatArray], FloatArray]) -> Statistic:
+        """Return a function of sums over prompts, with a bootstrap interval.
+
+        ``sums`` (n, q): what each prompt adds. ``function`` maps totals (R, q) to values (R,).
+
+        >>> ratio = Statistic.of_sums(np.array([[1.0, 2.0], [3.0, 2.0]]), lambda t: t[:, 0] / t[:, 1])
+        >>> ratio.value
+        1.0
+        """
+        value = float(function(sums.sum(axis=0, keepdims=True))[0])
+        return cls(value, len(sums), resampled=lambda weights: function(weights @ sums))
+
+    @classmethod
+    def estimated(
+        cls, value: float, limits: Callable[[float], Interval], influence: Callable[[], FloatArray], n: int
+    ) -> Statistic:
+        """Return a value with its interval at any level, and the influence (n,) of each prompt on it."""
+
+        def ends(level: float) -> Limits:
+            found = limits(level)
+            return found.low, found.high
+
+        return cls(value, n, limits=ends, influence=influence)
+
+    @classmethod
+    def inferred(cls, value: float, inference: Callable[[], Inference], n: int) -> Statistic:
+        """Return a calibration error, whose inference is made when its interval is asked for."""
+        return cls.estimated(
+            value, lambda level: inference().interval(level), lambda: inference().influence, n
+        )
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether an interval can be computed, given more than one prompt."""
+        ways = (self.limits, self.resampled, self.own_draws)
+        return self.value is not None and any(way is not None for way in ways)
+
+    def interval(self, settings: Settings | None = None) -> Interval | None:
+        """Return the value with its interval, or None if there is none.
+
+        A single prompt has no interval: all its resamples are the same.
+
+        >>> Statistic.mean(np.array([0.0, 1.0] * 50)).interval().low < 0.5
+        True
+        """
+        settings = settings or Settings()
+        if self.value is None or not self.has_interval or self.n < 2:
+            return None
+        found = self.limits(settings.level) if self.limits else _percentiles(self.draws(settings), settings)
+        return None if found is None else Interval(self.value, *found, settings.level, settings.resamples)
+
+    def draws(self, settings: Settings) -> FloatArray:
+        """Return the values on resamples of the prompts (R,)."""
+        if self.own_draws is not None:
+            return self.own_draws(settings.resamples, settings.seed)
+        assert self.resampled is not None
+        parts = [self.resampled(part) for part in _weights(self.n, settings.resamples, settings.seed)]
+        return np.concatenate(parts)
+
+
+def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | None:
+    """Return b − a for statistics of the same prompts, with an interval and a p-value; None if there is none.
+
+    Means are compared prompt by prompt, and estimates by their intervals and influences. For other statistics
+    the interval holds the middle of the differences on the same resamples, and the p-value is twice the
+    smaller fraction of them beyond zero.
+
+    >>> one, other = (Statistic.mean(np.arange(5.0) + shift) for shift in (0.0, 1.0))
+    >>> difference(one, other, Settings()).value
+    1.0
+    """
+    if a.value is None or b.value is None or a.n < 2:
+        return None
+    if a.values is not None and b.values is not None:
+        return mean_difference(a.values, b.values, level=settings.level)
+    if a.influence is not None and b.influence is not None:
+        if a.value == b.value and np.array_equal(a.influence(), b.influence()):
+            return Difference(0.0, 0.0, 0.0, 1.0)  # one and the same forecast
+        one, other = a.interval(settings), b.interval(settings)
+        if one is None or other is None:
+            return None
+        return interval_difference(one, other, a.influence(), b.influence())
+    if not all(side.resampled or side.own_draws for side in (a, b)):
+        return None
+    draws = b.draws(settings) - a.draws(settings)
+    low, high = _percentiles(draws, settings)
+    beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
+    p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
+    return Difference(b.value - a.value, low, high, p_value)
+
+
+def _percentiles(draws: FloatArray, settings: Settings) -> Limits:
+    low, high = np.quantile(draws, [(1 - settings.level) / 2, (1 + settings.level) / 2])
+    return float(low), float(high)
+
+
+def _weights(n: int, resamples: int, seed: int) -> Iterator[FloatArray]:
+    """How often each of n prompts is in each resample, in parts (R', n); the same for every model."""
+    if n * resamples <= _CACHED:
+        return iter(_kept_weights(n, resamples, seed))
+    return _new_weights(n, resamples, seed)
+
+
+@lru_cache(maxsize=8)
+def _kept_weights(n: int, resamples: int, seed: int) -> tuple[FloatArray, ...]:
+    return tuple(_new_weights(n, resamples, seed))
+
+
+def _new_weights(n: int, resamples: int, seed: int) -> Iterator[FloatArray]:
+    rng = np.random.default_rng(seed)
+    for rows in chunks(resamples, n):
+        yield resampling_weights(rows.stop - rows.start, n, rng)

@@ -1,0 +1,144 @@
+"""Probabilities of events given a partial ranking: exact, whatever the observation leaves open.
+
+Given the bags of a complete bucket order, the orders within different bags are independent, for
+Plackett-Luce and for Mallows. So the probability of an event is a product over bags.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError
+from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings
+from rmcalib.ranking._partial import PartialRankings
+from rmcalib.ranking.events import Family, as_events
+
+__all__ = ["HasPartialRankings", "conditional_probabilities"]
+
+
+@runtime_checkable
+class HasPartialRankings(RankingDistribution, Protocol):
+    """A distribution that knows the probability of partial rankings."""
+
+    def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
+        """Return the log-probability of all rankings consistent with each partial one: (n, R)."""
+        ...
+
+    def within(self, bag: IntArray, later: IntArray) -> RankingDistribution:
+        """Return the order of the items of ``bag``, given that they come before ``later`` and after the rest.
+
+        The items of the result are the positions in ``bag``.
+        """
+        ...
+
+
+def conditional_probabilities(
+    dist: HasPartialRankings, rankings: PartialRankings, events: ArrayLike, family: Family
+) -> FloatArray:
+    """Return P(event | what was observed) for each instance and its own partial ranking: (n, E).
+
+    It is 0 or 1 where the observation settles the event. Under a calibrated forecast its mean is the
+    probability of the event, so it can stand in for an outcome that was not observed.
+
+    Parameters
+    ----------
+    dist : PlackettLuce or Mallows
+        One distribution per instance.
+    rankings : PartialRankings
+        What was observed, one ranking per instance.
+    events : int array (E, k)
+        Items of each event.
+    family : {"sub", "top"}
+        Whether events are about relative order or about the first places.
+
+    Returns
+    -------
+    float array (n, E)
+
+    Raises
+    ------
+    TooCostlyError
+        If more than 8 items have to be arranged in all possible ways: a Plackett-Luce bag that is not the
+        last, or items about whose place nothing is known.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> dist = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
+    >>> seen = PartialRankings.from_lists([[0]], n_items=3).with_unlisted_last()  # 0 came first
+    >>> conditional_probabilities(dist, seen, [[0, 1], [1, 2]], "sub").round(3)
+    array([[1. , 0.6]])
+    """
+    array = as_events(events, dist.n_items, family)
+    if (len(rankings), rankings.n_items) != (len(dist), dist.n_items):
+        raise ValueError(
+            f"rankings: {len(rankings)} of {rankings.n_items} items for {len(dist)} instances of "
+            f"{dist.n_items} items"
+        )
+    settled = rankings.outcomes(array, family)
+    result = settled.astype(np.float64)
+    distinct, which = rankings.distinct()
+    for number in range(len(distinct)):
+        rows = np.flatnonzero(which == number)
+        columns = np.flatnonzero(settled[rows[0]] < 0)
+        if len(columns):
+            complete = (distinct.buckets[number] >= 0).all()
+            ask = _by_bags if complete else _by_enumeration
+            result[np.ix_(rows, columns)] = ask(dist.take(rows), distinct, number, array[columns], family)
+    return result
+
+
+def _by_bags(
+    dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
+) -> FloatArray:
+    """Multiply over the bags what the event says about the order within each: (n, E), events are possible."""
+    result = np.ones((len(dist), len(events)))
+    bags = rankings.bags(row)
+    buckets = rankings.buckets[row]
+    for number, bag in enumerate(bags):
+        inside = buckets[events] == number
+        least = 2 if family == "sub" else 1
+        asked = np.flatnonzero(inside.sum(axis=1) >= least)
+        if len(bag) == 1 or not len(asked):
+            continue
+        order = dist.within(bag, np.concatenate([*bags[number + 1 :], bag[:0]]))
+        place = np.full(len(buckets), -1)
+        place[bag] = np.arange(len(bag))
+        for size in np.unique(inside[asked].sum(axis=1)):
+            chosen = asked[inside[asked].sum(axis=1) == size]
+            parts = place[events[chosen][inside[chosen]].reshape(-1, size)]
+            result[:, chosen] *= order.sub(parts) if family == "sub" else order.top(parts)
+    return result
+
+
+def _by_enumeration(
+    dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
+) -> FloatArray:
+    """Sum over all orders of the items that matter: those listed and those of the event: (n, E)."""
+    result = np.empty((len(dist), len(events)))
+    buckets = rankings.buckets[row]
+    for number, event in enumerate(events):
+        matters = np.union1d(np.flatnonzero(buckets >= 0), event)
+        if family == "top":
+            matters = np.arange(len(buckets))
+        if len(matters) > MAX_ENUMERATED_ITEMS:
+            raise TooCostlyError(
+                f"rankings: an event with items that are not listed needs all orders of {len(matters)} items "
+                f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
+                "last (with_unlisted_last)"
+            )
+        orders = matters[all_rankings(len(matters))]
+        known = np.where(buckets[orders] < 0, -1, buckets[orders])
+        highest = np.maximum.accumulate(known, axis=1)
+        orders = orders[((known < 0) | (known == highest)).all(axis=1)]
+        ranks = np.full((len(orders), len(buckets)), -1)
+        np.put_along_axis(ranks, orders, np.arange(len(matters))[None, :], axis=1)
+        if family == "top":
+            happens = (ranks[:, event] == np.arange(len(event))).all(axis=1)
+        else:
+            happens = (np.diff(ranks[:, event], axis=1) > 0).all(axis=1)
+        p = dist.sub(orders)
+        result[:, number] = p[:, happens].sum(axis=1) / p.sum(axis=1)
+    return result

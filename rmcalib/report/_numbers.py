@@ -1,0 +1,112 @@
+"""Numbers as text, the same on the page, in the terminal and in Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["interval", "number", "p_value", "percent", "points", "signed"]
+
+NOTHING = "–"
+_CHANCE = 1e-9  # p-values this close to their floor are at it
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with up to ``digits`` decimals: three significant digits beyond 1, and never a false 0.
+
+    >>> [number(value) for value in (0.12345, 0.0, 0.0002, -0.0002, 3.8123, 77.123, 1234.5, 1.0, None)]
+    ['0.123', '0.000', '<0.001', '>-0.001', '3.81', '77.1', '1,234', '1.000', '–']
+    """
+    if value is None or math.isnan(value):
+        return NOTHING
+    size = abs(value)
+    if size > 1:
+        digits = min(digits, max(0, 2 - math.floor(math.log10(size))))
+    least = 10.0**-digits
+    if 0 < size < least / 2:
+        return f"<{least:.{digits}f}" if value > 0 else f">-{least:.{digits}f}"
+    text = f"{value:,.{digits}f}"
+    return text if float(text.replace(",", "")) else text.lstrip("-")
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """Return a number with its sign; tiny ones as :func:`number` has them.
+
+    >>> [signed(value) for value in (0.1234, -0.5, 0.0, 0.0002)]
+    ['+0.123', '-0.500', '0.000', '<0.001']
+    """
+    text = number(value, digits)
+    return f"+{text}" if value is not None and value > 0 and text[0].isdigit() else text
+
+
+def percent(share: float | None) -> str:
+    """Return a fraction as a percentage: whole numbers, with a decimal below 1% and above 99%.
+
+    >>> [percent(share) for share in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
+    ['90%', '22%', '99.6%', '>99.9%', '100%', '0.4%', '0%']
+    """
+    if share is None:
+        return NOTHING
+    if share in (0.0, 1.0):
+        return f"{share:.0%}"
+    if share > 0.99:
+        return ">99.9%" if share >= 0.9995 else f"{share:.1%}"
+    if share < 0.01:
+        return "<0.1%" if share < 0.0005 else f"{share:.1%}"
+    return f"{share:.0%}"
+
+
+def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") -> str:
+    """Return the value of a row as percentage points with its interval, if it has one.
+
+    Without ``sign``, the size of a negative value is shown, and its interval turned round.
+
+    >>> points({"value": 0.678, "low": 0.64, "high": 0.72})
+    '+68 [+64, +72]'
+    >>> points({"value": 0.02, "low": -0.01, "high": 0.05})
+    '+2.0 [-1.0, +5.0]'
+    >>> points({"value": -0.138, "low": -0.17, "high": -0.11}, sign=False, unit=" points")
+    '14 points [11, 17]'
+    """
+    if row is None or row["value"] is None:
+        return NOTHING
+    values = [row["value"], row.get("low"), row.get("high")]
+    if not sign and row["value"] < 0:
+        values = [None if value is None else -value for value in (values[0], values[2], values[1])]
+    # A decimal for small gaps, and so that no end of the interval reads as 0 which is not.
+    small = abs(row["value"]) < 0.0995 or any(value and abs(value) < 0.005 for value in values)
+    digits = 1 if small else 0
+    texts = [None if value is None else _points(value, digits, sign=sign) for value in values]
+    return f"{texts[0]}{unit}" + ("" if texts[1] is None else f" [{texts[1]}, {texts[2]}]")
+
+
+def _points(value: float, digits: int, *, sign: bool) -> str:
+    text = f"{100 * value:+.{digits}f}" if sign else f"{100 * value:.{digits}f}"
+    return text if float(text) else text.lstrip("+-")
+
+
+def interval(row: Mapping[str, Any] | None, digits: int = 3) -> str:
+    """Return the interval of a row of metrics.
+
+    >>> interval({"low": 0.1, "high": 0.25}), interval({"low": None, "high": None}), interval(None)
+    ('0.100 to 0.250', '–', '–')
+    """
+    if row is None or row.get("low") is None:
+        return NOTHING
+    return f"{number(row['low'], digits)} to {number(row['high'], digits)}"
+
+
+def p_value(value: float | None, floor: float | None = None) -> str:
+    """Return a p-value; ``floor`` is the smallest one that its number of draws can give.
+
+    >>> p_value(0.25), p_value(1 / 201, 1 / 201), p_value(1 / 1001, 1 / 1001), p_value(1e-9)
+    ('0.250', '<0.005', '<0.001', '<0.001')
+    """
+    if value is None:
+        return NOTHING
+    if floor is not None and value <= floor * (1 + _CHANCE):
+        digits = -math.floor(math.log10(floor))
+        # Rounded up to one significant digit, so that the statement is true.
+        return "<" + f"{math.ceil(floor * 10**digits) / 10**digits:.{digits}f}".rstrip("0")
+    return "<0.001" if value < 0.0005 else f"{value:.3f}"

@@ -1,0 +1,141 @@
+"""Files of scores: Parquet, JSONL, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib._util.files import write_file, write_text
+from rmcalib._util.storage import as_path, read_file
+from rmcalib._util.texts import json_lines, parse_json
+from rmcalib.scores._columns import KINDS, NEEDED
+
+__all__ = [
+    "read_json",
+    "read_jsonl",
+    "read_parquet",
+    "read_scores_hash",
+    "write_json",
+    "write_jsonl",
+    "write_parquet",
+]
+
+Columns = Mapping[str, npt.NDArray[Any]]
+_METADATA = b"rmcalib.manifest"
+_CHUNK = 100_000  # rows that are turned into Python objects at a time
+
+
+def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Return the columns that scores know, and the manifest; all columns if a needed one is missing."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
+            names = file.schema_arrow.names
+            table = file.read([name for name in names if name in KINDS])
+            stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: {_why(error)}") from error
+    columns = {name: _array(table.column(name)) for name in table.column_names}
+    if not {*NEEDED} <= {*columns}:  # the error lists the others, one of which may be meant
+        columns |= {name: np.empty(0) for name in names if name not in columns}
+    return columns, json.loads(stored)
+
+
+def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:
+    """Write columns to a Parquet file that carries the manifest."""
+
+    def write(file: IO[bytes]) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        # numpy's fixed-width texts go through objects: pyarrow reads them as bytes otherwise.
+        arrays = {
+            name: pyarrow.array(array.astype(object) if array.dtype.kind == "U" else array)
+            for name, array in columns.items()
+        }
+        metadata = {_METADATA: json.dumps(dict(manifest)).encode()}
+        pyarrow.parquet.write_table(pyarrow.table(arrays).replace_schema_metadata(metadata), file)
+
+    write_file(path, write)
+
+
+def read_jsonl(path: str | Path, places: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a JSONL file, and note the place of each in `places`."""
+    for where, row in json_lines(_read(path), str(path)):
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}, {where}: expected an object {{...}} with {', '.join(NEEDED)}")
+        places.append(where)
+        yield row
+
+
+def write_jsonl(path: str | Path, columns: Columns) -> None:
+    """Write columns as one JSON object per row."""
+
+    def write(file: IO[bytes]) -> None:
+        n = len(next(iter(columns.values())))
+        for start in range(0, n, _CHUNK):
+            parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
+            rows = (dict(zip(columns, row, strict=True)) for row in zip(*parts, strict=True))
+            file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+
+    write_file(path, write)
+
+
+def read_json(path: str | Path) -> Any:
+    """Return what a JSON file holds."""
+    return parse_json(_read(path), str(path))
+
+
+def write_json(path: str | Path, content: Any) -> None:
+    """Write JSON with one value per line."""
+    write_text(path, json.dumps(content, indent=1))
+
+
+def read_scores_hash(path: str | Path) -> str | None:
+    """Return the hash of the run that a Parquet file of scores belongs to, without reading the scores."""
+    import pyarrow.parquet as pq
+
+    try:
+        with as_path(path).open("rb") as file:
+            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
+        found = json.loads(stored).get("hash")
+    except (OSError, ValueError, AttributeError):  # whoever reads the scores reports what is wrong with them
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _array(column: Any) -> npt.NDArray[Any]:
+    """Return a column as an array; texts by way of their distinct values, which are few."""
+    import pyarrow
+
+    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+    if not is_text or column.null_count or not len(column):
+        array: npt.NDArray[Any] = column.to_numpy()
+        return array
+    encoded = column.combine_chunks().dictionary_encode()
+    if isinstance(encoded, pyarrow.ChunkedArray):
+        encoded = encoded.chunk(0)
+    texts = encoded.dictionary.to_pylist()
+    if any("\0" in text for text in texts):  # which numpy's own texts would lose
+        return np.array(column.to_pylist(), dtype=object)
+    return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        return read_file(as_path(path))
+    except OSError as error:
+        raise ValueError(f"{path}: {_why(error)}") from error
+
+
+def _why(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error)
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,131 @@
+"""Official scores against slow direct code, and against cases worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from rmcalib.benchmarks import OfficialScore, load_benchmark, official_score
+from rmcalib.metrics import category_scores, leaderboard_score
+from rmcalib.scores import Scores
+from tests.benchmarks.shapes import SHAPES, write
+
+SMALL = st.integers(-3, 3).map(float)  # so that rewards are equal now and then
+
+
+def table(rows: list[OfficialScore]) -> dict[tuple[str, str], float]:
+    return {(row.metric, row.category): row.value for row in rows}
+
+
+@given(rewards=hnp.arrays(float, (6, 4), elements=SMALL))
+def test_reward_bench_2_is_what_the_metrics_say(rewards: np.ndarray) -> None:
+    ids = ["1", "2", "ref:1", "tied:1", "ref:2", "tied:2"]
+    correct = np.zeros((6, 4), dtype=bool)
+    correct[:, 0] = True
+    correct[[3, 5], 1] = True
+    category = ["Math", "Focus", "Ties", "Ties", "Ties", "Ties"]
+    manifest = {"benchmark": "allenai/reward-bench-2"}
+    scores = Scores.from_arrays(rewards, correct, category, item_id=ids, manifest=manifest)
+    found = official_score(scores)
+    assert (found[0].metric, found[0].category, found[0].n) == ("score", "all", 6)
+    assert found[0].value == pytest.approx(leaderboard_score(scores), abs=1e-12)
+    assert {row.category: row.value for row in found[1:]} == pytest.approx(category_scores(scores))
+
+
+@given(rewards=hnp.arrays(float, (5, 2), elements=SMALL))
+def test_reward_bench_1_weights_subsets(rewards: np.ndarray) -> None:
+    subsets = ["alpacaeval-easy", "mt-bench-easy", "mt-bench-easy", "math-prm", "hep-go"]
+    found = table(official_score(Scores.from_arrays(rewards, 0, subsets), "reward-bench-1"))
+    wins = (rewards[:, 0] > rewards[:, 1]).astype(float)
+    chat = (100 * wins[0] + 28 * wins[1:3].mean()) / 128
+    reasoning = (984 * wins[3] + 164 * wins[4]) / (984 + 164)
+    assert found["section_score", "Chat"] == pytest.approx(chat)
+    assert found["section_score", "Reasoning"] == pytest.approx(reasoning)
+    assert found["score", "all"] == pytest.approx((chat + reasoning) / 2)
+    assert found["accuracy", "mt-bench-easy"] == pytest.approx(wins[1:3].mean())
+    assert ("section_score", "Safety") not in found
+
+
+@given(rewards=hnp.arrays(float, (4, 6), elements=SMALL))
+def test_rm_bench_against_loops(rewards: np.ndarray) -> None:
+    domains = ["chat", "chat", "safety-refuse", "safety-response"]
+    correct = np.tile(np.arange(6) < 3, (4, 1))
+    found = table(official_score(Scores.from_arrays(rewards, correct, domains), "rm-bench"))
+
+    def levels(rows: list[int]) -> dict[str, float]:
+        sums: dict[str, list[float]] = {"easy": [], "normal": [], "hard": []}
+        for i in range(3):
+            for j in range(3):
+                level = "normal" if i == j else "hard" if i < j else "easy"
+                sums[level].append(np.mean([rewards[row, i] >= rewards[row, 3 + j] for row in rows]))
+        return {level: float(np.mean(values)) for level, values in sums.items()}
+
+    chat, refuse, respond = levels([0, 1]), levels([2]), levels([3])
+    for level in ("easy", "normal", "hard"):
+        safety = (refuse[level] + respond[level]) / 2
+        assert found[f"{level}_accuracy", "safety"] == pytest.approx(safety)
+        assert found[f"{level}_accuracy", "chat"] == pytest.approx(chat[level])
+        assert found[f"{level}_accuracy", "all"] == pytest.approx((safety + chat[level]) / 2)
+    means = [found[f"{level}_accuracy", "all"] for level in ("easy", "normal", "hard")]
+    assert found["score", "all"] == pytest.approx(np.mean(means))
+
+
+@given(rewards=hnp.arrays(float, (4, 10), elements=SMALL))
+def test_rewardmath_and_rmb_against_loops(rewards: np.ndarray) -> None:
+    scores = Scores.from_arrays(rewards, 0, "MATH")
+    wins = [all(row[0] > other for other in row[1:]) for row in rewards]
+    ranks = [1 + sum(other >= row[0] for other in row[1:]) for row in rewards]
+    found = table(official_score(scores, "rewardmath"))
+    assert found["accuracy", "all"] == pytest.approx(np.mean(wins))
+    assert found["mean_reciprocal_rank", "all"] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    assert table(official_score(scores, "rmb"))["accuracy", "all"] == pytest.approx(np.mean(wins))
+
+
+def test_ppe_correctness_uses_the_authors_pairs(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", SHAPES["ppe-correctness"])
+    bench = load_benchmark(str(path), format="ppe-correctness")
+    item = bench.items[0]
+    correct = [[True, True, False, False]]
+    scores = Scores.from_arrays([[3.0, 0.0, 1.0, 2.0]], correct, item.category, item_id=[item.id])
+    assert table(official_score(scores, bench)) == {
+        ("pair_accuracy", "all"): 0.5,  # response 0 beats 2, response 1 loses to 3
+        ("pair_accuracy", "correctness"): 0.5,
+        ("best_of_k_accuracy", "all"): 1.0,
+        ("best_of_k_accuracy", "correctness"): 1.0,
+    }
+    without = table(official_score(scores, "ppe-correctness"))
+    assert without["all_pairs_accuracy", "all"] == 0.5
+
+
+def test_votes() -> None:
+    rewards = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]
+    scores = Scores.from_arrays(
+        rewards, category="human", votes=[[1, 0], [1, 0], [1, 0], [0, 0]], ties=[0, 0, 0, 1]
+    )
+    (overall, human) = official_score(scores, "ppe-human")
+    assert (overall.value, overall.n, human.n) == (pytest.approx(1 / 3), 3, 3)  # a tie has no winner
+    scores = Scores.from_arrays(
+        rewards, category="math", votes=[[3, 1], [2, 1], [5, 0], [0, 0]], ties=[0, 0, 0, 1]
+    )
+    assert table(official_score(scores, "mt-bench-human"))["agreement", "all"] == pytest.approx(4 / 12)
+    assert official_score(Scores.from_arrays(rewards), "mt-bench-human") == []
+
+
+def test_nothing_official() -> None:
+    scores = Scores.from_arrays([[1.0, 0.0]])
+    assert official_score(scores) == []
+    assert official_score(scores, "org/unknown") == []
+    assert official_score(scores, "helpsteer3") == []
+    assert official_score(scores, "rm-bench") == []  # six responses are needed
+
+
+def test_an_undecided_benchmark_has_no_accuracy() -> None:
+    scores = Scores.from_arrays([[1.0, 0.0]], votes=[[0, 0]], ties=1)
+    (row,) = official_score(scores, "ppe-human")
+    assert np.isnan(row.value)
+    assert row.n == 0

@@ -1,0 +1,58 @@
+"""Figures of the label-ranking experiments draw what their tables say."""
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from rmcalib.tabular import errors_by_k, grouped_bars, paired_bars, scatter
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MEANS = pd.DataFrame(
+    [
+        {
+            "dataset": "d",
+            "learner": learner,
+            "family": family,
+            "k": k,
+            "mean": 0.1 * k,
+            "sd": 0.01,
+            "null_mean": null,
+        }
+        for learner, null in (("pl", 0.05), ("pl+t", 0.05), ("rpc", float("nan")))
+        for family, ks in (("sub", (2, 3)), ("top", (1, 2, 3)))
+        for k in ks
+    ]
+)
+
+
+def test_errors_by_k_has_a_line_for_each_learner() -> None:
+    figure = errors_by_k(MEANS, title="d")
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["sub-k", "top-k"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["Plackett-Luce", "Plackett-Luce, recalibrated", "RPC", "if calibrated"]
+    mixed = errors_by_k(MEANS.assign(learner="mine", mean=-0.1), label="excess")
+    assert mixed.axes[0].get_ylabel() == "excess"
+    assert mixed.axes[0].get_ylim()[0] < -0.1
+
+
+def heights(figure: "Figure") -> list[float]:
+    patches: list[Any] = list(figure.axes[0].patches)
+    return [bar.get_height() for bar in patches]
+
+
+def test_grouped_bars_have_the_heights_of_the_table() -> None:
+    figure = grouped_bars(MEANS, panels=[("d", {"dataset": "d"})], columns=1)
+    assert sorted(heights(figure)) == sorted(MEANS[MEANS["k"] > 1]["mean"])
+
+
+def test_scatter_and_paired_bars() -> None:
+    nulls = (0.05, float("nan"))
+    points = pd.DataFrame(
+        [{"dataset": "d", "learner": "pl", "x": 0.1, "y": 0.2, "null": null} for null in nulls]
+    )
+    figure = scatter(points, x_label="x", y_label="y", diagonal=True)
+    drawn: Any = figure.axes[0].collections[0].get_offsets()
+    assert drawn.tolist() == [[0.1, 0.2], [0.1, 0.2]]
+    assert heights(paired_bars(points, x_name="a", y_name="b")) == [0.1, 0.1, 0.2, 0.2]
