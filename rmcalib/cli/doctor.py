@@ -11,7 +11,7 @@ import typer
 
 from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared.options import Config, Json, Verbose, refuse_options
-from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName
+from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
     from rmcalib.judges import Diagnosis, ServedCheck
@@ -54,6 +54,7 @@ def examine(
     device: Annotated[str, typer.Option(help="Where to load the model: auto, cpu, cuda, ...")] = "auto",
     endpoint_kind: EndpointKind = "auto",
     served_name: ServedName = None,
+    tokenize_here: TokenizeHere = False,
     api_key_env: ApiKeyEnv = None,
     json_: Json = False,
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
@@ -69,7 +70,9 @@ def examine(
     differ by more than rounding.
     """
     if speed:
-        refuse_options(context, ("endpoint", "endpoint_kind", "served_name", "api_key_env"), "--bench")
+        refuse_options(
+            context, ("endpoint", "endpoint_kind", "served_name", "tokenize_here", "api_key_env"), "--bench"
+        )
         return _bench(model, seconds, device, json_)
     refuse_options(context, ("seconds",), "doctor without --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
@@ -85,6 +88,7 @@ def examine(
             here=LoadOptions(device=device),
             endpoint_kind=endpoint_kind,
             served_name=served_name,
+            tokenize_here=tokenize_here,
             api_key_env=api_key_env,
         )
         _finish(check, _print_served, json_)
@@ -138,7 +142,8 @@ def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -
 _MEANING = {
     "right": "The server gives the model's rewards.",
     "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
-    "differs": "The server gives other rewards. Is it the same model, with the same chat template?",
+    "differs": "The server gives other rewards. Is it the same model? If so, it reads other texts: see what "
+    "--tokenize-here changes.",
 }
 
 
