@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rmcalib.judges import load_judge as load_judge
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
+    from rmcalib.repair import Calibrator as Calibrator
+    from rmcalib.repair import calibrate as calibrate
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -30,8 +32,10 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
+    "Calibrator": "rmcalib.repair",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "calibrate": "rmcalib.repair",
     "compare": "rmcalib.metrics",
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",

@@ -36,9 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "metrics": {"ranking", "calibration", "benchmarks", "scores", "judges"},
     "tabular": {"ranking", "calibration", "runs"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
+    "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "batch", "metrics", "tabular", "report"),
+        *("runs", "batch", "metrics", "tabular", "report", "repair"),
     },
 }
 MOST_MODULES = 15

@@ -11,7 +11,7 @@ import typer
 
 from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared.options import Config, Json, Verbose
-from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName
+from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
     from rmcalib.judges import Diagnosis, ServedCheck
@@ -38,6 +38,7 @@ def examine(
     ] = "auto",
     endpoint_kind: EndpointKind = "auto",
     served_name: ServedName = None,
+    tokenize_here: TokenizeHere = False,
     api_key_env: ApiKeyEnv = None,
     json_: Json = False,
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
@@ -62,6 +63,7 @@ def examine(
             here=LoadOptions(device=device),
             endpoint_kind=endpoint_kind,
             served_name=served_name,
+            tokenize_here=tokenize_here,
             api_key_env=api_key_env,
         )
         _finish(check, _print_served, json_)
@@ -81,7 +83,8 @@ def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json
 _MEANING = {
     "right": "The server gives the model's rewards.",
     "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
-    "differs": "The server gives other rewards. Is it the same model, with the same chat template?",
+    "differs": "The server gives other rewards. Is it the same model? If so, it reads other texts: see what "
+    "--tokenize-here changes.",
 }
 
 

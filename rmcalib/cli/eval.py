@@ -35,6 +35,7 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.repair import Calibrator
     from rmcalib.report import Evaluation
 
 __all__ = ["evaluate_models"]
@@ -76,6 +77,15 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
+    calibrator: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it "
+            "holds here. The report goes to the subfolder calibrated/.",
+            rich_help_panel=REPORT,
+        ),
+    ] = None,
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -118,7 +128,10 @@ def evaluate_models(
             output_folder(scoring.output)
             bench = benchmark_for(names, scoring, scores)
             by = check_groupings(group_by or (), bench)
-        job = _Job(scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by)
+            repair = _load_calibrator(calibrator)
+        job = _Job(
+            scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by, repair
+        )
         met: list[tuple[Condition, Evaluation]] = []
 
         def work(name: str | None) -> tuple[Evaluation, Path] | None:
@@ -159,6 +172,7 @@ class _Job:
     examples: int
     seed: int
     group_by: list[str]
+    calibrator: Calibrator | None
 
     def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
         """Get one model's scores, evaluate them and write the report; return it and its folder.
@@ -166,6 +180,7 @@ class _Job:
         Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
+        from rmcalib._util.terminal import clean_line
         from rmcalib.cli._shared.conditions import check_categories
         from rmcalib.judges import recipe_of_run, registry, remember_model
         from rmcalib.report import evaluate, write_evaluation
@@ -185,7 +200,7 @@ class _Job:
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
         result = evaluate(
-            scores,
+            scores if self.calibrator is None else self.calibrator.apply(scores),
             benchmark=bench,
             model=name,
             recipe=recipe,
@@ -199,8 +214,21 @@ class _Job:
             named.to_rewardbench_json(self.export)
         if self.scores is not None:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
+        if self.calibrator is not None:
+            folder = folder / "calibrated"
+            if not self.scoring.quiet:
+                say(clean_line(f"{name}: {self.calibrator.check(scores).sentence}"))
         write_evaluation(result, folder)
         return result, folder
+
+
+def _load_calibrator(path: Path | None) -> Calibrator | None:
+    """Read a calibrator, if one was given."""
+    if path is None:
+        return None
+    from rmcalib.repair import Calibrator
+
+    return Calibrator.load(path)
 
 
 def _content(

@@ -111,6 +111,14 @@ def test_models_that_need_another_text_get_token_ids(folder: Path) -> None:
         assert got.n_tokens == tuple(len(text) for text in texts)
 
 
+def test_texts_can_be_tokenised_here(folder: Path) -> None:
+    with serving(Vllm(model=str(folder))) as server:
+        results = scored(quick(server.url, str(folder), tokenize_here=True, max_length=16))
+    for texts, got in zip(encode(ITEMS, tiny_tokenizer(), max_length=16), results, strict=True):
+        assert got.rewards == tuple(reward_of(list(text.input_ids)) for text in texts)
+        assert got.truncated == tuple(text.truncated for text in texts)
+
+
 def test_reward_models_that_are_only_pooled() -> None:
     with serving(Vllm(paths=("/pooling",))) as server:
         judge = quick(server.url)

@@ -312,23 +312,21 @@ def test_judge_and_model_are_one_argument() -> None:
 def test_an_option_chooses_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {
         **KINDS,
-        "served": Kind(f"{__name__}:served", ("endpoint",)),
+        "served": Kind(f"{__name__}:served", ("address",)),
         "policy": Kind("nowhere:load", ("reference", "beta")),
     }
     monkeypatch.setattr("rmcalib.judges._resolve.KINDS", kinds)
-    assert load_judge("org/rm", endpoint="http://h").identity() == {"at": "http://h", "of": "org/rm"}
-    assert load_judge("org/rm", kind="served", endpoint="x").identity()["at"] == "x"
+    assert load_judge("org/rm", address="http://h").identity() == {"at": "http://h", "of": "org/rm"}
+    assert load_judge("org/rm", kind="served", address="x").identity()["at"] == "x"
     assert judge_kind(None, {"beta": 0.1, "reference": "base"}) == "policy"
-    assert judge_kind(None, {"endpoint": None}) == "classifier"
-    with pytest.raises(
-        ValueError, match=r"endpoint \(of served\) and beta \(of policy\) are options of diff"
-    ):
-        judge_kind(None, {"beta": 0.1, "endpoint": "x"})
+    assert judge_kind(None, {"address": None}) == "classifier"
+    with pytest.raises(ValueError, match=r"address \(of served\) and beta \(of policy\) are options of diff"):
+        judge_kind(None, {"beta": 0.1, "address": "x"})
 
 
-def served(name: str, *, endpoint: str) -> Judge:
+def served(name: str, *, address: str) -> Judge:
     judge = Lengths()
-    judge.identity = lambda: {"at": endpoint, "of": name}  # type: ignore[method-assign]
+    judge.identity = lambda: {"at": address, "of": name}  # type: ignore[method-assign]
     return judge
 
 

@@ -85,10 +85,13 @@ def test_rewards_are_ours(served: Served, capsys: pytest.CaptureFixture[str]) ->
     assert difference < 1e-4
 
 
-def test_token_ids_give_the_same_rewards(served: Served) -> None:
-    recipe = Recipe(str(served.folder), template="openbmb", append_token_id=6)
-    here = load_judge(str(served.folder), device="cpu", recipe=recipe)
-    there = load_judge(str(served.folder), endpoint=served.url, recipe=recipe)
+@pytest.mark.parametrize(
+    "recipe", [{}, {"template": "openbmb", "append_token_id": 6}], ids=["plain", "recipe"]
+)
+def test_token_ids_give_the_same_rewards(served: Served, recipe: dict[str, Any]) -> None:
+    name = str(served.folder)
+    here = load_judge(name, device="cpu", recipe=Recipe(name, **recipe))
+    there = load_judge(name, endpoint=served.url, recipe=Recipe(name, **recipe), tokenize_here=True)
     assert rewards_of(there, texts()) == pytest.approx(rewards_of(here, texts()), abs=1e-4)
 
 

@@ -23,9 +23,10 @@ __all__ = [
     "Models",
     "Scoring",
     "ServedName",
+    "TokenizeHere",
 ]
 
-SERVING = ("endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout")
+SERVING = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env", "concurrency", "timeout")
 """Options that need --endpoint."""
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
@@ -152,6 +153,14 @@ ServedName = Annotated[
         rich_help_panel=SERVED,
     ),
 ]
+TokenizeHere = Annotated[
+    bool,
+    typer.Option(
+        "--tokenize-here",
+        help="Send vLLM token ids, as for a model that is loaded, instead of messages; needs the tokenizer.",
+        rich_help_panel=SERVED,
+    ),
+]
 ApiKeyEnv = Annotated[
     str | None,
     typer.Option(
@@ -213,6 +222,7 @@ class Scoring:
     endpoint: Endpoint = None
     endpoint_kind: EndpointKind = "auto"
     served_name: ServedName = None
+    tokenize_here: TokenizeHere = False
     api_key_env: ApiKeyEnv = None
     concurrency: Concurrency = 16
     timeout: Timeout = 300.0

@@ -59,6 +59,7 @@ class Asked:
     served_name: str | None = None
     max_length: int | None = None
     concurrency: int = 16
+    tokenize_here: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def connect(asked: Asked) -> Connection:
         raise HubError(f"{asked.name}: not supported: {asked.recipe.reason}")
     server = find_server(asked.client, asked.kind, asked.name, asked.served_name)
     limit = _limit(asked, server)
-    write, written_by = text_writer(server.kind, asked.recipe, limit)
+    write, written_by = text_writer(server.kind, asked.recipe, limit, here=asked.tokenize_here)
     connection = Connection(asked, server, write, written_by, limit)
     if server.kind == "vllm":
         return _raw_vllm(connection)

@@ -31,7 +31,7 @@ __all__ = ["EndpointJudge", "load_endpoint"]
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 _OPTIONS = (
     *("endpoint", "endpoint_kind", "served_name", "api_key_env", "concurrency", "timeout"),
-    *("max_length", "recipe", "recipes"),
+    *("tokenize_here", "max_length", "recipe", "recipes"),
 )
 
 
@@ -50,6 +50,8 @@ class EndpointJudge:
     api_key_env : the environment variable with the key; default `RMCALIB_API_KEY`, if it is set.
     concurrency : the most requests at a time.
     timeout : seconds to wait for an answer before a request is sent again.
+    tokenize_here : send vLLM token ids, made as for a model that is loaded here, instead of messages to which
+        it applies its chat template. This needs the model's tokenizer. SGLang always gets token ids.
     max_length : longest text in tokens; default the server's limit, at most 4096. OpenRLHF's server has a
         limit of its own.
     recipe, recipes : how to read the model, as in `LoadOptions`.
@@ -70,6 +72,7 @@ class EndpointJudge:
         api_key_env: str | None = None,
         concurrency: int = 16,
         timeout: float = 300.0,
+        tokenize_here: bool = False,
         max_length: int | None = None,
         recipe: Recipe | None = None,
         recipes: Sequence[str | Path] = (),
@@ -87,13 +90,14 @@ class EndpointJudge:
         client.check_key()
         self.name = name
         self._asked = Asked(
-            name,
-            dataclasses.replace(known, model=name),
-            client,
-            endpoint_kind,
-            served_name,
-            max_length,
-            concurrency,
+            name=name,
+            recipe=dataclasses.replace(known, model=name),
+            client=client,
+            kind=endpoint_kind,
+            served_name=served_name,
+            max_length=max_length,
+            concurrency=concurrency,
+            tokenize_here=tokenize_here,
         )
         self._connected: Connection | None = None
 

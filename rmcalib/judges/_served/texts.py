@@ -1,8 +1,8 @@
 """The texts that a server of a reward model gets: written by the server, or here.
 
-vLLM takes chat messages and applies the model's chat template itself. SGLang gets token ids and OpenRLHF gets
-strings: for these the tokenizer is loaded here. So it is for vLLM if the model's recipe says that its own
-chat template is not enough.
+vLLM takes chat messages and applies the chat template itself. SGLang gets token ids, OpenRLHF gets strings:
+for these the tokenizer is loaded here. vLLM gets token ids too if the user wants the texts of our own scorer,
+or if the recipe says that the chat template is not enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Writer = Callable[["Item"], list[Text]]
 """Returns one text per response of a prompt."""
 
 
-def text_writer(kind: str, recipe: Recipe, limit: int) -> tuple[Writer, str]:
+def text_writer(kind: str, recipe: Recipe, limit: int, *, here: bool = False) -> tuple[Writer, str]:
     """Return how to write the texts of a prompt, and who does: `server`, or the tokenizer's name and commit.
 
     Parameters
@@ -34,8 +34,9 @@ def text_writer(kind: str, recipe: Recipe, limit: int) -> tuple[Writer, str]:
     kind : the kind of server.
     recipe : how to read the model.
     limit : the longest text in tokens.
+    here : write the texts here in any case.
     """
-    if kind == "vllm" and recipe.template is None and recipe.append_token_id is None:
+    if kind == "vllm" and not here and recipe.template is None and recipe.append_token_id is None:
         return _as_messages, "server"
     tokenizer, source = _local_tokenizer(kind, recipe)
     if kind != "openrlhf":

@@ -1,0 +1,135 @@
+"""``rmcalib calibrate``: fit a temperature, and write it where it helps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmcalib.cli._shared.options import Config, Json, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.progress import plain_warnings, say
+from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
+from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
+
+if TYPE_CHECKING:
+    from rmcalib.repair import Calibration
+    from rmcalib.scores import Scores
+
+__all__ = ["calibrate_model"]
+
+
+@with_options()
+def calibrate_model(
+    *,
+    context: typer.Context,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]", help="A run folder or a file of scores; without it, --model is scored first."
+        ),
+    ] = None,
+    model: Models = None,
+    scoring: Scoring,
+    to: Annotated[
+        Path,
+        typer.Option("--to", metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
+    ] = Path("calibrator.json"),
+    seed: Seed = 0,
+    json_: Json = False,
+    verbose: Verbose = False,
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """Fit the temperature of a judge's rewards, and report what it brings on held-out prompts.
+
+    Takes labelled prompts of the kind you will use the judge on: a run folder,
+    a file of scores, or --model with --benchmark. Use the calibrator with
+    `rmcalib eval --calibrator calibrator.json`.
+
+    Exit codes: 0 written; 2 bad input, or refused because no temperature helps.
+    """
+    from rmcalib.repair import calibrate
+
+    with plain_warnings(quiet=scoring.quiet, verbose=verbose):
+        if source is not None:
+            refuse_options(context, ("model", "benchmark", *RUNNING_A_MODEL), "scores that exist already")
+        scores = _scores(source, model, scoring)
+        result = calibrate(scores, seed=seed)
+        result.calibrator.save(to)
+    if json_:
+        typer.echo(json.dumps(_content(result, to)))
+    elif not scoring.quiet:
+        _print(result, to)
+
+
+def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Scores:
+    if source is not None:
+        from rmcalib.report import open_scores
+
+        return open_scores(source)[0]
+    names = model_names(model)
+    if len(names) > 1:
+        raise ValueError("--model: a calibrator belongs to one model, so give one")
+    bench = benchmark_for(names, scoring)
+    assert names[0] is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
+    return run_model(names[0], bench, scoring)
+
+
+def _content(result: Calibration, to: Path) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "calibrator": asdict(result.calibrator),
+        "file": str(to),
+        "measured": result.rows,
+        "gain": dict(zip(("value", "low", "high"), result.gain, strict=True)),
+        "categories": result.categories,
+        "p_equal": result.p_equal,
+        "warnings": result.warnings,
+    }
+
+
+_LABELS = {
+    "mean_confidence": "says",
+    "accuracy": "right",
+    "overconfidence": "gap",
+    "lost_information": "lost information",
+    "usable_information": "usable information",
+    "nll": "log loss",
+}
+
+
+def _print(result: Calibration, to: Path) -> None:
+    from rich.text import Text
+
+    from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+
+    console, one = open_console(), result.calibrator
+    console.print(
+        Text(
+            f"Temperature {one.temperature:.3g} [{one.low:.3g}, {one.high:.3g}], fitted on "
+            f"{one.fitted_on['n']:,} prompts."
+        )
+    )
+    columns = table("", "before", "after, on held-out prompts")
+    rows = {(row["stage"], row["metric"]): row for row in result.rows if row["category"] == "overall"}
+    for metric, label in _LABELS.items():
+        add_row(columns, label, *(_shown(rows[stage, metric]) for stage in ("before", "after")))
+    print_table(console, columns)
+    if len(result.categories) > 1:
+        columns = table("category", "its own temperature", "prompts")
+        for row in result.categories:
+            limits = f"{row['temperature']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+            add_row(columns, clean_line(str(row["category"])), limits, f"{row['n']:,}")
+        print_table(console, columns)
+    for warning in result.warnings:
+        say(f"warning: {clean_line(warning)}")
+    console.print(Text(f"\nCalibrator: {to.resolve()}"), soft_wrap=True)
+
+
+def _shown(row: dict[str, Any]) -> str:
+    if row["value"] is None:
+        return "-"
+    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
+    return f"{row['value']:.3f}{limits}"

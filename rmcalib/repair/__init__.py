@@ -1,0 +1,6 @@
+"""What to do about a judge on the wrong scale: fit a temperature, and check that it holds."""
+
+from rmcalib.repair._calibrate import Calibration, RefusedError, calibrate
+from rmcalib.repair._calibrator import Calibrator, CalibratorCheck
+
+__all__ = ["Calibration", "Calibrator", "CalibratorCheck", "RefusedError", "calibrate"]

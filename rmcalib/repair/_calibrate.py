@@ -1,0 +1,265 @@
+"""Fit a temperature and measure what it brings on held-out prompts; refuse it where it brings nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.arrays import FloatArray, IntArray, segment_log_softmax
+from rmcalib.calibration import cross_fit, fit_top_1_temperature, mean_interval, temperature_interval
+from rmcalib.metrics import Forecasts, Settings, metric_rows, select_prompts
+from rmcalib.repair._calibrator import Calibrator, single_answers
+from rmcalib.runs import content_hash
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Calibration", "RefusedError", "calibrate"]
+
+SHOWN = (
+    "mean_confidence",
+    "accuracy",
+    "overconfidence",
+    "lost_information",
+    "usable_information",
+    "nll",
+)
+"""The metrics that are reported before and after."""
+FEWEST = 20
+"""Prompts below which no temperature is fitted, for a category or for all."""
+
+
+class RefusedError(ValueError):
+    """A temperature does not help here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A calibrator and what it brings.
+
+    Attributes
+    ----------
+    calibrator : fitted on all prompts.
+    rows : tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured
+        on prompts that were not used for the fit: each fifth has the temperature fitted on the others.
+    gain : how much lower the log loss is on such prompts, with its interval; log_loss_uniform : the log loss
+        of a uniform guess.
+    categories : one row per category with its own temperature (category, temperature, low, high, n).
+    p_equal : p-value of the likelihood-ratio test that one temperature serves all categories; None if there
+        is only one.
+    warnings : what a user should know before using it.
+    """
+
+    calibrator: Calibrator
+    rows: list[dict[str, Any]]
+    gain: tuple[float, float, float]
+    log_loss_uniform: float
+    categories: list[dict[str, Any]]
+    p_equal: float | None
+    warnings: list[str]
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The rows as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+
+def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int = 0) -> Calibration:
+    """Fit the temperature of a judge's rewards, and measure what it brings on held-out prompts.
+
+    Parameters
+    ----------
+    scores : rewards of prompts with one correct response; others are left out.
+    level : confidence level of all intervals.
+    folds, seed : of the cross-fitting.
+
+    Returns
+    -------
+    Calibration
+        With the calibrator in ``calibrator``.
+
+    Raises
+    ------
+    RefusedError : if the held-out log loss is not lower than without a temperature, or not lower than that
+        of a uniform guess; or if there are fewer than 20 prompts.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> utilities = rng.gumbel(size=(400, 4)) + (np.arange(4) == 0)
+    >>> noise = rng.gumbel(size=(400, 4))
+    >>> correct = (utilities + noise).argmax(axis=1)
+    >>> result = calibrate(Scores.from_arrays(3 * utilities, correct))
+    >>> bool(2.5 < result.calibrator.temperature < 4), bool(result.gain[1] > 0)
+    (True, True)
+    """
+    part = single_answers(scores)
+    n = len(part)
+    if n < FEWEST:
+        raise RefusedError(f"{n} prompts have one correct response; a temperature needs at least {FEWEST}")
+    fit = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
+    _refuse_limits(fit.at_limit)
+    held_out = _held_out_temperatures(part, folds, seed)
+    before, after = _losses(part, np.ones(n)), _losses(part, held_out)
+    uniform = float(np.log(part.sizes).mean())
+    gained = mean_interval(before - after, level=level)
+    _refuse_losses(float(before.mean()), float(after.mean()), uniform)
+    found = temperature_interval(part.reward, part.is_correct, part.prompt, level=level)
+    categories, p_equal = _by_category(part, level)
+    return Calibration(
+        calibrator=Calibrator(
+            temperature=fit.temperature,
+            low=found.low,
+            high=found.high,
+            level=level,
+            model=str(scores.manifest.get("model") or ""),
+            fitted_on=_about(scores, part),
+            versions=_versions(),
+        ),
+        rows=_rows(scores, part, held_out, Settings(level=level, seed=seed)),
+        gain=(gained.value, gained.low, gained.high),
+        log_loss_uniform=uniform,
+        categories=categories,
+        p_equal=p_equal,
+        warnings=_warnings(gained.low, categories, p_equal, level),
+    )
+
+
+def _refuse_limits(at_limit: str | None) -> None:
+    if at_limit == "hot":
+        raise RefusedError(
+            "no temperature helps: a uniform guess is at least as good as these rewards, so the judge does "
+            "not know which response is correct"
+        )
+    if at_limit == "cold":
+        raise RefusedError(
+            "every forecast is right: the rewards could be scaled up without end. Use more difficult prompts"
+        )
+
+
+def _refuse_losses(before: float, after: float, uniform: float) -> None:
+    if after >= uniform:
+        raise RefusedError(
+            f"on prompts not used for the fit, the log loss with a temperature is {after:.4f}, and that of a "
+            f"uniform guess {uniform:.4f}: there is nothing to calibrate"
+        )
+    if after >= before:
+        raise RefusedError(
+            f"on prompts not used for the fit, the log loss is {after:.4f} with a temperature and "
+            f"{before:.4f} without: the rewards are on the right scale already"
+        )
+
+
+def _held_out_temperatures(part: Forecasts, folds: int, seed: int) -> FloatArray:
+    """Return the temperature of each prompt (n,), fitted on the other folds."""
+    n = len(part)
+
+    def fit(index: IntArray) -> float:
+        kept = np.zeros(n, dtype=bool)
+        kept[index] = True
+        chosen = select_prompts(part, kept)
+        return fit_top_1_temperature(chosen.reward, chosen.is_correct, chosen.prompt).temperature
+
+    temperatures: FloatArray = cross_fit(
+        n, fit, lambda found, test: np.full(len(test), found), folds=min(folds, n), rng=seed
+    )
+    return temperatures
+
+
+def _losses(part: Forecasts, temperatures: FloatArray) -> FloatArray:
+    """Return −log P(correct) of each prompt (n,) with rewards divided by the prompt's temperature."""
+    logs = segment_log_softmax(part.reward / np.repeat(temperatures, part.sizes), part.sizes)
+    return -logs[part.is_correct]
+
+
+def _rows(
+    scores: Scores, part: Forecasts, temperatures: FloatArray, settings: Settings
+) -> list[dict[str, Any]]:
+    kept = np.zeros(scores.decided().n_items, dtype=bool)
+    kept[part.source] = True
+    chosen = scores.decided().take(kept)
+    held_out = replace(chosen, reward=chosen.reward / np.repeat(temperatures, part.sizes))
+    stages = {"before": chosen, "after": held_out}
+    return [
+        {"stage": stage, **{key: row[key] for key in ("category", "metric", "value", "low", "high", "n")}}
+        for stage, of in stages.items()
+        for row in metric_rows(of, model="", benchmark="", metrics=SHOWN, settings=settings)
+    ]
+
+
+def _by_category(part: Forecasts, level: float) -> tuple[list[dict[str, Any]], float | None]:
+    """Return each category's own temperature, and the p-value of the test that they are equal.
+
+    The test compares the log-likelihood of one temperature with that of one per category: twice the
+    difference has a χ² distribution with one degree of freedom less than there are categories.
+    """
+    from scipy.special import chdtrc
+
+    rows: list[dict[str, Any]] = []
+    separate = 0.0
+    for name in dict.fromkeys(part.category.tolist()):
+        own = select_prompts(part, part.category == name)
+        if len(own) < FEWEST:
+            continue
+        found = temperature_interval(own.reward, own.is_correct, own.prompt, level=level)
+        rows.append(
+            {
+                "category": name,
+                "temperature": found.value,
+                "low": found.low,
+                "high": found.high,
+                "n": len(own),
+            }
+        )
+        separate += float(_losses(own, np.full(len(own), _usable(own))).sum())
+    if len(rows) < 2:
+        return rows, None
+    kept = select_prompts(part, np.isin(part.category, [row["category"] for row in rows]))
+    one = float(_losses(kept, np.full(len(kept), _usable(kept))).sum())
+    return rows, float(chdtrc(len(rows) - 1, max(2 * (one - separate), 0.0)))
+
+
+def _usable(part: Forecasts) -> float:
+    """Return the fitted temperature; at a limit, the end of the range searched."""
+    return fit_top_1_temperature(part.reward, part.is_correct, part.prompt).temperature
+
+
+def _warnings(
+    gain_low: float, categories: Sequence[dict[str, Any]], p_equal: float | None, level: float
+) -> list[str]:
+    warnings = []
+    if gain_low <= 0:
+        warnings.append("The gain in log loss may be chance: its interval includes 0.")
+    if p_equal is not None and p_equal < 1 - level:
+        ends = sorted(categories, key=lambda row: float(row["temperature"]))
+        shown = [f"{row['category']}: {row['temperature']:.3g}" for row in (ends[0], ends[-1])]
+        warnings.append(
+            f"The categories need different temperatures (p = {p_equal:.2g}; {', '.join(shown)}). One "
+            "temperature is right for prompts that are mixed as these are."
+        )
+    return warnings
+
+
+def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:
+    manifest = scores.manifest
+    names, counts = np.unique(part.category, return_counts=True)
+    return {
+        "benchmark": manifest.get("benchmark"),
+        "revision": manifest.get("benchmark_revision"),
+        "n": len(part),
+        "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        "scores": content_hash(scores),
+    }
+
+
+def _versions() -> dict[str, str]:
+    others = {name: importlib.metadata.version(name) for name in ("numpy", "scipy")}
+    return {"rmcalib": __version__, **others}

@@ -1,0 +1,138 @@
+"""A calibrator: one temperature, and what it was fitted on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.files import write_json
+from rmcalib.calibration import temperature_interval
+from rmcalib.metrics import Forecasts, forecast, select_prompts, top_1_prompts
+from rmcalib.scores import Scores
+
+__all__ = ["Calibrator", "CalibratorCheck", "single_answers"]
+
+FORMAT = 1
+"""The version of the file's fields."""
+
+
+@dataclass(frozen=True)
+class CalibratorCheck:
+    """Whether a calibrator holds on other scores.
+
+    Attributes
+    ----------
+    temperature : the best temperature there; low, high : its interval.
+    n : prompts it was fitted on.
+    holds : whether the calibrator's temperature is in the interval.
+    sentence : the same in words.
+    """
+
+    temperature: float
+    low: float
+    high: float
+    n: int
+    holds: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """Divides rewards by a temperature that was fitted on labelled prompts.
+
+    A temperature belongs to the prompts it was fitted on. Use `check` before you use it on others.
+
+    Parameters
+    ----------
+    temperature : what rewards are divided by; low, high : its interval.
+    level : confidence level of the interval.
+    model : the judge whose rewards these are.
+    fitted_on : benchmark, revision, n (prompts), categories, and a hash of the scores.
+    versions : of rmcalib, numpy and scipy.
+
+    Examples
+    --------
+    >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", fitted_on={"benchmark": "mine", "n": 500})
+    >>> calibrator.apply(Scores.from_arrays([[4.0, 2.0]])).reward.tolist()
+    [2.0, 1.0]
+    """
+
+    temperature: float
+    low: float
+    high: float
+    level: float = 0.95
+    model: str = ""
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def apply(self, scores: Scores) -> Scores:
+        """Return the scores with rewards divided by the temperature; the manifest names the calibrator."""
+        calibrated = scores.at_temperature(self.temperature)
+        about = {"temperature": self.temperature, "fitted_on": dict(self.fitted_on)}
+        return replace(calibrated, manifest={**calibrated.manifest, "calibrator": about})
+
+    def check(self, scores: Scores) -> CalibratorCheck:
+        """Fit the temperature of other scores (not calibrated ones), and see whether this one fits them.
+
+        >>> rewards = np.tile([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], (40, 1))
+        >>> check = Calibrator(1.0, 0.9, 1.1).check(Scores.from_arrays(rewards))
+        >>> check.holds, round(check.temperature, 2)
+        (False, 2.89)
+        """
+        part = single_answers(scores)
+        found = temperature_interval(part.reward, part.is_correct, part.prompt, level=self.level)
+        holds = found.low <= self.temperature <= found.high
+        where = f" on {self.fitted_on['benchmark']}" if self.fitted_on.get("benchmark") else ""
+        n = self.fitted_on.get("n")
+        size = f" ({n:,} prompts)" if n else ""
+        verdict = "holds here" if holds else "does not hold here"
+        sentence = (
+            f"The temperature {self.temperature:.3g} was fitted{where}{size} and {verdict}: on these "
+            f"{len(part):,} prompts the best one is {found.value:.3g} [{found.low:.3g}, {found.high:.3g}]."
+        )
+        return CalibratorCheck(found.value, found.low, found.high, len(part), holds, sentence)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the calibrator as JSON."""
+        return write_json(path, {"rmcalib_calibrator": FORMAT, **asdict(self)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibrator:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        ValueError : if the file is not a calibrator; the message names what is wrong with it.
+        """
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path}: not a JSON file ({error})") from error
+        if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
+            raise ValueError(f"{path}: not a calibrator; `rmcalib calibrate` writes them")
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in content.items() if name in known}
+        for name in ("temperature", "low", "high"):
+            number = values.get(name)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
+                raise ValueError(f"{path}: {name}: {number!r} is not a positive number")
+        if not np.isfinite(values["temperature"]):
+            raise ValueError(f"{path}: temperature: {values['temperature']!r} is not finite")
+        for name in ("fitted_on", "versions"):
+            if not isinstance(values.get(name, {}), dict):
+                raise ValueError(f"{path}: {name}: expected an object")
+        return cls(**values)
+
+
+def single_answers(scores: Scores) -> Forecasts:
+    """Return the forecasts of the prompts with one correct response, which a temperature is fitted on."""
+    everything = forecast(scores.decided())
+    kept = top_1_prompts(everything)
+    if not kept.any():
+        raise ValueError("no prompt has exactly one correct response, which fitting a temperature needs")
+    return select_prompts(everything, kept)
