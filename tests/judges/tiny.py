@@ -50,9 +50,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16},
     ),
 }
-if (
-    "olmo2" not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
-):  # transformers 4.57 has no classifier for it
+# transformers 4.57 has no sequence classifier for olmo2.
+if "olmo2" not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
     del ARCHITECTURES["olmo2"]
 
 
