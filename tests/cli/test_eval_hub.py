@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from rmcalib.scores._scores import to_rewardbench
 from tests.cli.conftest import Outcome
 from tests.hooks import PATIENCE
 from tests.hub import tiny
@@ -182,7 +181,9 @@ def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> Non
         for row in tiny.benchmark_rows()
     ]
     scores = scores_of(prompts, ids=[row["id"] for row in tiny.benchmark_rows()])
-    content = json.dumps({**to_rewardbench(scores), "text": [["long"]] * len(prompts)}).encode()
+    scores.to_rewardbench_json(tmp_path / "scores.json")
+    published = json.loads((tmp_path / "scores.json").read_text())
+    content = json.dumps({**published, "text": [["long"]] * len(prompts)}).encode()
     hub.add("datasets", RESULTS, {"eval-set-scores/org/tiny-rm.json": content})
     done = run(hub.url, tmp_path, "eval", "--model", MODEL, "--scores", "published", "--resamples", "20")
     assert (done.code, done.err) == (0, "")

@@ -28,7 +28,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("batch", "--engine", "ray", "--gpu-memory", "0GB"), "--gpu-memory: '0GB' is not a size"),
     (("batch", "--models", "none.yaml"), "none.yaml: no models in it"),
     (("batch", "--dry-run", "--benchmark", "gone.jsonl"), "gone.jsonl: No such file"),
-    (("batch", "--no-metrics", "--resamples", "50"), "--no-metrics: goes without --resamples"),
+    (("batch", "--no-metrics", "--resamples", "50"), "--resamples: no effect with --no-metrics"),
     (("synthetic", "--output", ""), "an empty name; '.' is the current folder"),
     (("synthetic", "--instances", "1000000000000"), "--instances"),
     (("synthetic", "--confidence", "1e308"), "--confidence"),
@@ -39,8 +39,8 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("prolr", "--notion", ","), "--notion: names nothing"),
     (("prolr", "--k", ""), "--k: names nothing"),
     (("prolr", "--k", "1000"), "k: 1000 is beyond the 3 labels"),
-    (("prolr", "--labels", "X"), "goes without --labels"),
-    (("prolr", "--data", "mine.csv", "--dataset", "iris"), "--data: goes without --dataset"),
+    (("prolr", "--labels", "X"), "--labels: no effect with"),
+    (("prolr", "--data", "mine.csv", "--dataset", "iris"), "--dataset: no effect with --data"),
     (("prolr", "--output", ""), "an empty name; '.' is the current folder"),
 ]
 
