@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -77,15 +78,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
-    calibrator: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it "
-            "holds here. The report goes to the subfolder calibrated/.",
-            rich_help_panel=REPORT,
-        ),
-    ] = None,
+    calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -128,7 +121,7 @@ def evaluate_models(
             output_folder(scoring.output)
             bench = benchmark_for(names, scoring, scores)
             by = check_groupings(group_by or (), bench)
-            repair = _load_calibrator(calibrator)
+            repair = load_calibrator(calibrator)
         job = _Job(
             scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by, repair
         )
@@ -180,7 +173,6 @@ class _Job:
         Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
-        from rmcalib._util.terminal import clean_line
         from rmcalib.cli._shared.conditions import check_categories
         from rmcalib.judges import recipe_of_run, registry, remember_model
         from rmcalib.report import evaluate, write_evaluation
@@ -200,7 +192,7 @@ class _Job:
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
         result = evaluate(
-            scores if self.calibrator is None else self.calibrator.apply(scores),
+            calibrated(scores, self.calibrator, name, quiet=self.scoring.quiet),
             benchmark=bench,
             model=name,
             recipe=recipe,
@@ -216,19 +208,8 @@ class _Job:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         if self.calibrator is not None:
             folder = folder / "calibrated"
-            if not self.scoring.quiet:
-                say(clean_line(f"{name}: {self.calibrator.check(scores).sentence}"))
         write_evaluation(result, folder)
         return result, folder
-
-
-def _load_calibrator(path: Path | None) -> Calibrator | None:
-    """Read a calibrator, if one was given."""
-    if path is None:
-        return None
-    from rmcalib.repair import Calibrator
-
-    return Calibrator.load(path)
 
 
 def _content(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rmcalib.repair import Calibrator
 from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke
 from tests.repair.test_calibrate import drawn
@@ -81,3 +83,42 @@ def test_checkpoints_of_scores_and_what_is_refused(tmp_path: Path, invoke: Invok
     nameless = invoke("calibrate", "scores.parquet", "--checkpoint", "d")
     assert (nameless.code, "do not name the model" in nameless.err) == (2, True)
     assert not (tmp_path / "d").exists()
+
+
+def test_calibrators_are_applied_to_the_scores_of_their_model(tmp_path: Path, invoke: Invoke) -> None:
+    for name, scale in (("a", 4.0), ("b", 1.0)):
+        scores = drawn(200, scale=scale)
+        replace(scores, manifest={"model": name, "benchmark": "x"}).to_parquet(tmp_path / f"{name}.parquet")
+    assert invoke("calibrate", "a.parquet", "--to", "c.json").code == 0
+    quick = ("--resamples", "20", "--json")
+    raw = json.loads(invoke("compare", "a.parquet", "b.parquet", *quick).out)["differences"]
+    out = invoke("compare", "a.parquet", "b.parquet", "--calibrator", "c.json", *quick)
+    assert "a: The temperature" in out.err
+    assert "holds here: on these 200 prompts the best one is" in out.err
+    assert "b: The temperature" not in out.err
+    rows = json.loads(out.out)["differences"]
+    before, after = (
+        {row["metric"]: row for row in one if row["category"] == "overall"} for one in (raw, rows)
+    )
+    assert abs(after["overconfidence"]["a"]) < 0.02 < before["overconfidence"]["a"]
+    assert after["overconfidence"]["b"] == before["overconfidence"]["b"]
+    other = invoke("compare", "b.parquet", "b.parquet", "--calibrator", "c.json")
+    assert (other.code, "was fitted for a, and these are scores of b" in other.err) == (2, True)
+
+
+def test_scores_are_kept_beside_calibrated_ones(tmp_path: Path, invoke: Invoke) -> None:
+    Calibrator(2.0, 1.9, 2.1, model="demo", fitted_on={"benchmark": "mine", "n": 500}).save(
+        tmp_path / "c.json"
+    )
+    for _ in range(2):  # the second time from what is there
+        out = invoke("score", "--limit", "40", "--calibrator", "c.json", "--json")
+        assert out.code == 0, out.err
+        assert "was fitted on mine (500 prompts) and does not hold here" in out.err
+    (entry,) = json.loads(out.out)["scored"]
+    raw, kept = (
+        Scores.from_parquet(tmp_path / "runs/demo/demo" / end / "scores.parquet")
+        for end in ("", "calibrated")
+    )
+    assert Path(entry["scores"]).resolve() == tmp_path / "runs/demo/demo/calibrated/scores.parquet"
+    np.testing.assert_allclose(kept.reward, raw.reward / 2)
+    assert kept.manifest["model"] == "demo (calibrated)"
