@@ -8,6 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
+	$(BIN)/rmcalib report --output runs/real
 
 test: lint
 	$(BIN)/pytest -n auto --dist worksteal

@@ -22,7 +22,11 @@ __all__ = ["report_leaderboard"]
 def report_leaderboard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DIR]...", help="Folders or URLs with runs of eval or batch."),
+        typer.Argument(
+            metavar="[DIR]...",
+            help="Folders or URLs with runs of eval or batch; 'real' (the default) is the built-in board of "
+            "real reward models.",
+        ),
     ] = None,
     table: Annotated[
         Path | None,
@@ -77,7 +81,11 @@ def report_leaderboard(
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Rank all scored models by calibration, and correlate it with their scores."""
+    """Rank all scored models by calibration, and correlate it with their scores.
+
+    Without folders, the page shows nine real reward models on RewardMATH,
+    whose published scores are built in. No network is needed.
+    """
     from rmcalib._util.storage import shown
     from rmcalib.metrics import Settings
     from rmcalib.report import (
@@ -87,6 +95,7 @@ def report_leaderboard(
         read_official,
         write_leaderboard,
     )
+    from rmcalib.scores import REAL
 
     methods: Any = _methods(method)
     shared: Any = {
@@ -104,8 +113,6 @@ def report_leaderboard(
                 raise ValueError(f"--table cannot be combined with {given}")
             board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
         else:
-            if not runs:
-                raise ValueError("name a folder with runs, such as runs/, or a table with --table FILE")
             if category:
                 raise ValueError("--category needs --table; runs have their own categories")
             official: Any = leaderboard and (
@@ -113,7 +120,7 @@ def report_leaderboard(
             )
             with progress_bar("reading runs", quiet=quiet) as show:
                 board = leaderboard_from_runs(
-                    runs,
+                    runs or [REAL],
                     benchmark=benchmark,
                     metric=metric,
                     official=official,
@@ -157,13 +164,16 @@ def _print(board: Leaderboard, page: str) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import interval, metric_name, number, p_value, percent, points
+    from rmcalib.report import interval, metric_name, number, p_value, percent, points, short_names
 
     terminal = open_console()
     main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
     measured = any("overconfidence" in row["values"] for row in board.models)
-    headings = (main, level, *(("says", "right", "gap in points") if measured else ()), "score")
+    scored = not measured or board.score_name != "accuracy"
+    headings = [main.replace(" ", "\n", 1), level]
+    headings += [*(("says", "right", "gap in points") if measured else ()), *(["score"] if scored else [])]
     best = table("model", *headings, title=f"Smallest {main}", gap=1)
+    names = short_names(row["model"] for row in board.ranked[:10])
     for row in board.ranked[:10]:
         values = row["values"]
         found = values[board.metric]
@@ -173,7 +183,8 @@ def _print(board: Leaderboard, page: str) -> None:
                 percent((values.get(key) or {}).get("value")) for key in ("mean_confidence", "accuracy")
             ]
             cells.append(points(values.get("overconfidence")))
-        add_row(best, f"{row['rank']:>2} {row['model']}", *cells, number(row["score"]))
+        cells += [number(row["score"])] if scored else []
+        add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
     print_table(terminal, best)
     scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
     for row in (row for row in board.correlations if row["metric"] == board.metric):

@@ -1,7 +1,7 @@
 """Tables, figures and pages, drawn from what `metrics` computed."""
 
 from rmcalib.report._confidence import groups_figure, says_right_figure
-from rmcalib.report._drawing import figure_bytes, figure_png
+from rmcalib.report._drawing import figure_bytes, figure_png, short_names
 from rmcalib.report._headline import HEADLINE, headline
 from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 from rmcalib.report._reliability import plot_reliability, reliability_figure
@@ -48,6 +48,7 @@ __all__ = [
     "reliability_figure",
     "report_content",
     "says_right_figure",
+    "short_names",
     "signed",
     "wide_rows",
     "write_evaluation",

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.storage import as_path
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._columns import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["UNKNOWN_LENGTH", "Scores", "load_scores"]
+__all__ = ["UNKNOWN_LENGTH", "Scores"]
 
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
@@ -315,19 +314,6 @@ class Scores:
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write RewardBench's `eval-set-scores` form, without the texts (scores have none)."""
         _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
-
-
-def load_scores(path: str | Path) -> Scores:
-    """Read scores from a `.parquet`, `.jsonl` or `.json` (RewardBench's) file."""
-    readers = {
-        ".parquet": Scores.from_parquet,
-        ".jsonl": Scores.from_jsonl,
-        ".json": Scores.from_rewardbench_json,
-    }
-    reader = readers.get(as_path(path).suffix)
-    if reader is None:
-        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
-    return reader(path)
 
 
 def _starts(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:

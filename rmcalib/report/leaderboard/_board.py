@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,6 @@ from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
-from rmcalib.scores import Scores
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
 
@@ -55,7 +53,7 @@ def leaderboard_from_runs(
 
     Parameters
     ----------
-    folders : folders that hold runs, at any depth.
+    folders : folders that hold runs, at any depth; ``"real"`` is the built-in board of real reward models.
     benchmark : which benchmark, if there are runs of several.
     metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
         that has a better direction.
@@ -85,7 +83,7 @@ def leaderboard_from_runs(
         [
             Entry(
                 names[run.folder],
-                partial(Scores.from_parquet, run.scores_file),
+                run.scores,
                 why_no_calibration(recipe_of[run.folder]),
             )
             for run in kept
