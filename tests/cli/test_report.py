@@ -65,7 +65,7 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report", "runs", "real"], "runs of several benchmarks"),
+        (["report", "runs", "real", "--leaderboard", "official.csv"], "runs of several benchmarks"),
         (["report", "nowhere"], "nowhere: no such folder"),
         (["report", "empty"], "empty: no runs in it"),
         (["report", "--table", "nowhere.csv"], "nowhere.csv: No such file"),
@@ -85,6 +85,7 @@ def test_bad_usage_is_one_clear_line(
     write_runs(tmp_path / "runs", 1, n=10)
     (tmp_path / "empty").mkdir()
     (tmp_path / "t.csv").write_text("model,score,error\na,1,0.5\n")
+    (tmp_path / "official.csv").write_text("model,score\na,1\n")
     (tmp_path / "broken/org__rm/b").mkdir(parents=True)
     (tmp_path / "broken/org__rm/b/scores.parquet").write_text("not Parquet")
     result = invoke(*arguments)
@@ -183,3 +184,17 @@ def test_built_in_scores_can_be_compared(invoke: Invoke) -> None:
     wrong = invoke("compare", "real/nobody", "real/openbmb/Eurus-RM-7b")
     assert wrong.code == 2
     assert "real/nobody: no such scores are built in (have: real/" in wrong.err
+
+
+def test_runs_of_several_benchmarks_are_shown_side_by_side(tmp_path: Path, invoke: Invoke) -> None:
+    for benchmark, scale in (("one", 0.3), ("two", 4.0)):
+        write_run(tmp_path / "runs", "org/rm", synthetic(0, scale=scale), benchmark=benchmark)
+    result = invoke("report", "runs", "--resamples", "20")
+    assert result.code == 0, result.err
+    assert "No single temperature is right for all benchmarks" in " ".join(result.out.split())
+    assert str(Path("report/report.html")) in result.out
+    content = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert {row["benchmark"] for row in content["temperatures"]} == {"one", "two"}
+    assert (tmp_path / "report/one/report.html").is_file()
+    one = json.loads(invoke("report", "runs", "--benchmark", "one", "--resamples", "20", "--json").out)
+    assert one["benchmark"] == "one"

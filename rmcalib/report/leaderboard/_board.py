@@ -27,7 +27,7 @@ from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
 
-__all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
+__all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table", "leaderboard_of"]
 
 _REFERENCE = {
     "ece_score": (
@@ -69,9 +69,36 @@ def leaderboard_from_runs(
     -------
     A :class:`Leaderboard`.
     """
-    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
+    metric = metric or DEFAULT_METRIC
     check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
+    return leaderboard_of(
+        runs,
+        notes,
+        metric=metric,
+        methods=methods,
+        official=official,
+        bradley_terry_only=bradley_terry_only,
+        recipes=recipes,
+        settings=settings or Settings(),
+        on_model=on_model,
+    )
+
+
+def leaderboard_of(
+    runs: Sequence[ScoredRun],
+    notes: Sequence[str],
+    *,
+    metric: str,
+    methods: Sequence[Method],
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
+    bradley_terry_only: bool,
+    recipes: Iterable[str | Path],
+    settings: Settings,
+    on_model: Callable[[int, int, str], None] | None,
+) -> Leaderboard:
+    """Make a leaderboard of runs of one benchmark; the other parameters as above."""
+    notes = list(notes)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
     kept, left_out = _on_scale(runs, lambda run: recipe_of[run.folder], bradley_terry_only)

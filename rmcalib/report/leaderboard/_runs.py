@@ -14,7 +14,7 @@ from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.scores import REAL, Scores, is_built_in, load_board, load_scores, read_scores_hash
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,16 @@ def find_runs(
     """
     runs, notes = _finished_runs(folders)
     return _tell_apart(_one_benchmark(runs, benchmark), notes)
+
+
+def runs_by_benchmark(folders: Iterable[str | Path]) -> tuple[dict[str, list[ScoredRun]], list[str]]:
+    """Find the finished runs under some folders, by benchmark; return them with notes."""
+    runs, notes = _finished_runs(folders)
+    names = dict.fromkeys(run.benchmark for run in runs)
+    groups = {}
+    for name in names:
+        groups[name], notes = _tell_apart([run for run in runs if run.benchmark == name], notes)
+    return groups, notes
 
 
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
