@@ -45,11 +45,8 @@ def main() -> None:
     orders = data.orders[test]
     stages = ("fit", "predict", "exact", "reference", "null", "interval")
     resamples = options.resamples
-    print(
-        "seconds  "
-        + "".join(f"{stage:>11}" for stage in stages)
-        + f"   (sub-2 and top-1; {resamples} resamples)"
-    )
+    head = "".join(f"{stage:>11}" for stage in stages)
+    print(f"seconds  {head}   (sub-2 and top-1; {resamples} resamples)")
     for name in learners:
         make_learner(name).fit(x_train[:10], data.orders[train][:10])  # imports before the clock runs
         learner = make_learner(name)

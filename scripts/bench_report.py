@@ -90,9 +90,8 @@ def main() -> None:
     print(f"memory    {memory:6.2f} GB  (limit {GIGABYTES:.0f} GB)")
     print(f"page      {size:6.2f} MB  (limit {MEGABYTES:.0f} MB)")
     each = cpu / options.models
-    print(
-        f"a model   {each:6.2f} s   (full evaluation, the baseline: {evaluation:.2f} s, {evaluation / each:.1f}x)"
-    )
+    ratio = evaluation / each
+    print(f"a model   {each:6.2f} s   (full evaluation, the baseline: {evaluation:.2f} s, {ratio:.1f}x)")
     if cpu > SECONDS or memory > GIGABYTES or size > MEGABYTES:
         sys.exit("over a limit")
 

@@ -52,7 +52,7 @@ def test_the_demo_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     packages.joinpath("others.pth").write_text("\n".join(others) + "\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     env = {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    code = "import rmcalib, sys; print(rmcalib.__file__, file=sys.stderr); import rmcalib.__main__ as m; m.main()"
+    code = "import sys, rmcalib.__main__ as rm; print(rm.__file__, file=sys.stderr); rm.main()"
     done = subprocess.run(
         [python, "-c", code, "eval", "--limit", "60", "--resamples", "20"],
         cwd=tmp_path,
@@ -62,6 +62,6 @@ def test_the_demo_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines() == [str(packages / "rmcalib" / "__init__.py")]
+    assert done.stderr.splitlines() == [str(packages / "rmcalib" / "__main__.py")]
     assert "report.html" in done.stdout
     assert (tmp_path / "runs" / "demo" / "demo" / "report.html").is_file()
