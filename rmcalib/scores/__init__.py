@@ -1,16 +1,21 @@
 """Scores: one row per response, in memory and in files."""
 
+from rmcalib.scores._built_in import REAL, load_board
 from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
 from rmcalib.scores._files import read_scores_hash
+from rmcalib.scores._load import is_built_in, load_scores
 from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
-from rmcalib.scores._scores import UNKNOWN_LENGTH, Scores, load_scores
+from rmcalib.scores._scores import UNKNOWN_LENGTH, Scores
 
 __all__ = [
     "COLUMNS",
+    "REAL",
     "RESULTS",
     "UNKNOWN_LENGTH",
     "VOTE_COLUMNS",
     "Scores",
+    "is_built_in",
+    "load_board",
     "load_scores",
     "published_figures",
     "published_models",

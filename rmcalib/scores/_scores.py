@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.storage import as_path
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._columns import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["UNKNOWN_LENGTH", "Scores", "load_scores"]
+__all__ = ["UNKNOWN_LENGTH", "Scores"]
 
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
@@ -317,19 +316,6 @@ class Scores:
         _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
 
 
-def load_scores(path: str | Path) -> Scores:
-    """Read scores from a `.parquet`, `.jsonl` or `.json` (RewardBench's) file."""
-    readers = {
-        ".parquet": Scores.from_parquet,
-        ".jsonl": Scores.from_jsonl,
-        ".json": Scores.from_rewardbench_json,
-    }
-    reader = readers.get(as_path(path).suffix)
-    if reader is None:
-        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
-    return reader(path)
-
-
 def _starts(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
 
@@ -367,8 +353,8 @@ def _check(scores: Scores) -> None:
     if bad.any():
         row = first(bad)
         twice = row and scores.response[row] == scores.response[row - 1]
-        told = "is there twice" if twice else "comes too early"
-        raise ValueError(f"{name(row)} {told}: an item's responses are numbered 0, 1, 2, ...")
+        problem = "is there twice" if twice else "comes too early"
+        raise ValueError(f"{name(row)} {problem}: an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
         raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
