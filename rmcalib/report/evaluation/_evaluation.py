@@ -35,6 +35,7 @@ from rmcalib.metrics import (
     set_forecasts,
     top_1_prompts,
 )
+from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import reliability_figure
@@ -64,6 +65,8 @@ class Evaluation:
     notes : what a reader must know.
     summary : the result in a few sentences.
     made_from : a hash of everything that the result depends on.
+    decisions : what the probabilities are worth if one acts on them; None if there are none, or if only some
+        metrics were asked for.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty if none was asked for.
     """
@@ -80,6 +83,7 @@ class Evaluation:
     settings: Settings
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
+    decisions: Decisions | None = None
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -210,7 +214,15 @@ def evaluate(
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
+        decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
+
+
+def _decisions(forecasts: Forecasts, settings: Settings) -> Decisions | None:
+    members = top_1_prompts(forecasts)
+    if not members.any():
+        return None
+    return decide_forecasts(select_prompts(forecasts, members), level=settings.level, seed=settings.seed)
 
 
 def _undecided_notes(n: int) -> list[str]:
@@ -279,6 +291,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
+        **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
