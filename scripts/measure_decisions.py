@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.repair import THRESHOLDS, log_odds, safe_threshold
 
@@ -111,7 +111,7 @@ def true_risk(odds: FloatArray, chance: FloatArray) -> dict[float, float]:
     return dict(zip(THRESHOLDS, (total / np.maximum(counts, 1)).tolist(), strict=True))
 
 
-def naive_picks(odds: FloatArray, wrong: FloatArray, alpha: float) -> dict[str, float | None]:
+def naive_picks(odds: FloatArray, wrong: BoolArray, alpha: float) -> dict[str, float | None]:
     """Return the lowest thresholds whose observed error rate, or whose exact bound, is at most alpha."""
     from scipy.special import betaincinv
 

@@ -45,16 +45,16 @@ def best_of_rows(part: Forecasts, level: float = 0.95) -> list[dict[str, Any]]:
     sizes, counts = np.unique(part.sizes, return_counts=True)
     m = int(sizes[np.argmax(counts)])
     own = select_prompts(part, part.sizes == m)
-    reward, p, correct = (
-        values.reshape(len(own), m) for values in (own.reward, own.probability, own.is_correct)
-    )
+    shape = (len(own), m)
+    reward, p = own.reward.reshape(shape), own.probability.reshape(shape)
+    correct = own.is_correct.reshape(shape).astype(np.float64)
     order = np.argsort(-reward, axis=1, kind="stable")
     ranked_reward, ranked_p, ranked_correct = (
         np.take_along_axis(values, order, axis=1) for values in (reward, p, correct)
     )
     numbers = np.arange(1, m + 1) if m <= MOST else np.unique([*(2 ** np.arange(m.bit_length())), m])
     weights = chosen_weights(m, numbers)
-    right = _averaged_over_ties(ranked_reward, ranked_correct.astype(float)) @ weights
+    right = _averaged_over_ties(ranked_reward, ranked_correct) @ weights
     says = (ranked_p @ weights).mean(axis=0)
     rows = []
     for i, k in enumerate(numbers):
