@@ -159,14 +159,14 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
 def _check_range(name: str, array: npt.NDArray[Any]) -> None:
     if name == "reward":
         bad = np.abs(array) > LARGEST_REWARD
-        told = f"is too large to compute with (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
+        problem = f"is too large (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
     elif name in VOTE_COLUMNS:
-        bad, told = array < 0, "is a number of votes, so 0 or more"
+        bad, problem = array < 0, "is a number of votes, so 0 or more"
     else:
         return
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise _BadValueError(row, f"{name} is {array[row].item()!r}, which {told}")
+        raise _BadValueError(row, f"{name} is {array[row].item()!r}, which {problem}")
 
 
 def _all_good_texts(values: Any) -> bool:

@@ -364,7 +364,7 @@ def test_what_is_no_repository(name: str) -> None:
 
 @pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
 def test_what_is_no_revision(revision: str) -> None:
-    with pytest.raises(HubError, match="is no branch, tag or commit"):
+    with pytest.raises(HubError, match="is not a branch, tag or commit"):
         resolve_commit("org/x", revision=revision)
 
 

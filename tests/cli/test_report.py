@@ -126,7 +126,7 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
     assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
     assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
     assert any("no figures for org/model-2" in note for note in told["notes"])
-    # Now from the cache, with no Hub there any more; a model that was never asked for cannot be had so.
+    # Now from the cache, with no Hub there any more; a model that was never asked for is not available then.
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 0, offline.stderr
     assert json.loads(offline.stdout)["check"] == told["check"]

@@ -107,10 +107,11 @@ def test_folders_that_borrow_nothing(content: str, tmp_path: Path) -> None:
     assert pin_code("x/y", [tmp_path], {}) is None
 
 
-def test_code_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+def test_code_that_is_not_available_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "../../x--m.M"}}))
     with pytest.raises(
-        HubError, match=r"x/y: the code that it borrows cannot be had: '\.\./\.\./x' is neither"
+        HubError,
+        match=r"x/y: the code that it imports is not available: '\.\./\.\./x' is neither",
     ):
         pin_code("x/y", [tmp_path], {})
 

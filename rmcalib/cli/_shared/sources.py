@@ -129,14 +129,14 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
-    tell = say if is_main_process() and not scoring.quiet else lambda _: None
+    notify = say if is_main_process() and not scoring.quiet else lambda _: None
     with progress_bar(name, quiet=scoring.quiet) as draw:
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal begun
             if not begun and total < all_responses:
                 before = all_responses - total
-                tell(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
+                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
             begun = True
             if draw is not None:
                 draw(done, total, tokens)
@@ -150,7 +150,7 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
             **scoring.judge_options(),
         )
     if not begun:
-        tell(f"{name}: all responses were scored before (--fresh scores them again)")
+        notify(f"{name}: all responses were scored before (--fresh scores them again)")
     return scores
 
 
