@@ -1,4 +1,4 @@
-"""Independent rewards with a distribution of their own, such as normal ones: who is larger, who is largest."""
+"""Independent random rewards, such as normal ones: which of two is larger, and which is the largest."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ class IndependentRewards:
             i, j = (int(number) for number in bad[0])
             raise ValueError(f"quantiles: those of instance {i}, item {j} are all equal")
         gaps = np.maximum(np.diff(sorted_ones), _NARROW * width)
-        points = np.concatenate([sorted_ones[..., :1], sorted_ones[..., :1] + np.cumsum(gaps, axis=2)], axis=2)
+        points = np.concatenate(
+            [sorted_ones[..., :1], sorted_ones[..., :1] + np.cumsum(gaps, axis=2)], axis=2
+        )
         return cls(points, ndtri(np.arange(1, k + 1) / (k + 1)))
 
     def __len__(self) -> int:
