@@ -37,10 +37,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tabular": {"ranking", "calibration", "runs"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
+    "publish": {"metrics", "report", "runs"},
     "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "batch", "metrics", "tabular", "report", "repair"),
+        *("runs", "batch", "metrics", "tabular", "report", "repair", "publish"),
     },
 }
 MOST_MODULES = 15
