@@ -167,6 +167,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "models": wide_rows(board),
         "correlations": board.correlations,
         "check": board.check,
+        "training": board.training,
         "notes": board.notes,
     }
 
@@ -178,6 +179,8 @@ def _print(board: Leaderboard) -> None:
     from rmcalib.report import interval, metric_name, number, p_value, percent, points, short_names
 
     terminal = open_console()
+    if board.training:
+        _print_training(board, terminal)
     main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
     measured = any("overconfidence" in row["values"] for row in board.models)
     scored = not measured or board.score_name != "accuracy"
@@ -218,3 +221,26 @@ def _print_page(page: str) -> None:
     from rmcalib._util.terminal import clean_line, open_console
 
     open_console().print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)
+
+
+def _print_training(board: Leaderboard, terminal: Any) -> None:
+    from rmcalib._util.terminal import add_row, print_table, table
+    from rmcalib.report import number, p_value, percent, signed
+
+    headings = ("says", "right", "gap", "lost information", "best T", "ECE", "if calibrated", "p-value")
+    steps = table("step", *headings, title="Over the training", gap=1)
+    for row in board.training:
+        add_row(
+            steps,
+            str(row["step"]),
+            percent(row["mean_confidence"]),
+            percent(row["accuracy"]),
+            signed(row["overconfidence"]),
+            number(row["lost_information"]),
+            number(row["temperature"], 2),
+            number(row["ece"]),
+            number(row["ece_null_mean"]),
+            p_value(row["ece_p_value"]),
+        )
+    print_table(terminal, steps)
+    terminal.print()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rmcalib.judges import Recipe, scale_note
@@ -29,6 +29,7 @@ class Leaderboard:
     ranks : one row per model and way of ranking.
     reliability, rejection : the curves of each model.
     check : our scores against official ones.
+    training : one row per step, if the runs are steps of one training.
     """
 
     benchmark: str
@@ -46,6 +47,7 @@ class Leaderboard:
     notes: list[str]
     summary: str
     settings: Settings
+    training: list[Row] = field(default_factory=list)
 
     @property
     def ranked(self) -> list[Row]:

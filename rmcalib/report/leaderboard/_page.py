@@ -39,7 +39,7 @@ _COLUMNS = (
 )
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
-_TABLES = ("metrics", "correlations", "ranks", "reliability", "rejection", "check")
+_TABLES = ("training", "metrics", "correlations", "ranks", "reliability", "rejection", "check")
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
@@ -93,6 +93,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
     sections = {
+        "steps": "Over the training" if board.training else "",
         "says-right": "Says against right" if "says_right" in figures else "",
         "leaderboard": "Models",
         "correlations": "Correlations",
@@ -112,6 +113,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         subtitle=f"{board.benchmark} · {count(len(board.models), 'model')} · protocol: {board.protocol}",
         summary=board.summary,
         contents=[(anchor, name) for anchor, name in sections.items() if name],
+        training=board.training,
         models=[
             {
                 **row,
@@ -261,6 +263,7 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         for point in says_right_points(board.metrics)[:20]
     )
     return {
+        "training": _training_label(board),
         "says_right": f"Scatter plot: what each model says against how often it is right: {said}",
         "best": f"The ten best models by {error}, with intervals: {ten}",
         "calibration": f"All models by {error}, with intervals",
@@ -273,3 +276,8 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         "rejection": "Lines: accuracy of each model against the fraction of prompts dropped",
         "protocols": "Scatter plot: exact protocol against reference protocol, one point per model",
     }
+
+
+def _training_label(board: Leaderboard) -> str:
+    lost = ", ".join(f"step {row['step']}: {number(row['lost_information'])}" for row in board.training)
+    return f"Four panels over the steps of the training; lost information at {lost}"
