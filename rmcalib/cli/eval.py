@@ -148,7 +148,8 @@ def evaluate_models(
             output_folder(scoring.output)
             repair = _load_calibrator(calibrator)
             jobs = []
-            for one in several or [None]:
+            chosen: list[str | None] = [*several] or [None]
+            for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
                 by = check_groupings(group_by or (), bench)

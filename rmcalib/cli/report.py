@@ -119,7 +119,9 @@ def report_leaderboard(
             given = next((name for name, value in clash.items() if value), None)
             if given is not None:
                 raise ValueError(f"--table cannot be combined with {given}")
-            board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
+            board: Leaderboard | Joint = leaderboard_from_table(
+                table, metric=metric, categories=category, **shared
+            )
         else:
             if category:
                 raise ValueError("--category needs --table; runs have their own categories")
