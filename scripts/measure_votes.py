@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import (
     Interval,
@@ -30,6 +30,7 @@ from rmcalib.calibration import (
     majority_agreements,
     mean_interval,
     proportion_interval,
+    vote_agreement_ceilings,
     vote_brier_ceilings,
     vote_briers,
     vote_error,
@@ -44,6 +45,11 @@ RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199
 MANY = 200_000  # prompts from which the values of unlimited data are computed
 LOW, HIGH = 0.93, 0.97
+CEILINGS = {
+    "vote_agreement_ceiling": "agreement",
+    "vote_log_loss_ceiling": "log loss",
+    "vote_brier_ceiling": "Brier",
+}
 NU = 0.6  # of Davidson's model, where people find responses equally good
 
 
@@ -92,16 +98,18 @@ class Setting:
             known_mean = shares * (1 - ties[:, None]) + ties[:, None] / self.m
         return softmax(self.scale * np.log(known_mean)), shares, ties
 
-    def vote(self, shares: FloatArray, ties: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def vote(self, shares: FloatArray, ties: FloatArray, rng: np.random.Generator) -> IntArray:
         """Votes (n, m + 1), the ties last."""
         n = len(shares)
         voters = rng.integers(1, 9, size=n) if self.votes == 0 else np.full(n, self.votes)
         return rng.multinomial(voters, np.column_stack([shares * (1 - ties[:, None]), ties]))
 
-    def forecasts(self, p: FloatArray, votes: FloatArray, seed: int) -> VoteForecasts:
+    def forecasts(self, p: FloatArray, votes: IntArray, seed: int) -> VoteForecasts:
         """What the toolkit makes of forecasts and votes."""
         found = VoteForecasts.from_arrays(p, votes[:, :-1], votes[:, -1])
-        return found if self.ties in (None, "split") else with_tie_outcome(found, self.ties, rng=seed)
+        if self.ties is None or self.ties == "split":
+            return found
+        return with_tie_outcome(found, self.ties, rng=seed)
 
 
 SETTINGS = (
@@ -136,7 +144,7 @@ def mean_expit(x: FloatArray, spread: float) -> FloatArray:
     return np.asarray(expit(x[:, None] + spread * nodes) @ (weights / weights.sum()))
 
 
-def picked(forecasts: VoteForecasts) -> FloatArray:
+def picked(forecasts: VoteForecasts) -> IntArray:
     """The row of each prompt's most probable response."""
     p = np.where(forecasts.is_tie, -1.0, forecasts.probability)
     largest = p == np.repeat(np.maximum.reduceat(p, forecasts.starts), forecasts.sizes)
@@ -160,6 +168,7 @@ def estimates(forecasts: VoteForecasts, seed: int) -> Iterator[tuple[str, Interv
         return
     log_ceiling, brier_ceiling = vote_log_loss_ceilings(forecasts), vote_brier_ceilings(forecasts)
     others = voter_disagreements(forecasts)
+    yield "vote_agreement_ceiling", mean_interval(vote_agreement_ceilings(forecasts)[several]), None
     yield "vote_majority_agreement", mean_interval(majority_agreements(forecasts)[several]), None
     yield "vote_log_loss_ceiling", mean_interval(log_ceiling[several]), None
     yield "vote_log_loss_excess", mean_interval((log_loss - log_ceiling)[several]), None
@@ -196,6 +205,7 @@ def truths(setting: Setting) -> dict[str, float]:
         "vote_calibration_error": 0.0 if setting.is_calibrated else vote_error(says, agree),
         "vote_log_loss": -(q * np.log(p)).sum(axis=1).mean(),
         "vote_brier": (square + (p**2 - 2 * p * q).sum(axis=1)).mean(),
+        "vote_agreement_ceiling": q[:, :width].max(axis=1).mean(),
         "vote_majority_agreement": np.nanmean(most) if setting.votes != 1 else np.nan,
         "vote_log_loss_ceiling": entropy.mean(),
         "vote_log_loss_excess": (-(q * np.log(p)).sum(axis=1) - entropy).mean(),
@@ -248,7 +258,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     """The text of results/votes.md."""
-    by = {(row["setting"], row["measure"]): row for row in rows}
+    by: dict[tuple[str, str], dict[str, Any]] = {(row["setting"], row["measure"]): row for row in rows}
     settings = list(dict.fromkeys(row["setting"] for row in rows))
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     calibrated = {setting.name for setting in SETTINGS if setting.is_calibrated}
@@ -265,21 +275,21 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     ceilings = []
     for name in settings:
         line: dict[str, Any] = {"forecast": name}
-        for measure_name, heading in (("vote_log_loss_ceiling", "log loss"), ("vote_brier_ceiling", "Brier")):
-            row = by.get((name, measure_name))
-            line[f"{heading}: the truth's own"] = "" if row is None else f"{float(row['truth']):.4f}"
-            line[f"{heading}: ceiling"] = (
-                "" if row is None else f"{float(row['mean']):.4f} ± {2 * float(row['error_of_mean']):.4f}"
-            )
-        if by.get((name, "vote_brier_ceiling")):
+        for measure_name, heading in CEILINGS.items():
+            if (name, measure_name) in by:
+                row = by[name, measure_name]
+                line[f"{heading}: the truth's own"] = f"{float(row['truth']):.4f}"
+                error = 2 * float(row["error_of_mean"])
+                line[f"{heading}: ceiling"] = f"{float(row['mean']):.4f} ± {error:.4f}"
+        if len(line) > 1:
             ceilings.append(line)
     coverage = []
     for name in settings:
         line = {"forecast": name}
         for measure_name in measures:
-            row = by.get((name, measure_name))
-            shown = "" if row is None else f"{float(row['coverage']):.3f}"
-            low = row is not None and float(row["coverage"]) < LOW
+            held = by[name, measure_name]["coverage"] if (name, measure_name) in by else None
+            shown = "" if held is None else f"{float(held):.3f}"
+            low = held is not None and float(held) < LOW
             line[measure_name.removeprefix("vote_")] = f"**{shown}**" if low else shown
         coverage.append(line)
     worst = min(rows, key=lambda row: float(row["coverage"]))

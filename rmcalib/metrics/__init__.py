@@ -35,7 +35,7 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._two_way import correlate_models
@@ -49,6 +49,7 @@ __all__ = [
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "TIES",
     "Audit",
     "Board",
     "Comparison",
@@ -59,6 +60,7 @@ __all__ = [
     "Settings",
     "Statistic",
     "Table",
+    "Ties",
     "added_metrics",
     "audit",
     "catalogue",

@@ -1,6 +1,10 @@
 """Forecasts against people's votes: scores, noise ceilings, calibration error, ties."""
 
-from rmcalib.calibration._votes._ceilings import vote_brier_ceilings, vote_log_loss_ceilings
+from rmcalib.calibration._votes._ceilings import (
+    vote_agreement_ceilings,
+    vote_brier_ceilings,
+    vote_log_loss_ceilings,
+)
 from rmcalib.calibration._votes._error import vote_error, vote_inference
 from rmcalib.calibration._votes._forecasts import (
     VoteForecasts,
@@ -17,6 +21,7 @@ __all__ = [
     "VoteForecasts",
     "fit_ties",
     "majority_agreements",
+    "vote_agreement_ceilings",
     "vote_brier_ceilings",
     "vote_briers",
     "vote_error",

@@ -1,21 +1,28 @@
 """Noise ceilings: what the true shares themselves would score against so few votes.
 
 The truth is not known, but much about it can be estimated without bias from votes of different people on the
-same prompt: the mean product of k votes estimates the k-th moments of the shares. One vote says nothing.
+same prompt: the mean product of k votes estimates the k-th moments of the shares. One vote says nothing. What
+these moments leave open comes from a Dirichlet distribution of the shares with the observed agreement between
+voters.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration._votes._forecasts import VoteForecasts, pair_agreements, segment_sums
 
-__all__ = ["vote_brier_ceilings", "vote_log_loss_ceilings"]
+__all__ = ["vote_agreement_ceilings", "vote_brier_ceilings", "vote_log_loss_ceilings"]
 
 _TERMS = 60  # of the series of the entropy that are estimated from votes; the rest is small
-_LOG_RANGE = (-8.0, 8.0)  # of the concentration: from unanimous votes to votes by coin flips
+_LOG_RANGE = (-8.0, 10.0)  # of the concentration: from unanimous votes to votes by coin flips
+_GRID: FloatArray = np.linspace(-30.0, 12.0, 1200)  # log of x in ∫ ... dx: sums of up to 160,000 votes
 _STEP = 1e-3  # of numerical derivatives by the log concentration
+
+Estimate = Callable[[float], FloatArray]
 
 
 def vote_brier_ceilings(forecasts: VoteForecasts) -> FloatArray:
@@ -44,9 +51,8 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """Estimate the log loss that the true shares π of each prompt would have: their entropy.
 
     H(π) = Σ_k (1/k) Σ_i π_i (1 − π_i)^k. With N votes, the terms up to k = N − 1 are estimated without bias
-    (Zhang 2012). The rest comes from a symmetric Dirichlet distribution of the shares, which is fitted to the
-    votes of all prompts. So the mean over prompts rests on the votes alone for many votes, and with two votes
-    also on the shape of that distribution.
+    (Zhang 2012). The rest comes from a Dirichlet distribution of the shares. So the ceiling rests on the
+    votes alone if there are many, and with two votes also on the shape of that distribution.
 
     Parameters
     ----------
@@ -64,22 +70,109 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     >>> bool(abs(vote_log_loss_ceilings(found).mean() - np.log(2)) < 0.01)
     True
     """
+
+    def estimate(part: VoteForecasts) -> Estimate:
+        known, means = _first_terms(part), _mean_shares(part)
+        return lambda log_size: known + _rest(part, means, log_size)
+
+    return _estimated(forecasts, lambda part: (part, estimate(part)))
+
+
+def vote_agreement_ceilings(forecasts: VoteForecasts) -> FloatArray:
+    """Estimate the largest true share of each prompt: how many people agree with the best choice there is.
+
+    The mean of max_i π_i given the votes for the responses, where the shares of those who choose have a
+    Dirichlet distribution. The largest share of the votes themselves would be too large, because it was
+    chosen by the same votes. Nobody who finds the responses equally good agrees with a choice; a split vote
+    agrees by 1/m.
+
+    Parameters
+    ----------
+    forecasts : n prompts; only their votes matter.
+
+    Returns
+    -------
+    (n,) estimates; NaN where only one person voted. Their mean is the ceiling.
+
+    Examples
+    --------
+    >>> p, rng = np.random.default_rng(0).random(2000), np.random.default_rng(1)
+    >>> votes = rng.binomial(4, p)
+    >>> found = VoteForecasts.from_arrays(np.column_stack([p, 1 - p]), np.column_stack([votes, 4 - votes]))
+    >>> bool(abs(vote_agreement_ceilings(found).mean() - np.maximum(p, 1 - p).mean()) < 0.01)
+    True
+    """
+
+    def estimate(part: VoteForecasts) -> tuple[VoteForecasts, Estimate]:
+        responses = part.is_tie == 0
+        m: IntArray = np.add.reduceat(responses, part.starts, dtype=np.int64)
+        votes = part.votes[responses]
+        none = np.zeros(len(part), dtype=np.int64)
+        choices = VoteForecasts(
+            part.log_probability[responses], votes, m, none, np.zeros(len(votes), dtype=bool)
+        )
+        chosen = choices.n_votes / part.n_votes
+        split = part.ties / part.n_votes / m
+        return choices, lambda log_size: chosen * _largest_shares(choices, log_size) + split
+
+    return _estimated(forecasts, estimate)
+
+
+def _estimated(
+    forecasts: VoteForecasts, make: Callable[[VoteForecasts], tuple[VoteForecasts, Estimate]]
+) -> FloatArray:
+    """Return estimates (n,) that depend on the concentration of the shares; NaN for prompts with one vote.
+
+    ``make`` returns what the concentration is fitted to, and the estimates (n,) as a function of its log.
+    Each prompt also moves the fit, and the fit moves all estimates. Adding this leaves the mean as it is and
+    makes the spread right.
+    """
     found = np.full(len(forecasts), np.nan)
     several = forecasts.n_votes > 1
     if not several.any():
         return found
-    part = forecasts.take(several)
-    log_alpha = _fit_concentration(part)
-    values = _first_terms(part) + _rest(part, log_alpha)
-    # How much each prompt moves the fit, and the fit the rest: the mean stays, the spread becomes right.
-    up, down = (_rest(part, log_alpha + step).mean() for step in (_STEP, -_STEP))
-    likelihoods = [_log_likelihoods(part, log_alpha + step) for step in (_STEP, 0.0, -_STEP)]
-    score = (likelihoods[0] - likelihoods[2]) / (2 * _STEP)
-    curvature = -float((likelihoods[0] - 2 * likelihoods[1] + likelihoods[2]).mean()) / _STEP**2
-    if curvature > 0:
-        values += (up - down) / (2 * _STEP) * (score - score.mean()) / curvature
-    found[several] = values
+    fitted, estimate = make(forecasts.take(several))
+    if not (fitted.n_votes > 1).any():
+        return found
+    log_size, moves = _fit_concentration(fitted)
+    up, down = (estimate(log_size + step).mean() for step in (_STEP, -_STEP))
+    found[several] = estimate(log_size) + (up - down) / (2 * _STEP) * moves
     return found
+
+
+def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
+    """The mean share of each outcome (N,): a tie has that of all ties, responses are exchangeable."""
+    if not forecasts.is_tie.any():
+        return np.repeat(1 / forecasts.sizes, forecasts.sizes)
+    tie = float(forecasts.shares[forecasts.is_tie].mean())
+    others = np.repeat((1 - tie) / (forecasts.sizes - 1), forecasts.sizes)
+    return np.where(forecasts.is_tie, tie, others)
+
+
+def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
+    """Fit the log concentration log a of Dirichlet shares to how often two voters agree.
+
+    Shares with the means μ agree with the probability (a Σ μ_i² + 1) / (a + 1). Also returns how much each
+    prompt moves the fit (n,), times n.
+    """
+    from scipy.optimize import brentq
+
+    agree = pair_agreements(forecasts)
+    known = np.isfinite(agree)
+    least = segment_sums(_mean_shares(forecasts) ** 2, forecasts)[known]
+
+    def excess(log_size: float) -> FloatArray:
+        size = np.exp(log_size)
+        values: FloatArray = agree[known] - (size * least + 1) / (size + 1)
+        return values
+
+    moves, (low, high) = np.zeros(len(agree)), _LOG_RANGE
+    if excess(low).mean() >= 0 or excess(high).mean() <= 0:  # all agree, or no more than by chance
+        return (low if excess(low).mean() >= 0 else high), moves
+    found = float(brentq(lambda x: excess(x).mean(), low, high))
+    slope = float((excess(found + _STEP) - excess(found - _STEP)).sum()) / (2 * _STEP)
+    moves[known] = -excess(found) * len(agree) / slope
+    return found, moves
 
 
 def _first_terms(forecasts: VoteForecasts) -> FloatArray:
@@ -112,36 +205,39 @@ def _without(zeros: IntArray, ties: IntArray, pool: IntArray, m: IntArray, k: in
     return total / np.maximum(comb(pool, k), 1.0)
 
 
-def _rest(forecasts: VoteForecasts, log_alpha: float) -> FloatArray:
-    """Mean of the terms k ≥ N under a Dirichlet distribution of the shares: (n,)."""
+def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> FloatArray:
+    """Mean of the terms k ≥ N under a Dirichlet distribution with the ``means`` (N,) of the shares: (n,)."""
     from scipy.special import betaln, digamma
 
-    table = np.column_stack([np.minimum(forecasts.n_votes, _TERMS + 1), forecasts.sizes])
-    distinct, index = np.unique(table, axis=0, return_inverse=True)
-    (n, m), alpha = distinct.T, float(np.exp(log_alpha))
-    whole = digamma(m * alpha + 1) - digamma(alpha + 1)
+    n_votes = np.repeat(np.minimum(forecasts.n_votes, _TERMS + 1), forecasts.sizes)
+    distinct, index = np.unique(np.column_stack([n_votes, means]), axis=0, return_inverse=True)
+    n, mean = distinct.T
+    size = float(np.exp(log_size))
+    a, b = size * mean, size * (1 - mean)
+    rest = mean * (digamma(size + 1) - digamma(a + 1))
     for k in range(1, int(n.max())):
-        term = m * np.exp(betaln(alpha + 1, (m - 1) * alpha + k) - betaln(alpha, (m - 1) * alpha)) / k
-        whole = whole - np.where(k < n, term, 0.0)
-    rest: FloatArray = np.maximum(whole, 0.0)[index.reshape(-1)]
-    return rest
+        rest = rest - np.where(k < n, np.exp(betaln(a + 1, b + k) - betaln(a, b)) / k, 0.0)
+    return segment_sums(np.maximum(rest, 0.0)[index.reshape(-1)], forecasts)
 
 
-def _fit_concentration(forecasts: VoteForecasts) -> float:
-    """Return the log concentration of the symmetric Dirichlet distribution that fits the votes best."""
-    from scipy.optimize import minimize_scalar
+def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:
+    """Mean of the largest share given the votes, under a symmetric Dirichlet distribution: (n,).
 
-    found = minimize_scalar(
-        lambda x: -_log_likelihoods(forecasts, x).mean(), bounds=_LOG_RANGE, method="bounded"
-    )
-    return float(found.x)
+    Shares are Gamma variables g_i over their sum, which is independent of them: E max g / E Σ g, where
+    E max g = ∫ (1 − Π_i P(g_i ≤ x)) dx.
+    """
+    from scipy.special import gammainc
 
-
-def _log_likelihoods(forecasts: VoteForecasts, log_alpha: float) -> FloatArray:
-    """Log-likelihood of each prompt's votes (n,), up to a constant; a split vote counts 1/m for each."""
-    from scipy.special import gammaln
-
-    alpha, m, weight = float(np.exp(log_alpha)), forecasts.sizes, forecasts.weights
-    each = segment_sums(gammaln(alpha + weight) - gammaln(alpha), forecasts)
-    total: FloatArray = gammaln(m * alpha) - gammaln(m * alpha + forecasts.n_votes) + each
-    return total
+    size, sizes, x = float(np.exp(log_size)), forecasts.sizes, np.exp(_GRID)
+    largest = np.empty(len(forecasts))
+    for m in np.unique(sizes):
+        mine = np.flatnonzero(sizes == m)
+        # The order of the responses does not matter, so that there are few different prompts.
+        votes = np.sort(forecasts.votes[forecasts.starts[mine][:, None] + np.arange(m)], axis=1)
+        distinct, index = np.unique(votes, axis=0, return_inverse=True)
+        below = np.ones((len(distinct), len(x)))
+        for column in distinct.T:
+            below *= gammainc(size / m + column[:, None], x)
+        area = ((1 - below) * x).sum(axis=1) * (_GRID[1] - _GRID[0])
+        largest[mine] = (area / (size + distinct.sum(axis=1)))[index.reshape(-1)]
+    return largest

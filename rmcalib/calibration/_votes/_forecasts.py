@@ -125,7 +125,7 @@ class VoteForecasts:
     @property
     def weights(self) -> FloatArray:
         """The votes of each outcome, with split ties: (N,)."""
-        return self.votes + np.repeat(self.ties / self.sizes, self.sizes)
+        return np.asarray(self.votes + np.repeat(self.ties / self.sizes, self.sizes), dtype=np.float64)
 
     @property
     def shares(self) -> FloatArray:
@@ -135,7 +135,7 @@ class VoteForecasts:
     @property
     def squares(self) -> FloatArray:
         """Σ_k |x_k|² over the votes x_k of each prompt (n,): 1 for a vote, 1/m for a split one."""
-        return self.n_votes - self.ties * (1 - 1 / self.sizes)
+        return np.asarray(self.n_votes - self.ties * (1 - 1 / self.sizes), dtype=np.float64)
 
     def take(self, kept: BoolArray) -> VoteForecasts:
         """Return the prompts where ``kept`` (n,) is true.
