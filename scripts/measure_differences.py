@@ -183,8 +183,8 @@ def main() -> None:
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
             kept = (row for row in csv.DictReader(file) if "measure" in row)
-            rows = [row for row in kept if row["runs"] == str(args.runs)]
-    done = {(row["setting"], int(row["prompts"])) for row in rows}
+            rows = [row | {"prompts": int(row["prompts"])} for row in kept if row["runs"] == str(args.runs)]
+    done = {(row["setting"], row["prompts"]) for row in rows}
     for pair in PAIRS:
         if (pair.name, pair.setting.n) not in done and (args.only or "") in pair.name:
             rows += measure(pair, args.runs)

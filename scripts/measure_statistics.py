@@ -352,8 +352,8 @@ def count(tally: Tally, found: Found, truth: float) -> None:
 def replaced(rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Put rows in the place of those of the same setting and measure, or at the end."""
 
-    def key(row: dict[str, Any]) -> tuple[str, str, str]:
-        return row["setting"], str(row["prompts"]), row["measure"]
+    def key(row: dict[str, Any]) -> tuple[str, int, str]:
+        return row["setting"], row["prompts"], row["measure"]
 
     new = {key(row): row for row in found}
     return [new.pop(key(row), row) for row in rows] + list(new.values())
@@ -456,8 +456,8 @@ def main() -> None:
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
             kept = (row for row in csv.DictReader(file) if "measure" in row)
-            rows = [row for row in kept if row["runs"] == str(args.runs)]
-    done = {(row["setting"], int(row["prompts"])): float(row["seconds"]) for row in rows}
+            rows = [row | {"prompts": int(row["prompts"])} for row in kept if row["runs"] == str(args.runs)]
+    done = {(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}
     for setting in SETTINGS:
         key = setting.name, setting.n
         if (args.only or "") not in setting.name or (key in done and not args.again):
