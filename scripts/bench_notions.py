@@ -7,12 +7,12 @@ the same question at another size (growing n, k, m). Run it with one BLAS thread
 """
 
 import math
-import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise, permutations
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 
@@ -164,7 +164,9 @@ def memory_of_full_rank() -> float:
 
 
 def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Peak memory of this process in MB. Not ru_maxrss: a spawned process inherits that of its parent."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def memory() -> None:
@@ -176,8 +178,7 @@ def memory() -> None:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             used = pool.submit(job).result()
         table = whole * 8 / 2**20
-        ratio = f"{table / used:.0f}x" if used > 0 else "no more than before"
-        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {ratio}")
+        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / max(used, 1):.0f}x")
 
 
 if __name__ == "__main__":

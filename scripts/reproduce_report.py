@@ -33,13 +33,11 @@ LEARNERS = ("pl", "mallows", "rc", "rpc", "pl-rpc")
 
 def write_report(tables: dict[str, pd.DataFrame], folder: Path, published: Path | None) -> None:
     """Write the figures, and the tables between the markers of results/README.md."""
-    means: dict[str, list[Row]] = {
-        name: fold_means(table).to_dict("records") for name, table in tables.items()
-    }
+    means = {name: records(fold_means(table)) for name, table in tables.items()}
     parts = {
         "same-fits": same_fits_table(means["reference"]),
         "control": control_table(means["control"]),
-        "control-rejections": rejection_table(tables["control"].to_dict("records")),
+        "control-rejections": rejection_table(records(tables["control"])),
         "exact": exact_table(means["exact"]),
         "full-rank": full_rank_table(means["exact"]),
         "recalibration": recalibration_table(means["recalibration"]),
@@ -55,6 +53,10 @@ def write_report(tables: dict[str, pd.DataFrame], folder: Path, published: Path 
     for name, table in parts.items():
         text = fill(text, name, table)
     write_text(readme, text)
+
+
+def records(table: pd.DataFrame) -> list[Row]:
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
 def compare(means: Sequence[Row], path: Path) -> list[Row]:

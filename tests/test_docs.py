@@ -27,3 +27,16 @@ def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pyte
         exec(compile(block, name, "exec"), session)
     if name == "README.md":
         assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_the_walk_through_the_code_names_files_and_functions_that_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    steps = re.findall(r"^(\d+)\. `(rmcalib/\S+)`:(.*?)(?=^\d+\. |\n\n)", text, re.M | re.S)
+    assert [int(number) for number, _, _ in steps] == list(range(1, len(steps) + 1))
+    assert f"The walk has {len(steps)} files." in text
+    for _, file, what in steps:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        named = re.match(r"\s*`([\w.]+)`", what)
+        assert named or file.endswith(".html"), file
+        if named:
+            assert re.search(rf"(?:def|class) {named[1].rpartition('.')[2]}\b", source), (file, named[1])

@@ -98,7 +98,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
         return wanted
     if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
         raise HubError(f"{name}: revision: {wanted!r} is no branch, tag or commit")
-    from huggingface_hub import HfApi, close_session, constants
+    from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     ref = _ref_file(Path(constants.HF_HUB_CACHE), name, repo_type, wanted)
@@ -114,7 +114,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     except Exception as error:
         answered = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404)
         if not answered and ref.is_file():
-            close_session()  # a dead connection must not be taken up again by the downloads that follow
+            _close_session()  # the downloads that follow must not reuse a dead connection
             commit = ref.read_text().strip()
             if not constants.HF_HUB_OFFLINE:
                 told = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
@@ -288,6 +288,14 @@ def _line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
+
+
+def _close_session() -> None:
+    try:
+        from huggingface_hub import close_session
+    except ImportError:  # huggingface_hub below 1.0
+        from huggingface_hub.utils import reset_sessions as close_session
+    close_session()
 
 
 def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:

@@ -64,11 +64,20 @@ _BASES = {  # families that the name does not contain
 
 @dataclass(frozen=True)
 class Machine:
-    """What models run on: kind of device, number of devices, and their total memory (None: unknown)."""
+    """What models run on.
+
+    Parameters
+    ----------
+    device : the type of its devices.
+    count : how many there are.
+    memory : of all of them together, in bytes; None if it is not known here.
+    rate : operations per second that `rmcalib doctor --bench` measured on one device; None if it never ran.
+    """
 
     device: str
     count: int = 1
     memory: float | None = None
+    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +114,7 @@ class PlanEntry:
     device: str = ""
     skipped: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    measured: bool = False  # whether `seconds` comes from a speed that was measured on this machine
 
     @property
     def model(self) -> str:
@@ -190,7 +200,16 @@ def make_plan(
                 f"needs about {memory / 1e9:.3g} GB of memory, and there are {machine.memory / 1e9:.3g} GB "
                 "(--ignore-memory tries it anyway)"
             )
-        entries.append(replace(entry, memory=memory, seconds=seconds, device=machine.device, skipped=reason))
+        entries.append(
+            replace(
+                entry,
+                memory=memory,
+                seconds=seconds,
+                device=machine.device,
+                skipped=reason,
+                measured=machine.rate is not None,
+            )
+        )
     return sorted(entries, key=lambda e: (bool(e.skipped), e.parameters or math.inf, e.model))
 
 
@@ -292,16 +311,21 @@ def parse_bytes(text: str) -> float:
 
 
 def choose_machine(device: str = "auto") -> Machine:
-    """Return what this machine has: all CUDA devices together, or one device of another kind."""
-    from rmcalib.judges import available_devices, choose_device, main_memory, total_memory
+    """Describe this machine: all CUDA devices together (a large model is spread over them), or one device.
 
-    if device == "cpu":  # needs no torch, which takes seconds to import
-        return Machine("cpu", 1, float(main_memory().total))
+    >>> choose_machine("cpu").device
+    'cpu'
+    """
+    from rmcalib.judges import available_devices, choose_device, describe_device, main_memory, total_memory
+
+    if device == "cpu":  # known without torch, which takes seconds to import
+        return Machine("cpu", 1, float(main_memory().total), _rate("cpu"))
     chosen = choose_device(device)
+    rate = _rate(chosen.type, describe_device(chosen) if chosen.type != "cpu" else "")
     if chosen.type == "cuda" and device == "auto":
         gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
-        return Machine("cuda", len(gpus), float(sum(total_memory(gpu) for gpu in gpus)))
-    return Machine(chosen.type, 1, float(total_memory(chosen)))
+        return Machine("cuda", len(gpus), float(sum(total_memory(gpu) for gpu in gpus)), rate)
+    return Machine(chosen.type, 1, float(total_memory(chosen)), rate)
 
 
 def estimated_tokens(benchmark: Benchmark | None) -> float:
@@ -330,8 +354,19 @@ def _item_size(recipe: Recipe, machine: Machine, dtype: str) -> int:
     return _BYTES[dtype]
 
 
+def _rate(device: str, name: str = "") -> float | None:
+    from rmcalib.judges import measured_rate
+
+    found = measured_rate(device, name)
+    return None if found is None else found[0]
+
+
 def _speed(machine: Machine) -> float:
+    """Return operations per second: as measured, or a guess."""
     import os
+
+    if machine.rate is not None:
+        return machine.rate
 
     cores = (os.cpu_count() or 1) if machine.device == "cpu" else 1
     return _OPERATIONS_PER_SECOND.get(machine.device, 1e14) * cores

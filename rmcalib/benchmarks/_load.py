@@ -52,6 +52,8 @@ def load_benchmark(
         Every item has at least one wrong response, and a correct one or people's votes. Ids are unique. A
         `ValueError` names the first row for which this is not so.
 
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> row = '{"prompt": "2+2?", "chosen": "4", "rejected": "5"}'
     >>> with TemporaryDirectory() as folder:

@@ -64,6 +64,8 @@ def official_score(
     list of OfficialScore
         The headline first; empty if the authors define no score, or the benchmark is not known.
 
+    Examples
+    --------
     >>> from rmcalib.scores import Scores
     >>> scores = Scores.from_arrays([[2.0, 1.0], [0.0, 1.0]], category=["mmlu-pro", "livebench"])
     >>> [(row.metric, row.category, row.value) for row in official_score(scores, "judgebench")]

@@ -134,7 +134,7 @@ _RUNNING_MODELS = (
 """Options that do nothing if no model is run."""
 
 
-@with_options(without=("revision", "recipes", "endpoint", *SERVING))
+@with_options(without=("revision", "recipes", "endpoint", *SERVING, "reference", "reference_free", "beta"))
 def batch_models(
     *,
     context: typer.Context,

@@ -1,4 +1,4 @@
-"""``rmcalib doctor``: is this machine fit, are its devices right, and is a server?"""
+"""``rmcalib doctor``: can this machine score, are its devices and a server right, and how fast is it?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib._util.terminal import open_console
-from rmcalib.cli._shared.options import Config, Json, Verbose
+from rmcalib.cli._shared.options import Config, Json, Verbose, refuse_options
 from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ __all__ = ["examine"]
 
 def examine(
     *,
+    context: typer.Context,
+    speed: Annotated[
+        bool, typer.Option("--bench", help="Measure instead how fast this machine scores.")
+    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -31,10 +35,23 @@ def examine(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="ID", help="The served model.", rich_help_panel=SERVED),
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="ID",
+            help="With --endpoint: the served model. With --bench: the model to run; default a random one "
+            "that suits the device.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="With --bench: how long to score; default 60, on a CPU 10."),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where to load the model: auto, cpu, cuda, ...", rich_help_panel=SERVED)
+        str,
+        typer.Option(
+            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps."
+        ),
     ] = "auto",
     endpoint_kind: EndpointKind = "auto",
     served_name: ServedName = None,
@@ -44,18 +61,26 @@ def examine(
     verbose: Verbose = False,  # noqa: ARG001 (read by main)
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Is this machine fit for scoring? Looks at versions, devices and memory, and asks the Hub.
+    """Check whether this machine can score: versions, devices, memory, and whether the Hub answers.
 
     Scores some of the demo on every device and in every dtype, and compares
     with the CPU in float32. Exits with 1 if a device is wrong in float32;
     narrower dtypes are a choice. With --endpoint and --model, scores some of
     the demo by a server and here, and exits with 1 if the rewards differ by
-    more than rounding.
+    more than rounding. With --bench, scores random texts for a minute and
+    prints how fast that was.
     """
+    if speed:
+        refuse_options(context, ("endpoint",), "--bench")
+        _bench(model, seconds, device, json_)
+        return
+    refuse_options(context, ("seconds",), "a check that is not --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
 
     if (endpoint is None) != (model is None):
-        raise ValueError("--endpoint, --model: give both, to compare a server with the model itself")
+        raise ValueError(
+            "--endpoint, --model: give both to compare a server with the model itself, or --bench"
+        )
     if endpoint is not None and model is not None:
         check = compare_served(
             model,
@@ -78,6 +103,39 @@ def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json
         show(found)
     if not found.healthy:
         raise typer.Exit(1)
+
+
+def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -> None:
+    from rich.text import Text
+
+    from rmcalib.judges import bench, choose_device, remember_rate
+
+    usual = 10.0 if choose_device(device).type == "cpu" else 60.0
+    found = bench(model, seconds=seconds or usual, device=device)
+    remember_rate(found)
+    if json_:
+        typer.echo(json.dumps(dataclasses.asdict(found)))
+        return
+    faster = found.tokens_per_second / found.plain_tokens_per_second
+    peak = "not measured" if found.memory_peak is None else f"{found.memory_peak / 1e9:.2f} GB"
+    lines = [
+        f"device      {found.device}: {found.device_name}",
+        f"model       {found.model}, {found.parameters / 1e6:,.0f}M parameters, {found.dtype}",
+        f"attention   {found.attention}",
+        f"scored      {found.responses:,} responses in {found.seconds:.1f} s, {found.passes:,} passes of at "
+        f"most {found.token_budget:,} tokens",
+        f"speed       {found.tokens_per_second:,.0f} tokens/s; a plain loop, batch 8: "
+        f"{found.plain_tokens_per_second:,.0f} ({faster:.2f} times as fast)",
+        f"arithmetic  {found.share_of_peak:.0%} of the {found.peak_operations_per_second / 1e12:.3g} TFLOP/s "
+        "of the best matrix product here",
+        f"tokens      {found.shared:.1%} shared with another response; {found.padding:.1%} of those computed "
+        "were padding",
+        f"memory      peak {peak}, estimated {found.memory_estimate / 1e9:.2f} GB, beyond the weights",
+        *(f"* {notice}" for notice in found.notices),
+    ]
+    console = open_console()
+    for line in lines:
+        console.print(Text(line), soft_wrap=True)
 
 
 _MEANING = {

@@ -199,7 +199,7 @@ def _print(result: "ProlrResult", verdicts: list[str], paths: list[Path]) -> Non
         console.print(f"{path.suffix[1:].upper()}: {path.resolve()}", soft_wrap=True, highlight=False)
 
 
-def _measure(row: dict[str, Any]) -> str:
+def _measure(row: dict[Any, Any]) -> str:
     if not row["family"]:
         return str(row["notion"]).replace("_", " ")
     reference = ", reference" if row["protocol"] == "reference" else ""
@@ -209,7 +209,7 @@ def _measure(row: dict[str, Any]) -> str:
     return f"{row['family']}-{row['k']}{notion}{reference}"
 
 
-def _cell(row: dict[str, Any]) -> str:
+def _cell(row: dict[Any, Any]) -> str:
     if math.isnan(row["null_mean"]):
         return _short(row["mean"])
     if row["notion"] == "full-rank":

@@ -1,9 +1,16 @@
 """What rewards a response: the `Judge` protocol, the kinds of judges, and how to load them."""
 
+from rmcalib.judges._bench import Benchmarked, bench, measured_rate, remember_rate
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._doctor import Diagnosis, diagnose
 from rmcalib.judges._function import FunctionJudge
-from rmcalib.judges._inference.devices import available_devices, choose_device, main_memory, total_memory
+from rmcalib.judges._inference.devices import (
+    available_devices,
+    choose_device,
+    describe_device,
+    main_memory,
+    total_memory,
+)
 from rmcalib.judges._inference.scoring import CHUNK, INDIFFERENT, is_indifferent, score_items, shard
 from rmcalib.judges._judge import (
     SCALES,
@@ -38,6 +45,7 @@ __all__ = [
     "KINDS",
     "LEADERBOARD",
     "SCALES",
+    "Benchmarked",
     "Classifier",
     "Diagnosis",
     "EndpointJudge",
@@ -53,10 +61,12 @@ __all__ = [
     "about_judge",
     "asked_of",
     "available_devices",
+    "bench",
     "check_judge_name",
     "check_model_name",
     "choose_device",
     "compare_served",
+    "describe_device",
     "diagnose",
     "identify",
     "is_indifferent",
@@ -66,6 +76,7 @@ __all__ = [
     "load_model",
     "locate",
     "main_memory",
+    "measured_rate",
     "read_entries",
     "read_recipes",
     "recipe_for",
@@ -74,6 +85,7 @@ __all__ = [
     "registered_judges",
     "registry",
     "remember_model",
+    "remember_rate",
     "scale_note",
     "scale_of",
     "score_items",

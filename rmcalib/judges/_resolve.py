@@ -44,6 +44,7 @@ class Kind:
 KINDS: Mapping[str, Kind] = {
     "classifier": Kind("rmcalib.judges._resolve:_load_classifier"),
     "endpoint": Kind("rmcalib.judges._served.judge:load_endpoint", chosen_by=("endpoint",)),
+    "policy": Kind("rmcalib.judges._policies.judge:load_policy", chosen_by=("reference", "reference_free")),
 }
 """Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
 

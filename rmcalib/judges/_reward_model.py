@@ -139,7 +139,7 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         config=parts.config,
         device=parts.device,
         dtype=parts.dtype,
-        max_length=_longest(name, parts.config, tokenizer, parts.kind, recipe, options.max_length),
+        max_length=longest_text(name, parts.config, tokenizer, parts.kind, recipe, options.max_length),
         sources=sources,
         dtype_from=parts.dtype_from,
     )
@@ -215,7 +215,7 @@ def _digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def _longest(name: str, config: Any, tokenizer: Any, kind: str, recipe: Recipe, asked: int | None) -> int:
+def longest_text(name: str, config: Any, tokenizer: Any, kind: str, recipe: Recipe, asked: int | None) -> int:
     """Return the longest text in tokens: as asked for, but never more than the model has positions."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     own = getattr(text, "max_position_embeddings", None) or getattr(text, "n_positions", None)

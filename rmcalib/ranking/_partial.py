@@ -5,10 +5,9 @@ therefore stands for a set of complete rankings, those that are consistent with 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_integers
 from rmcalib.ranking._encodings import as_orders
@@ -17,7 +16,6 @@ from rmcalib.ranking.events import Family, as_events
 __all__ = ["PartialRankings"]
 
 
-@dataclass(frozen=True, eq=False)
 class PartialRankings:
     """Rankings of m items with ties and unlisted items.
 
@@ -36,11 +34,9 @@ class PartialRankings:
     [[1, 1, 0], [1, 0, 1]]
     """
 
-    buckets: IntArray
-
-    def __post_init__(self) -> None:
-        """Check the buckets: every row uses the numbers 0, 1, ... without gaps."""
-        array = as_integers(self.buckets, "buckets", ndim=2)
+    def __init__(self, buckets: ArrayLike) -> None:
+        """Take buckets (n, m); every row uses the numbers 0, 1, ... without gaps."""
+        array = as_integers(buckets, "buckets", ndim=2)
         largest = array.max(axis=1, keepdims=True)
         used = (array[:, :, None] == np.arange(array.shape[1])).any(axis=1)
         bad = (used.sum(axis=1) != largest[:, 0] + 1) | (array.min(axis=1) < -1) | (largest[:, 0] < 0)
@@ -50,7 +46,7 @@ class PartialRankings:
                 f"buckets: row {row} is {array[row].tolist()}; expected bucket numbers 0, 1, ... without "
                 "gaps, at least one, and -1 for items that are not listed"
             )
-        object.__setattr__(self, "buckets", array)
+        self.buckets = array
 
     @staticmethod
     def from_lists(rankings: Iterable[Sequence[int | Iterable[int]]], *, n_items: int) -> "PartialRankings":
@@ -86,6 +82,10 @@ class PartialRankings:
     def __len__(self) -> int:
         """Return the number of rankings."""
         return len(self.buckets)
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"PartialRankings({len(self)} rankings, {self.n_items} items)"
 
     @property
     def n_items(self) -> int:
@@ -170,14 +170,15 @@ class PartialRankings:
             )
             possible &= inside == np.take_along_axis(before, np.maximum(last, 0), axis=1)
             sizes = (self.buckets[:, :, None] == self.buckets[:, None, :]).sum(axis=2)
-            certain = (sizes[:, array] == 1).all(axis=2) & (self.buckets >= 0).all(axis=1)[:, None]
+            complete = (self.buckets >= 0).all(axis=1, keepdims=True)
+            certain = np.logical_and((sizes[:, array] == 1).all(axis=2), complete)
         return np.where(possible, np.where(certain, 1, -1), 0).astype(np.int8)
 
 
 def _ordered(buckets: IntArray, unknown: BoolArray) -> tuple[BoolArray, BoolArray]:
     """Whether the items of events, with buckets (n, E, k), can be in order, and whether they must be."""
-    possible = np.ones(buckets.shape[:2], dtype=bool)
-    certain = ~unknown.any(axis=2)
+    possible: BoolArray = np.ones(buckets.shape[:2], dtype=bool)
+    certain: BoolArray = np.logical_not(unknown.any(axis=2))
     for first in range(buckets.shape[2]):
         for second in range(first + 1, buckets.shape[2]):
             both = ~(unknown[:, :, first] | unknown[:, :, second])

@@ -49,7 +49,8 @@ def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Itera
         process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
         raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
     except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
+        why = "is a file, not a folder" if isinstance(error, FileExistsError) else error.strerror or error
+        raise RunError(f"{folder}: cannot be written: {why}") from error
     try:
         if owner == "lock.json":
             started = {"pid": os.getpid(), "host": platform.node(), "started": utc(time.time())}

@@ -108,6 +108,8 @@ class Scores:
             of them among the prompt's responses, ``"keep"`` counts them in the total only, so that the shares
             and the share of ties sum to 1.
 
+        Examples
+        --------
         >>> scores = Scores.from_arrays([[1.0, 0.0]], votes=[[2, 1]], ties=[1])
         >>> [scores.vote_shares(ties=way).tolist() for way in ("split", "keep")]
         [[0.625, 0.375], [0.5, 0.25]]
@@ -134,6 +136,8 @@ class Scores:
         ----------
         items : bool (n_items,), which prompts to keep.
 
+        Examples
+        --------
         >>> Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]]).take([False, True]).reward.tolist()
         [2.0, 0.0]
         """
@@ -195,6 +199,8 @@ class Scores:
         ties : int (n,), how many found them equally good; default 0.
         manifest : what to keep about how the scores were made.
 
+        Examples
+        --------
         >>> Scores.from_arrays([[0.5, 1.5, 0.0]], correct=1).is_correct.tolist()
         [False, True, False]
         """

@@ -1,7 +1,7 @@
 """Figures of the label-ranking experiments. Each takes a table and returns a Figure; nothing is computed."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -207,11 +207,10 @@ def paired_bars(
 
 
 def _records(table: "pd.DataFrame") -> Rows:
-    records: Rows = table.to_dict("records")
-    return records
+    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _rows(table: Rows, wanted: dict[str, str | int]) -> Rows:
+def _rows(table: Rows, wanted: Mapping[str, object]) -> Rows:
     return [row for row in table if all(row[key] == value for key, value in wanted.items())]
 
 

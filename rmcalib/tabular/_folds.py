@@ -1,7 +1,7 @@
 """One fold of an experiment: train one learner, forecast the test rows, and evaluate the forecast."""
 
 import zlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,7 +87,7 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
     _check_forecast(dist, len(test), data.n_items, job.learner)
     forecasts = {job.learner: dist}
     if plan.recalibrate and isinstance(dist, HasTemperature):
-        held_out_forecast = model.predict(encoder.transform(data, held_out))
+        held_out_forecast: Any = model.predict(encoder.transform(data, held_out))  # of the same kind as dist
         fit = fit_temperature(held_out_forecast, data.orders[held_out])
         # Held-out rows that are all forecast right ask for certainty; a handful of rows cannot justify that.
         temperature = 1.0 if fit.at_limit == "cold" else fit.temperature

@@ -31,10 +31,10 @@ def read_results(path: str | Path) -> "pd.DataFrame":
     import pandas as pd
 
     table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
-    for name in table.columns.intersection(_NUMBERS):
+    for name in table.columns.intersection(list(_NUMBERS)):
         # Python's float gives back exactly what was written; the default of pandas may be off by a bit.
         table[name] = [float(text or "nan") for text in table[name]]
-    for name in table.columns.intersection(_WHOLE):
+    for name in table.columns.intersection(list(_WHOLE)):
         table[name] = table[name].astype("int64")
     if "n_events" in table:
         table["n_events"] = pd.array(
@@ -124,7 +124,7 @@ def stagewise_verdicts(table: "pd.DataFrame", *, threshold: float = 0.1) -> list
     own = rows_where(table, family="sub", notion="rankwise", protocol="exact", discrepancy="abs")
     verdicts = []
     for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
-        by_k = {k: values.to_numpy() for k, values in group.groupby("k")["value"]}
+        by_k = {k: group["value"][group["k"] == k].to_numpy() for k in sorted(map(int, group["k"].unique()))}
         means = {k: float(np.mean(values)) for k, values in by_k.items()}
         worst = next((k for k, mean in means.items() if mean > threshold), None)
         k = max(means) if worst is None else worst

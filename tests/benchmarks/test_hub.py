@@ -76,8 +76,11 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     code = f"bench('reward-bench-2'); model('{MODEL}')"
     expected = [f"8 prompts at {at_bench}", f"causal at {at_model}"]
     assert run(hub.url, tmp_path, f"{code}; {code}") == expected * 2
-    contents = [request for request in hub.requests if request.startswith(_FILES)]
-    assert len(contents) == len(set(contents)) + 2  # two names were resolved twice, no file was sent twice
+    contents = [request for request in hub.requests if request.startswith(_FILES) and "/api/" not in request]
+    assert contents
+    assert len(contents) == len(set(contents))  # no file was sent twice
+    for kind, name in (("models", MODEL), ("datasets", BENCH)):  # the names were resolved twice
+        assert hub.requests.count(f"GET /api/{kind}/{name}/revision/main") == 2
     assert run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1") == expected
     hub.fail(".*", status=500)
     assert run(hub.url, tmp_path, code) == expected

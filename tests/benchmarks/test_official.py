@@ -108,7 +108,8 @@ def test_votes() -> None:
         rewards, category="human", votes=[[1, 0], [1, 0], [1, 0], [0, 0]], ties=[0, 0, 0, 1]
     )
     (overall, human) = official_score(scores, "ppe-human")
-    assert (overall.value, overall.n, human.n) == (pytest.approx(1 / 3), 3, 3)  # a tie has no winner
+    assert overall.value == pytest.approx(1 / 3)
+    assert (overall.n, human.n) == (3, 3)  # a tie has no winner
     scores = Scores.from_arrays(
         rewards, category="math", votes=[[3, 1], [2, 1], [5, 0], [0, 0]], ties=[0, 0, 0, 1]
     )

@@ -65,7 +65,7 @@ def test_corp_adds_up_and_is_exact(rows: list[tuple[float, bool]]) -> None:
 def test_corp_of_a_calibrated_table_has_no_miscalibration() -> None:
     p, y = np.repeat([0.25, 0.75], 4), np.array([1, 0, 0, 0, 1, 1, 1, 0])
     for score in ("brier", "log"):
-        assert corp(p, y, score=score).miscalibration == pytest.approx(0, abs=1e-15)  # type: ignore[arg-type]
+        assert corp(p, y, score=score).miscalibration == pytest.approx(0, abs=1e-15)
     with pytest.raises(ValueError, match="score: unknown 'crps'"):
         corp(p, y, score="crps")  # type: ignore[arg-type]
 

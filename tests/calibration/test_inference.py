@@ -111,7 +111,7 @@ def test_the_order_of_rows_does_not_matter(n: int, seed: int) -> None:
         lambda i: smooth_inference(p[i], y[i], groups[i], one_per_group=True, resamples=30),
         lambda i: pairwise_inference(np.log(p[i]), y[i] == 1, groups[i], resamples=30),
     ):
-        one, other = infer(np.arange(len(p))), infer(shuffled)
+        one, other = infer(np.arange(len(p))), infer(shuffled)  # type: ignore[no-untyped-call]
         assert one.interval().low == pytest.approx(other.interval().low, abs=1e-9)
         assert one.interval().high == pytest.approx(other.interval().high, abs=1e-9)
 

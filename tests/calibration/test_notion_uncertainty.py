@@ -86,9 +86,8 @@ def test_intervals_contain_the_true_error() -> None:
         d = data(150, confidence=3.0, seed=seed)
         events = all_events(4, 2)
         forecast, truth = d.forecast.sub(events), d.truth.sub(events)
-        true = np.mean(
-            [oracles.ece(p.tolist(), q.tolist()) for p, q in zip(forecast.T, truth.T, strict=True)]
-        )
+        pairs = zip(forecast.T.tolist(), truth.T.tolist(), strict=True)
+        true = float(np.mean([oracles.ece(p, q) for p, q in pairs]))
         interval = sub_k(d.forecast, d.orders, 2).interval(resamples=50, rng=seed)
         covered += interval.low <= true <= interval.high
     assert covered >= 17
@@ -97,7 +96,7 @@ def test_intervals_contain_the_true_error() -> None:
 def test_pair_marginals_have_an_interval_but_no_null() -> None:
     d = data(200, 3)
     matrix = np.full((200, 3, 3), 0.5)
-    for i, j in all_events(3, 2):
+    for i, j in all_events(3, 2).tolist():
         matrix[:, i, j] = d.forecast.sub([[i, j]])[:, 0]
     result = sub_k(PairwiseProbabilities(matrix), d.orders, 2)
     interval = result.interval(resamples=50)
@@ -148,7 +147,8 @@ def test_full_rank_finds_over_and_under_confidence(generate: Any) -> None:
         assert interval.value == pytest.approx(null.excess)
         assert interval.low * interval.high > 0
     d = generate(300, 4, rng=np.random.default_rng(1))
-    for options in ({}, {"family": "sub", "k": 2}, {"family": "top", "k": 1}):
+    choices: list[dict[str, Any]] = [{}, {"family": "sub", "k": 2}, {"family": "top", "k": 1}]
+    for options in choices:
         result = full_rank(d.forecast, d.orders, **options)
         assert result.null(resamples=99).p_value > 0.02
         interval = result.interval(resamples=99)
@@ -217,7 +217,7 @@ def test_events_that_nothing_settles_have_no_weight() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda d, lists: sub_k(d, lists, 2, open_events="guess"), "open_events: unknown 'guess'"),
+        (lambda d, lists: sub_k(d, lists, 2, open_events="guess"), "open_events: unknown 'guess'"),  # type: ignore[arg-type]
         (lambda d, lists: sub_k(d, lists, 2, coverage=0.5), "cannot be counted in partial rankings"),
         (lambda d, lists: full_rank(d, lists), "full_rank needs complete rankings"),
         (lambda d, lists: sub_k(d, lists, 2, protocol="reference"), "needs complete rankings"),

@@ -293,7 +293,7 @@ def test_pairwise_forecasts_can_be_judged_by_pairs_only() -> None:
     matrix = np.full((50, 3, 3), 0.5)
     for i, j in all_events(3, 2):
         matrix[:, i, j] = d.forecast.sub([[i, j]])[:, 0]
-    pairs = PairwiseProbabilities(matrix)
+    pairs: Any = PairwiseProbabilities(matrix)
     assert sub_k(pairs, d.orders, 2).value == pytest.approx(sub_k(d.forecast, d.orders, 2).value)
     calls: list[Any] = [
         lambda: sub_k(pairs, d.orders, 3),

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from rmcalib.calibration import (
 )
 from rmcalib.ranking import (
     ExplicitRankings,
+    HasTemperature,
     Mallows,
     PairwiseProbabilities,
     PlackettLuce,
@@ -37,14 +39,14 @@ def likelihood(dist: RankingDistribution, orders: IntArray) -> float:
     return -float(np.diag(dist.log_prob(orders)).mean())
 
 
-def sparse_case(rng: np.random.Generator) -> tuple[RankingDistribution, IntArray]:
+def sparse_case(rng: np.random.Generator) -> tuple[HasTemperature, IntArray]:
     listed = all_rankings(4)[:10]
     truth = SparseRankings(listed, rng.normal(size=(400, 10)), -1.0)
     sharp = SparseRankings(listed, 2.5 * truth.logits, 2.5 * truth.unseen_logit)
     return sharp, truth.sample(1, rng)[0]
 
 
-CASES: dict[str, Callable[[np.random.Generator], tuple[RankingDistribution, IntArray]]] = {
+CASES: dict[str, Callable[[np.random.Generator], tuple[Any, IntArray]]] = {
     "plackett_luce": lambda rng: (lambda d: (d.forecast, d.orders))(
         synthetic_plackett_luce(400, 5, confidence=2.5, rng=rng)
     ),
@@ -144,6 +146,7 @@ def test_cross_fitting_never_fits_on_what_it_predicts() -> None:
 
 def test_cross_fitted_temperature_helps_on_unseen_data() -> None:
     d = synthetic_plackett_luce(800, 4, confidence=3.0, rng=np.random.default_rng(0))
+    assert isinstance(d.forecast, HasTemperature)
     after = cross_fitted_temperature(d.forecast, d.orders)
     assert sub_k(after, d.orders, 2).value < 0.4 * sub_k(d.forecast, d.orders, 2).value
 

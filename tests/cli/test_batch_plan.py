@@ -64,16 +64,12 @@ def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], told: str, in
     assert told in ended.err
 
 
-def test_doctor_counts_memory_as_a_plan_does(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_counts_memory_as_a_plan_does(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmcalib.batch import parse_bytes
-    from rmcalib.cli import doctor
     from rmcalib.judges import Diagnosis
     from rmcalib.judges._doctor import DeviceInfo
 
     size = int(parse_bytes("80GB"))
     diagnosis = Diagnosis({"rmcalib": "0"}, (DeviceInfo("cuda:0", "GPU", size, size // 2),), "", True, ())
     monkeypatch.setattr("rmcalib.judges.diagnose", lambda: diagnosis)
-    doctor.examine()
-    assert "cuda:0: GPU, 80.0 GB, 40.0 GB free" in capsys.readouterr().out
+    assert "cuda:0: GPU, 80.0 GB, 40.0 GB free" in invoke("doctor").out

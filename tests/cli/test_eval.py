@@ -180,7 +180,7 @@ def test_strange_texts_are_scored(tiny_model: Path, tmp_path: Path, invoke: Invo
     assert told.code == 0, told.err
     words = " ".join(told.out.split())
     assert "2 responses are empty" in words
-    assert "1 of 33 responses were cut at 512 tokens" in words
+    assert "1 of 33 responses (3.0%) were cut at 512 tokens" in words
     page = (folder_of(tmp_path / "runs") / "report.html").read_text(encoding="utf-8")
     assert "<script>" not in page
     assert "\x00" not in page

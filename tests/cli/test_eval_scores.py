@@ -97,7 +97,7 @@ def test_options_that_would_do_nothing_are_refused(
     for scores in ("s.parquet", "published"):
         ended = invoke("eval", "--scores", scores, "--model", "a/b", *given)
         assert (ended.code, ended.out) == (2, "")
-        assert ended.err == f"rmcalib: error: --scores (no model is run): goes without {given[0]}\n"
+        assert ended.err == f"rmcalib: error: {given[0]}: no effect with --scores (no model is run)\n"
     assert not (tmp_path / "runs").exists()
 
 

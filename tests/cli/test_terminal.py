@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmcalib._util.terminal import clean, clean_line
-from rmcalib.scores import Scores
+from rmcalib.scores import COLUMNS, Scores
 from tests.cli.conftest import Invoke
 from tests.metrics.worlds import calibrated_scores
 
@@ -19,7 +19,7 @@ UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def write_scores(path: Path, category: str, model: str | None = None) -> None:
     scores = calibrated_scores(40)
-    columns = {name: getattr(scores, name) for name in Scores.__dataclass_fields__ if name != "manifest"}
+    columns = {name: getattr(scores, name) for name in COLUMNS}
     columns["category"] = [category if name == "Math" else name for name in scores.category.tolist()]
     Scores.from_columns(columns, {"model": model} if model else None).to_parquet(path)
 

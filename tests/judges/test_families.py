@@ -61,7 +61,7 @@ def outcomes() -> dict[str, Outcome]:
             together = scorer.rewards(texts)
         off_by = float(np.abs(together - alone).max() / max(1.0, np.ptp(alone)))
         notices = tuple(str(one.message) for one in caught if "does not work for this" in str(one.message))
-        found[family] = Outcome(scorer.sharing and scorer.sharing.attention, off_by, notices)
+        found[family] = Outcome(scorer.sharing.attention if scorer.sharing else None, off_by, notices)
     torch.set_num_threads(before)
     return found
 
@@ -73,7 +73,8 @@ def test_no_family_gets_wrong_rewards() -> None:
 
 def test_the_families_that_can_share_do_and_the_others_say_why_not() -> None:
     sharing = {family for family, one in outcomes().items() if one.attention is not None}
-    assert sharing >= SHARE & set(families())
+    assert sharing >= SHARE & set(outcomes())
+    assert len(SHARE & set(outcomes())) >= 40
     assert len(sharing) >= 45
     for family, one in outcomes().items():
         plain = [notice for notice in one.notices if "own copy of the prompt" in notice]

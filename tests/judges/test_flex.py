@@ -32,10 +32,11 @@ def test_flex_attention_gives_the_rewards_of_the_stock_classifier(
     monkeypatch.setattr(scoring, "how_to_share", lambda model: replace(how_to_share(model), attention="flex"))
     model, stock = tiny_model(architecture, attention=attention)
     if architecture == "gemma2":
-        for config in (stock.config, model.backbone.config):
+        configs: tuple[Any, ...] = (stock.config, model.backbone.config)
+        for config in configs:
             config.attn_logit_softcapping = 2.0  # strong enough to show
         for layer in model.backbone.layers:  # type: ignore[union-attr]
-            layer.self_attn.attn_logit_softcapping = 2.0  # type: ignore[union-attr, operator]
+            layer.self_attn.attn_logit_softcapping = 2.0
     items = tiny_items(8, longest=40)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
     scorer = scoring.ItemScorer(model, token_budget=600)

@@ -147,7 +147,7 @@ def test_a_recipe_made_in_python_with_an_unknown_dtype_is_named() -> None:
     with pytest.raises(
         ValueError, match=r"me/rm: dtype: unknown 'bf16' \(have: float32, bfloat16, float16\)"
     ):
-        loading._dtype(asked, tiny.tiny_config(), torch.device("cuda", 0))
+        loading.settle_dtype(asked, tiny.tiny_config(), torch.device("cuda", 0))
 
 
 def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: Path) -> None:

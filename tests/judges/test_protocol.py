@@ -313,15 +313,15 @@ def test_an_option_chooses_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {
         **KINDS,
         "served": Kind(f"{__name__}:served", ("address",)),
-        "policy": Kind("nowhere:load", ("reference", "beta")),
+        "tuned": Kind("nowhere:load", ("start", "step")),
     }
     monkeypatch.setattr("rmcalib.judges._resolve.KINDS", kinds)
     assert load_judge("org/rm", address="http://h").identity() == {"at": "http://h", "of": "org/rm"}
     assert load_judge("org/rm", kind="served", address="x").identity()["at"] == "x"
-    assert judge_kind(None, {"beta": 0.1, "reference": "base"}) == "policy"
+    assert judge_kind(None, {"step": 1, "start": "base"}) == "tuned"
     assert judge_kind(None, {"address": None}) == "classifier"
-    with pytest.raises(ValueError, match=r"address \(of served\) and beta \(of policy\) are options of diff"):
-        judge_kind(None, {"beta": 0.1, "address": "x"})
+    with pytest.raises(ValueError, match=r"address \(of served\) and step \(of tuned\) are options of diff"):
+        judge_kind(None, {"step": 1, "address": "x"})
 
 
 def served(name: str, *, address: str) -> Judge:

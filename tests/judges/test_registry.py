@@ -104,7 +104,7 @@ def test_a_vision_language_model_is_read_as_text(tmp_path: Path) -> None:
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
     rope = {"rope_type": "default", "mrope_section": [1, 1, 2]}
-    text = tiny.tiny_config("qwen2").to_dict() | {"rope_parameters": rope}
+    text = tiny.tiny_config("qwen2").to_dict() | {"rope_parameters": rope, "rope_scaling": rope}
     text.pop("model_type")
     vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 32}
     torch.manual_seed(0)

@@ -53,7 +53,8 @@ def test_rewards_equal_the_stock_classifier_one_response_at_a_time(architecture:
         with pytest.raises(CannotShare):
             how_to_share(model)
     else:
-        eager = model.backbone.config._attn_implementation == "eager"  # gemma2, for its soft-capping
+        config: Any = model.backbone.config
+        eager = config._attn_implementation == "eager"  # gemma2, for its soft-capping
         assert how_to_share(model).attention == ("mask" if eager else "branches")
     assert any(item.truncated[0] for item in scored(model, items, max_length=40))
     np.testing.assert_allclose(flat(scored(model, items)), expected, atol=1e-5)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedTokenizerFast
+from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, RewardModel
@@ -49,6 +50,9 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         {**_SIZES, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 16},
     ),
 }
+# transformers 4.57 has no sequence classifier for olmo2.
+if "olmo2" not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
+    del ARCHITECTURES["olmo2"]
 
 
 def tiny_tokenizer(*, bos_twice: bool = True, ends: bool = False) -> Any:

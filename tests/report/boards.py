@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,7 @@ def write_run(output: Path, model: str, scores: Scores, **manifest: Any) -> Path
     """Keep scores as a run folder of ``model``, as ``rmcalib eval`` lays them out."""
     about = {"model": model, "benchmark": BENCHMARK, **manifest}
     folder = run_folder(output, model, about["benchmark"])
-    columns = {name: getattr(scores, name) for name in Scores.__dataclass_fields__ if name != "manifest"}
-    keep_scores(folder, Scores.from_columns(columns, about), fresh=True)
+    keep_scores(folder, replace(scores, manifest=about), fresh=True)
     return folder
 
 

@@ -101,7 +101,7 @@ def test_a_folder_is_resumed_and_another_learner_refused(tmp_path: Path) -> None
     ],
 )
 def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
-    given = {"data": small(60), "plan": PLAN} | options
+    given: dict[str, Any] = {"data": small(60), "plan": PLAN} | options
     with pytest.raises(ValueError, match=r".") as caught:
         run_prolr(**given)
     assert message in str(caught.value)

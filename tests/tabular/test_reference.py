@@ -1,5 +1,7 @@
 """The reference setting repeats the figures that the public code published."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ def test_published_figures_repeat(learner: str, name: str, monkeypatch: pytest.M
     values = published.set_index(["family", "k", "fold"])["ece"]
     data = load_dataset(name)
     fold = 1
-    dist = reference_forecast(learner, data, fold)
+    dist: Any = reference_forecast(learner, data, fold)
     orders = data.orders[reference_split(len(data), fold).test]
     for family, k, notion in (("sub", 2, sub_k), ("sub", 3, sub_k), ("top", 1, top_k), ("top", 2, top_k)):
         value = notion(

@@ -15,6 +15,7 @@ from rmcalib.calibration._rankings.questions import (
     Selection,
     Weighting,
     check_complete,
+    check_orders_for,
     event_chunks,
     event_errors,
     event_sums,
@@ -103,7 +104,8 @@ def sub_k(
     """
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
-    question = Question(dist, orders, k, "sub", selection, weighting, error, open_events)
+    checked = check_orders_for(dist, orders)
+    question = Question(dist, checked, k, "sub", selection, weighting, error, open_events)
     return _answer(question, protocol, support, rng)
 
 
@@ -159,7 +161,8 @@ def top_k(
     """
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
-    question = Question(dist, orders, k, "top", selection, weighting, error, open_events)
+    checked = check_orders_for(dist, orders)
+    question = Question(dist, checked, k, "top", selection, weighting, error, open_events)
     return _answer(question, protocol, support, rng)
 
 
@@ -212,7 +215,8 @@ def rankwise(
     """
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
-    question = Question(dist, orders, dist.n_items, "top", selection, weighting, error, open_events)
+    checked = check_orders_for(dist, orders)
+    question = Question(dist, checked, dist.n_items, "top", selection, weighting, error, open_events)
     return _answer(question, protocol, support, rng)
 
 

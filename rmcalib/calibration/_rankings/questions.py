@@ -136,7 +136,6 @@ class Question:
 
     def __post_init__(self) -> None:
         """Check every option at once."""
-        object.__setattr__(self, "orders", check_orders_for(self.dist, self.orders))
         check_k(self.k, self.dist.n_items, self.family)
         check_choice(self.weighting, "weighting", ("uniform", "frequency", "probability"))
         check_choice(self.open_events, "open_events", ("leave_out", "marginalise"))

@@ -25,6 +25,8 @@ from rmcalib.calibration._rankings.questions import (
     Question,
     Selection,
     Weighting,
+    check_complete,
+    check_orders_for,
     check_ranks,
     event_chunks,
     event_errors,
@@ -94,7 +96,8 @@ def notion_null(
     """
     selection = Selection(events, coverage, counted_on, max_events)
     error = ErrorOptions(as_bins(bins))
-    question = Question(dist, orders, k, family, selection, weighting, error, open_events)
+    checked = check_orders_for(dist, orders)
+    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
     return RankwiseUncertainty(question).null(resamples=resamples, rng=rng)
 
 
@@ -152,7 +155,8 @@ def notion_interval(
     """
     selection = Selection(events, coverage, counted_on, max_events)
     error = ErrorOptions(as_bins(bins))
-    question = Question(dist, orders, k, family, selection, weighting, error, open_events)
+    checked = check_orders_for(dist, orders)
+    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
     return RankwiseUncertainty(question).interval(resamples=resamples, level=level, rng=rng)
 
 
@@ -200,7 +204,8 @@ def _simulated_interval(
     question: Question, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
     n, mixed = len(dist), _SHARES[_SHARES <= 1]
-    drawn_orders = [_observed(question, orders) for orders in dist.sample(resamples, rng)]
+    rankings = dist.sample(resamples, rng)
+    drawn_orders = [_observed(question, orders) for orders in rankings]
     resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
     def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
@@ -210,21 +215,22 @@ def _simulated_interval(
 
     chosen = None
     if question.reselects:
+        orders = check_complete(dist, question.orders, "a selection by frequency")
         sets = [
-            np.where(kept[:, None], question.orders[rows], drawn_orders[replicate])
+            np.where(kept[:, None], orders[rows], rankings[replicate])
             for share in range(len(mixed))
             for replicate in range(resamples)
             for kept, rows in [simulated(share, replicate)]
         ]
-        chosen = [question.choose_in(orders) for orders in [*sets, question.orders]]
+        chosen = [question.choose_in(one) for one in [*sets, orders]]
     draws, truths = (_Average((len(_SHARES), resamples), question) for _ in "ab")
     value, linear = _Average((1,), question), _LinearError(resamples, question)
     for chunk, columns in _chunks_with_columns(question, chosen, rng):
         own = columns(-1)
         observed = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
         value.add(0, _take(observed, own))
-        for replicate, orders in enumerate(drawn_orders):
-            drawn = happened(question, orders, chunk.events)
+        for replicate, observed_orders in enumerate(drawn_orders):
+            drawn = happened(question, observed_orders, chunk.events)
             for share in range(len(mixed)):
                 local = columns(share * resamples + replicate)
                 kept, rows = simulated(share, replicate)

@@ -37,7 +37,9 @@ class Show:
         elif not self.quiet:
             from rmcalib.cli._shared.batch_table import print_plan
 
-            print_plan(plan, "a rough guess from sizes and usual speeds; nothing was looked up")
+            measured = any(entry.measured for entry in plan.entries)
+            speeds = "the speed that doctor --bench measured" if measured else "usual speeds"
+            print_plan(plan, f"a rough guess from sizes and {speeds}; nothing was looked up")
         if plan.problems:
             raise typer.Exit(1)
 

@@ -81,9 +81,8 @@ def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> 
     sources = {name: context.get_parameter_source(name) for name in names}
     given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
     if given:
-        raise ValueError(
-            f"{cause}: goes without {', '.join('--' + name.replace('_', '-') for name in given)}"
-        )
+        options = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise ValueError(f"{options}: no effect with {cause}")
 
 
 def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -32,11 +32,13 @@ _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
     *("trust_remote_code", "allow_pickle"),
     *("endpoint", *SERVING),
+    *("reference", "reference_free", "beta"),
 )
 RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
 WHAT, HOW, SERVED = "What to score", "How to score", "Models that are served"
+POLICY = "Policies as reward models"
 
 Models = Annotated[
     list[str] | None,
@@ -174,6 +176,29 @@ Timeout = Annotated[
     float,
     typer.Option(min=0.1, help="Seconds to wait for an answer before asking again.", rich_help_panel=SERVED),
 ]
+Reference = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Score a DPO policy: the model that its training began with. Rewards are "
+        "beta * log(policy / reference).",
+        rich_help_panel=POLICY,
+    ),
+]
+ReferenceFree = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Score a policy without a reference: 'sum' or 'mean' of the response's token log-probabilities.",
+        rich_help_panel=POLICY,
+    ),
+]
+Beta = Annotated[
+    float | None,
+    typer.Option(
+        help="The policy's beta in training; default 0.1 (1 without a reference).", rich_help_panel=POLICY
+    ),
+]
 Recipes = Annotated[
     list[Path] | None,
     typer.Option(
@@ -226,6 +251,9 @@ class Scoring:
     api_key_env: ApiKeyEnv = None
     concurrency: Concurrency = 16
     timeout: Timeout = 300.0
+    reference: Reference = None
+    reference_free: ReferenceFree = None
+    beta: Beta = None
     fresh: Fresh = False
     output: Place = "runs"
     quiet: Quiet = False
@@ -239,6 +267,8 @@ class Scoring:
             for name in SERVING:
                 if getattr(self, name) != getattr(Scoring, name):
                     raise ValueError(f"--{name.replace('_', '-')}: has no effect without --endpoint")
+        if self.beta is not None and self.reference is None and self.reference_free is None:
+            raise ValueError("--beta: has no effect without --reference or --reference-free")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})

@@ -188,6 +188,7 @@ def tree_attention(config: Any) -> Iterator[None]:
     from transformers import AttentionInterface
 
     # Where layers are compiled, attention is not part of it: its `tree` differs from pass to pass.
-    AttentionInterface.register(_NAME, torch.compiler.disable(_attend, recursive=False))
+    outside: Any = torch.compiler.disable
+    AttentionInterface.register(_NAME, outside(_attend, recursive=False))
     with attending_by(config, _NAME):
         yield

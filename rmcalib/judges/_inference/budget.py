@@ -51,12 +51,16 @@ class Budget:
         self.tokens = self.most = most
         self._patience = _CHUNKS_BEFORE_MORE
         self._good = 0
+        self._has_grown = False
 
     def shrink(self, failed: int) -> None:
-        """Take half of what did not fit, a pass of `failed` tokens; wait longer before trying more again."""
+        """Take half of what did not fit, a pass of `failed` tokens.
+
+        If that had been tried before, wait twice as long before trying it again.
+        """
         self.tokens = max(1, min(self.tokens, failed) // 2)
-        self._patience *= 2 if self._good else 1
-        self._good = 0
+        self._patience *= 2 if self._has_grown else 1
+        self._good, self._has_grown = 0, False
 
     def grow(self) -> None:
         """Note that a chunk went well; after some of them, double the budget."""
@@ -65,7 +69,7 @@ class Budget:
         self._good += 1
         if self._good >= self._patience:
             self.tokens = min(self.most, 2 * self.tokens)
-            self._good = 0
+            self._good, self._has_grown = 0, True
 
 
 def token_budget(model: RewardModel, sharing: Sharing | None, longest: int) -> int:
@@ -80,7 +84,7 @@ def token_budget(model: RewardModel, sharing: Sharing | None, longest: int) -> i
         least,
         itemsize=model.dtype.itemsize,
         longest=longest_row(longest) if sharing is not None and sharing.attention == "mask" else longest,
-        masks=_masks_at_once(sharing),
+        masks=masks_at_once(sharing),
         most=_MOST_TOKENS_CPU if model.device.type == "cpu" else _MOST_TOKENS_ACCELERATOR,
     )
 
@@ -152,7 +156,7 @@ def pass_cost(device: torch.device) -> int:
     return _PASS_COST_CPU if device.type == "cpu" else _PASS_COST_ACCELERATOR
 
 
-def _masks_at_once(sharing: Sharing | None) -> int:
+def masks_at_once(sharing: Sharing | None) -> int:
     """Return how many dense masks a pass holds: plain batches have one too, made by transformers."""
     if sharing is None:
         return 1

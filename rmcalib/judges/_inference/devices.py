@@ -79,7 +79,7 @@ def upload(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> lis
     buffer = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
     if device.type == "cuda" and torch.cuda.is_available():
         buffer = buffer.pin_memory()
-    parts = buffer.to(device, non_blocking=True).split([array.size for array in arrays])
+    parts = torch.split(buffer.to(device, non_blocking=True), [array.size for array in arrays])
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 

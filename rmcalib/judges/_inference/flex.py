@@ -187,9 +187,8 @@ def _kernel(device: str) -> Callable[..., torch.Tensor]:
     import torch
     from torch.nn.attention.flex_attention import flex_attention
 
-    plain: Any = flex_attention
+    plain: Callable[..., torch.Tensor] = flex_attention
     if device != "cuda":
-        return plain  # type: ignore[no-any-return]
+        return plain
     torch._dynamo.config.cache_size_limit = max(64, torch._dynamo.config.cache_size_limit)
-    compiled: Any = torch.compile(plain, dynamic=False)
-    return compiled  # type: ignore[no-any-return]
+    return torch.compile(plain, dynamic=False)

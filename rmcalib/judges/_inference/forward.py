@@ -179,8 +179,9 @@ def pooled_only(backbone: torch.nn.Module, pooled: IntArray, narrow: Narrow) -> 
             tensor = tensor.to(states.device, non_blocking=True)
             return (tensor.expand(len(at), *tensor.shape[1:]) if len(tensor) == 1 else tensor)[rows, at]
 
-        for name in ("position_ids", "position_embeddings"):
-            part = kwargs.get(name)
+        # position_ids, position_embeddings, and in some models embeddings for each type of layer
+        for name in [name for name in kwargs if name.startswith("position_")]:
+            part = kwargs[name]
             if isinstance(part, tuple):
                 kwargs[name] = tuple(take(one) for one in part)
             elif part is not None:

@@ -26,7 +26,7 @@ from rmcalib.judges._inference.devices import (
 )
 from rmcalib.judges._inference.heads import weight_files
 
-__all__ = ["Asked", "Parts", "load_parts", "load_tokenizer"]
+__all__ = ["Asked", "Parts", "load_causal", "load_parts", "load_tokenizer"]
 
 _SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for what a pass computes
 
@@ -112,6 +112,29 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
     if asked.options.compile and kind == "causal":
         compile_layers(backbone)
     return Parts(backbone, module, kind, config, device, dtype, dtype_from)
+
+
+def load_causal(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dtype]:
+    """Load a causal language model from `folder`; returns it with its device and dtype."""
+    from transformers import AutoModelForCausalLM
+
+    config = _load_config(asked, folder)
+    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    dtype, _ = settle_dtype(asked, config, device)
+    avoid_crashes(device)
+    options: dict[str, Any] = {"dtype": dtype, **asked.code(), "use_safetensors": _are_safe(asked, folder)}
+    options |= placement(asked, needed_bytes(folder, config, dtype), device)
+    make: Any = AutoModelForCausalLM
+    with translated(asked.name), _quietly():
+        model, report = make.from_pretrained(folder, config=config, output_loading_info=True, **options)
+    missing = sorted(report["missing_keys"])
+    if missing:  # transformers would fill them with random numbers
+        raise HubError(f"{asked.name}: not a language model: the checkpoint has no {missing[0]}")
+    model.eval().requires_grad_(False)
+    if "device_map" not in options:
+        model.to(device)
+    refuse_offloading(asked.name, model, device)
+    return model, device, dtype
 
 
 def _are_safe(asked: Asked, folder: Path) -> bool:

@@ -260,7 +260,7 @@ class ItemScorer:
                 self.budget.shrink(failed)
         if self.sharing is not None:
             # One text's NaN spreads through its row. Alone, every text answers for itself.
-            for index in np.flatnonzero(~np.isfinite(rewards)):
+            for index in np.flatnonzero(~np.isfinite(rewards)).tolist():
                 rewards[index] = float(forward.plain_rewards(self.model, [texts[index]])[1])
         return rewards
 
@@ -288,7 +288,7 @@ class ItemScorer:
 
         Returns what the passes gave, and the tokens of the pass that did not fit into memory, or 0.
         """
-        done = []
+        done: list[tuple[list[int], torch.Tensor]] = []
         bucket = self.bucket
         for batch, rows in self._plan(texts):
             try:
@@ -299,7 +299,9 @@ class ItemScorer:
                     part = forward.plain_rewards(self.model, batch)
             except Exception as error:
                 if not devices.is_out_of_memory(error):
-                    if rows and not self.verifier.longest:
+                    # Once sharing is known to work, an error is one. FlexAttention may fail for a new shape.
+                    unproven = self.sharing is not None and self.sharing.attention == "flex"
+                    if rows and (unproven or not self.verifier.longest):
                         self._share_less(f"{type(error).__name__}: {error}")
                         return done, 0
                     raise
@@ -323,7 +325,7 @@ class ItemScorer:
         """
         if self.sharing is None or self.sharing.attention != "flex":
             return 1
-        return rounded_up(max(1, self.budget.most // 8), BLOCK)
+        return rounded_up(max(1, self.budget.tokens // 8), BLOCK)
 
     def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
         """Check the rewards of `sample`; texts that do not fit into memory alone are left out."""

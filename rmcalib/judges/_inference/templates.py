@@ -189,6 +189,30 @@ def encode(
     return encoded
 
 
+def response_starts(
+    items: Sequence[Item], encoded: Sequence[Sequence[Encoded]], tokenizer: Any, template: str | None = None
+) -> list[list[int]]:
+    """Return where each response begins: after the prompt, written so that the assistant speaks next.
+
+    If the prompt's last token merges with the response's first one, that token counts as the response's.
+    """
+    bos = getattr(tokenizer, "bos_token_id", None)
+    starts = []
+    for item, rows in zip(items, encoded, strict=True):
+        messages = conversation(item.prompt, "")[:-1]
+        if template is not None:
+            text = TEMPLATES[template].render(messages)
+        else:
+            source = tokenizer.get_chat_template()
+            source = _PINNED_CLOCK + source if "strftime_now" in source else source
+            text = tokenizer.apply_chat_template(
+                messages, chat_template=source, tokenize=False, add_generation_prompt=True
+            )
+        ids = _single_bos(tokenizer(_well_formed(text), verbose=False)["input_ids"], bos)
+        starts.append([common_prefix([ids, list(row.input_ids)]) for row in rows])
+    return starts
+
+
 def common_prefix(sequences: Sequence[list[int]]) -> int:
     """Return how many ids at the beginning are the same in all `sequences`.
 

@@ -57,8 +57,8 @@ class Verifier:
         for text in texts:
             prompts.setdefault(text.prompt, []).append(text)
         groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
-        # The last of the longest responses: one that sees too much sees what comes before it.
-        short = [max(group[::-1], key=len) for group in groups[:2]]
+        # The last response: one that sees too much sees what comes before it.
+        short = [group[-1] for group in groups[:2]]
         return [*short, *([] if any(longest is text for text in short) else [longest])]
 
     def passed(self, sample: Sequence[Text]) -> None:

@@ -58,6 +58,8 @@ def forecast_report(
     sub, top : the k to evaluate.
     resamples, seed : of intervals and nulls.
 
+    Examples
+    --------
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
     >>> report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)

@@ -1,0 +1,1 @@
+"""Policies as judges: log-probabilities of responses under language models."""

@@ -1,0 +1,132 @@
+"""Log-probabilities of responses under a language model, without the logits of all positions in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from rmcalib._util.hub import HubError
+from rmcalib.judges._inference.templates import Encoded
+
+__all__ = ["LanguageModel", "check_logits", "response_logprobs", "token_logprobs"]
+
+_LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
+_TOKENS_AT_ONCE = 8192  # padded tokens in one forward pass, unless the caller says otherwise
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model on its device."""
+
+    name: str
+    revision: str
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    dtype: torch.dtype
+    max_length: int
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the float32 logits (n, vocabulary) of hidden states (n, width), as the model computes them.
+
+        Some architectures scale the logits (Cohere, Granite) or cap them (Gemma 2) after the last layer.
+        """
+        config = self.model.config.get_text_config()
+        head: nn.Module = self.model.get_output_embeddings()
+        logits: torch.Tensor = head(hidden)
+        logits = logits * (getattr(config, "logit_scale", None) or 1.0)
+        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)
+        cap = getattr(config, "final_logit_softcapping", None)
+        return (torch.tanh(logits / cap) * cap if cap else logits).float()
+
+
+def token_logprobs(model: LanguageModel, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return `log p(target)` at each position, with a block of positions at a time.
+
+    Parameters
+    ----------
+    model : the language model.
+    hidden : (n, width), the last hidden states.
+    targets : (n,), the token that follows each position.
+
+    Returns
+    -------
+    tensor (n,), float32
+    """
+    width = model.model.get_output_embeddings().weight.shape[0]
+    block = max(1, _LOGITS_AT_ONCE // width)
+    parts = []
+    for first in range(0, max(len(targets), 1), block):  # one empty block if there are no positions
+        logits = model.logits(hidden[first : first + block])
+        ids = targets[first : first + block].to(logits.device)
+        chosen = logits.gather(1, ids[:, None])[:, 0]
+        parts.append(chosen - logits.logsumexp(1))
+    return torch.cat(parts)
+
+
+@torch.no_grad()
+def response_logprobs(
+    model: LanguageModel,
+    texts: Sequence[Encoded],
+    starts: Sequence[int],
+    *,
+    token_budget: int | None = None,
+) -> list[tuple[float, int]]:
+    """Return the summed log-probability of each response's tokens, and their number.
+
+    Parameters
+    ----------
+    model : the language model.
+    texts : prompts with responses as token ids.
+    starts : for each text, the position of the response's first token.
+    token_budget : padded tokens in one forward pass; default 8192.
+    """
+    results: list[tuple[float, int]] = []
+    longest = max((len(text) for text in texts), default=1)
+    rows = max(1, (token_budget or _TOKENS_AT_ONCE) // longest)
+    for first in range(0, len(texts), rows):
+        results += _pass(model, texts[first : first + rows], starts[first : first + rows])
+    return results
+
+
+@torch.no_grad()
+def check_logits(model: LanguageModel) -> None:
+    """Raise a `HubError` if the architecture computes its logits in a way that `LanguageModel` does not."""
+    size = model.model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(6, device=model.device)[None] % size
+    direct = model.model(input_ids=ids).logits[0].float()
+    ours = model.logits(_hidden(model, ids, torch.ones_like(ids))[0])
+    gap = float((direct.to(ours.device) - ours).abs().max())
+    if not gap <= 1e-2 * max(1.0, float(direct.abs().max())):
+        raise HubError(
+            f"{model.name}: its architecture ({model.model.config.model_type}) computes logits in a way "
+            "that is not supported: log-probabilities would be wrong"
+        )
+
+
+def _pass(model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
+    """Run texts, padded on the right, through the model once."""
+    length = max(len(text) for text in texts)
+    ids = torch.tensor([[*text.input_ids, *[0] * (length - len(text))] for text in texts])
+    positions = torch.arange(length)[None]
+    lengths = torch.tensor([len(text) for text in texts])[:, None]
+    present = positions < lengths
+    # A first token has nothing before it that could predict it.
+    counted = present & (positions >= torch.tensor(starts)[:, None]) & (positions > 0)
+    hidden = _hidden(model, ids.to(model.device), present.long().to(model.device))
+    row, column = counted.nonzero(as_tuple=True)
+    values = token_logprobs(
+        model, hidden[row.to(hidden.device), column.to(hidden.device) - 1], ids[row, column]
+    )
+    sums = torch.zeros(len(texts), dtype=torch.float64).index_add_(0, row, values.double().cpu())
+    return list(zip(sums.tolist(), counted.sum(1).tolist(), strict=True))
+
+
+def _hidden(model: LanguageModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    backbone = model.model.base_model
+    states: torch.Tensor = backbone(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    return states

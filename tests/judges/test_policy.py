@@ -1,0 +1,103 @@
+"""Policies as judges: against one text at a time through the stock model, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from rmcalib.judges import Judge, load_judge
+from rmcalib.judges._policies import logprobs
+from tests.judges.tiny import ARCHITECTURES, tiny_items, tiny_tokenizer
+
+
+def saved(folder: Path, architecture: str, seed: int) -> Any:
+    kind, sizes = ARCHITECTURES[architecture]
+    torch.manual_seed(seed)
+    make: Any = AutoModelForCausalLM
+    changes = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
+    model = make.from_config(AutoConfig.for_model(kind, vocab_size=400, **sizes, **changes)).eval().float()
+    for parameter in model.parameters():  # far from zero, so that mistakes show
+        torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else None
+    model.save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return model
+
+
+def slow(model: Any, prompt: str, response: str) -> tuple[float, int]:
+    """Sum the log-probabilities of the response's tokens, one text at a time, from all logits."""
+    tokenizer = tiny_tokenizer()
+    before = tokenizer(f"<s><|user|>{prompt}<|end|>", add_special_tokens=False)["input_ids"]
+    after = tokenizer(f"<|assistant|>{response}<|end|>", add_special_tokens=False)["input_ids"]
+    ids = torch.tensor([before + after])
+    with torch.no_grad():
+        table = model(input_ids=ids).logits[0].double().log_softmax(1)
+    values = [float(table[at - 1, ids[0, at]]) for at in range(len(before), ids.shape[1])]
+    return sum(values), len(values)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma2", "gpt_neox"])
+def test_rewards_are_those_of_a_direct_computation(
+    architecture: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logprobs, "_LOGITS_AT_ONCE", 400 * 7)  # blocks of seven positions
+    policy = saved(tmp_path / "policy", architecture, 0)
+    base = saved(tmp_path / "base", architecture, 1)
+    items = tiny_items(4)
+    common: dict[str, Any] = {"device": "cpu", "token_budget": 64}
+    name = str(tmp_path / "policy")
+    dpo = load_judge(name, reference=str(tmp_path / "base"), beta=0.3, **common)
+    total = load_judge(name, reference_free="sum", **common)
+    mean = load_judge(name, reference_free="mean", beta=2, **common)
+    assert (dpo.scale, total.scale) == ("log-utilities", "unknown")
+    cases: list[tuple[Judge, Callable[[Any, Any], float]]] = [
+        (dpo, lambda p, b: 0.3 * (p[0] - b[0])),
+        (total, lambda p, _: p[0]),
+        (mean, lambda p, _: 2 * p[0] / p[1]),
+    ]
+    for judge, reward in cases:
+        scored = [each for chunk in judge.score(items) for each in chunk]
+        for item, got in zip(items, scored, strict=True):
+            texts = [(str(item.prompt), response) for response in item.responses]
+            expected = [reward(slow(policy, *text), slow(base, *text)) for text in texts]
+            assert got.rewards == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_identity_has_beta_and_both_models(tmp_path: Path) -> None:
+    saved(tmp_path / "policy", "llama", 0)
+    name = str(tmp_path / "policy")
+    judge = load_judge(name, reference=name, device="cpu")
+    identity = judge.identity()
+    assert identity["beta"] == 0.1
+    assert len(identity["revisions"]) == 2
+    assert [each.rewards for chunk in judge.score(tiny_items(1)) for each in chunk] == [
+        pytest.approx([0.0] * len(tiny_items(1)[0].responses))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reference": "org/base", "reference_free": "sum"}, "reference: give a reference model, or"),
+        ({"reference_free": "max"}, "reference_free: unknown 'max'"),
+        ({"reference": "org/base", "beta": 0}, "beta: must be a positive number"),
+        ({"reference": "org/base", "endpoint": "http://localhost:1"}, "options of different kinds"),
+        ({"reference": "org/base", "compile": True}, "compile: has no effect"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_judge("org/policy", **options)
+
+
+def test_an_unsupported_way_to_compute_logits_is_noticed(tmp_path: Path) -> None:
+    saved(tmp_path / "policy", "llama", 0)
+    judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
+    model = judge.models[0]
+    model.model.config.logit_scale = 3.0  # llama does not read it, so that the two ways differ
+    with pytest.raises(ValueError, match="computes logits in a way"):
+        logprobs.check_logits(model)
