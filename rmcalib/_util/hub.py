@@ -291,11 +291,12 @@ def _line(error: BaseException) -> str:
 
 
 def _close_session() -> None:
-    try:
-        from huggingface_hub import close_session
-    except ImportError:  # huggingface_hub below 1.0
-        from huggingface_hub.utils import reset_sessions as close_session
-    close_session()
+    import huggingface_hub
+
+    if hasattr(huggingface_hub, "close_session"):
+        huggingface_hub.close_session()
+    else:  # below 1.0
+        huggingface_hub.utils.reset_sessions()
 
 
 def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
