@@ -230,7 +230,16 @@ def cross_fitted(r: FloatArray, y: FloatArray, groups: IntArray, n: int) -> Floa
 def truths(setting: Setting) -> dict[str, float]:
     """The value of every measure for unlimited data, from the true probabilities of many prompts."""
     rng = np.random.default_rng(12345)
-    rewards, exists, truth = setting.draw(TRUTH_PROMPTS // max(setting.m or 6, 4) * 4, rng)
+    return true_values(*setting.draw(truth_prompts(setting), rng))
+
+
+def truth_prompts(setting: Setting) -> int:
+    """How many prompts stand for unlimited data."""
+    return TRUTH_PROMPTS // max(setting.m or 6, 4) * 4
+
+
+def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> dict[str, float]:
+    """The expected value of every measure over the outcomes, given rewards and true probabilities (n, M)."""
     n = len(rewards)
     p_all = softmax(rewards, exists)
     p, q, groups = p_all[exists], truth[exists], np.nonzero(exists)[0]
