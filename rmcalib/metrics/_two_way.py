@@ -22,7 +22,13 @@ from rmcalib.metrics._forecasts import Forecasts, accuracy_of, forecast, select_
 from rmcalib.metrics._statistic import Settings
 from rmcalib.scores import Scores
 
-__all__ = ["ModelErrors", "correlate_errors", "correlate_models", "model_errors", "two_way_kendall"]
+__all__ = [
+    "ModelErrors",
+    "correlate_errors",
+    "correlate_models",
+    "model_errors",
+    "two_way_kendall",
+]
 
 Row = dict[str, Any]
 FEW_MODELS = 10
@@ -89,11 +95,19 @@ def correlate_models(
     (['ece', 'lost_information', 'abs_log_temperature'], 'too few models: 4, and at least 10 are needed')
     """
     found = {name: model_errors(one) for name, one in scores.items()}
-    return correlate_errors(found, families=families, resamples=resamples, level=level, seed=seed)
+    known = {name: one for name, one in found.items() if one is not None}
+    settings = Settings(resamples=check_integer(resamples, "resamples", 1), level=level, seed=seed)
+    check_level(level)
+    rows = correlate_errors(known, families=families, settings=settings) if len(known) == len(found) else []
+    if not rows:
+        raise ValueError("scores: the models share fewer than two prompts with exactly one correct response")
+    return rows
 
 
-def model_errors(scores: Scores) -> ModelErrors:
+def model_errors(scores: Scores) -> ModelErrors | None:
     """Return the errors of one model, with the influence of each prompt on them.
+
+    None if no prompt has exactly one correct response.
 
     >>> columns = {"item_id": ["b", "b", "a", "a"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -102,7 +116,10 @@ def model_errors(scores: Scores) -> ModelErrors:
     (['a', 'b'], [0.0, 1.0])
     """
     everything = forecast(scores.decided())
-    part = select_prompts(everything, top_1_prompts(everything))
+    members = top_1_prompts(everything)
+    if not members.any():
+        return None
+    part = select_prompts(everything, members)
     ids = part.scores.item_id[part.scores.offsets[:-1]][part.source]
     order = np.argsort(ids)
     errors = {name: found for name, measure in _MEASURES.items() if (found := measure(part)) is not None}
@@ -118,16 +135,17 @@ def correlate_errors(
     models: Mapping[str, ModelErrors],
     *,
     families: Mapping[str, str] | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    settings: Settings,
 ) -> list[Row]:
-    """Correlate the errors of models with their accuracy: `correlate_models` for errors known already."""
-    check_level(level)
-    check_integer(resamples, "resamples", 1)
+    """Correlate the errors of models with their accuracy, as `correlate_models` does.
+
+    Empty if the models share fewer than two prompts.
+    """
     parts = _on_shared_prompts(models)
     names = list(parts)
-    category = next(iter(parts.values())).category
+    if not names or len(parts[names[0]].ids) < 2:
+        return []
+    category = parts[names[0]].category
     family = [(families or {}).get(name) or name.partition("/")[0] for name in names]
     _, clusters = np.unique(family, return_inverse=True)
     several = sorted(set(category.tolist()))
@@ -145,9 +163,7 @@ def correlate_errors(
                     [parts[name].errors[metric] for name in having],
                     [_accuracy(parts[name].right, members) for name in having],
                     clusters=clusters[kept],
-                    resamples=resamples,
-                    level=level,
-                    seed=seed,
+                    settings=settings,
                 )
             counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
@@ -168,9 +184,7 @@ def two_way_kendall(
     scores: Sequence[Measured],
     *,
     clusters: IntArray,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    settings: Settings,
 ) -> Row:
     """Return Kendall's tau of minus the errors and the scores of models, taken from different prompts.
 
@@ -178,19 +192,19 @@ def two_way_kendall(
     ----------
     errors, scores : the value of each of M models, and the influence (n,) of each prompt on it.
     clusters : (M,) the family of each model.
-    resamples, level, seed : of the interval.
+    settings : resamples, level and seed of the interval.
 
     Returns
     -------
     A row of value (the mean over splits), low, high and p_value.
     """
-    rng = np.random.default_rng(seed)
+    rng, level = np.random.default_rng(settings.seed), settings.level
     both = _stacked(errors), _stacked(scores)
     n_models, n = both[0][1].shape
     value = float(_split_taus(*both, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng).mean())
     _, clusters = np.unique(clusters, return_inverse=True)
     parts = []
-    for part in chunks(resamples, n + n_models**2):
+    for part in chunks(settings.resamples, n + n_models**2):
         size = part.stop - part.start
         models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
         parts.append(_split_taus(*both, resampling_weights(size, n, rng), models, rng))
@@ -253,21 +267,19 @@ def _normal_p(value: float, spread: float) -> float:
 def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:
     """Return the models on the prompts that all of them have; errors there follow from the influences."""
     every = [set(one.ids.tolist()) for one in models.values()]
-    shared: set[str] = set.intersection(*every) if every else set()
-    if len(shared) < 2:
-        raise ValueError("scores: the models share fewer than two prompts with exactly one correct response")
-    return {name: _restricted(one, np.isin(one.ids, list(shared))) for name, one in models.items()}
+    shared = list(set.intersection(*every)) if every else []
+    return {name: _restricted(one, np.isin(one.ids, shared)) for name, one in models.items()}
 
 
 def _restricted(one: ModelErrors, kept: BoolArray) -> ModelErrors:
     """Return a model on some of its prompts."""
     if kept.all():
         return one
-    more = len(kept) / int(kept.sum())
+    more = len(kept) / max(int(kept.sum()), 1)
     errors = {}
     for name, (value, influence) in one.errors.items():
         rest = influence[kept] * more
-        errors[name] = value + float(rest.sum()), rest - rest.mean()
+        errors[name] = value + float(rest.sum()), rest - rest.sum() / max(len(rest), 1)
     return ModelErrors(one.ids[kept], one.category[kept], one.right[kept], errors)
 
 

@@ -87,6 +87,7 @@ def leaderboard_from_runs(
                 names[run.folder],
                 partial(Scores.from_parquet, run.scores_file),
                 why_no_calibration(recipe_of[run.folder]),
+                recipe_of[run.folder].family or run.model.partition("/")[0],
             )
             for run in kept
         ],
