@@ -237,7 +237,7 @@ class _Job:
         if not is_main_process():
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
-        used = scores if self.calibrator is None else self.calibrator.apply(scores)
+        used = calibrated(scores, self.calibrator, name, quiet=self.scoring.quiet)
         result = evaluate(
             used,
             benchmark=bench,
@@ -257,15 +257,6 @@ class _Job:
             folder = folder / "calibrated"
         write_evaluation(result, folder)
         return _Done(result, folder, used)
-
-
-def load_calibrator(path: Path | None) -> Calibrator | None:
-    """Read a calibrator, if one was given."""
-    if path is None:
-        return None
-    from rmcalib.repair import Calibrator
-
-    return Calibrator.load(path)
 
 
 def _check_several(several: list[str], scores: str | None, export: Path | None, scoring: Scoring) -> None:

@@ -168,6 +168,7 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "summary": board.summary,
         "models": wide_rows(board),
         "correlations": board.correlations,
+        "split_correlations": board.split_correlations,
         "check": board.check,
         "training": board.training,
         "notes": board.notes,
@@ -203,13 +204,14 @@ def _print(board: Leaderboard) -> None:
         add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
     print_table(terminal, best)
     scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
-    for row in (row for row in board.correlations if row["metric"] == board.metric):
+    split = [row for row in board.split_correlations if row["target"] == "accuracy"]
+    for row in split or (row for row in board.correlations if row["metric"] == board.metric):
         name = board.score_name if row["target"] == "leaderboard" else row["target"]
         if row["value"] is None:
             numbers = ["–", clean_line(row["note"]), "–"]
         else:
             numbers = [number(row["value"], 4), interval(row), p_value(row["p_value"])]
-        add_row(scores, name, main, row["method"], *numbers)
+        add_row(scores, name, metric_name(row["metric"]), row["method"], *numbers)
     print_table(terminal, scores)
     terminal.print(Text(f"\n{board.summary}"))
     for note in board.notes:

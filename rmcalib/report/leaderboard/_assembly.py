@@ -25,7 +25,8 @@ class Leaderboard:
     score_name : the name of the score over all categories. Scores are from 0 to 1.
     models : one row per model, the best first; those without a value come last, and ``why`` gives the reason.
     metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method.
+    correlations : one row per metric, target and method, from the same prompts.
+    split_correlations : one row per error and target, from different halves of the prompts; a table has none.
     ranks : one row per model and way of ranking.
     reliability, rejection : the curves of each model.
     check : our scores against official ones.
@@ -40,6 +41,7 @@ class Leaderboard:
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
+    split_correlations: list[Row]
     ranks: list[Row]
     reliability: list[Row]
     rejection: list[Row]
@@ -89,12 +91,15 @@ def assemble(
         models=models,
         metrics=[{"model": r["model"], "benchmark": benchmark, **r} for r in board.metrics],
         correlations=board.correlations,
+        split_correlations=board.split_correlations,
         ranks=board.ranks,
         reliability=board.reliability,
         rejection=board.rejection,
         check=check,
         notes=[*notes, *board.notes],
-        summary=summary_words(models, board.correlations, board.metric, METHODS, score_name),
+        summary=summary_words(
+            models, board.correlations, board.metric, METHODS, score_name, board.split_correlations
+        ),
         settings=board.settings,
     )
 

@@ -114,6 +114,7 @@ def leaderboard_of(
                 names[run.folder],
                 run.scores,
                 why_no_calibration(recipe_of[run.folder]),
+                recipe_of[run.folder].family or run.model.partition("/")[0],
             )
             for run in kept
         ],

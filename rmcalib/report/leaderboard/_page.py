@@ -16,10 +16,10 @@ from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
-from rmcalib.report.leaderboard._figures import FIGURES, draw_figures
+from rmcalib.report.leaderboard._figures import FIGURES, draw_figures, drawn_correlations
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
 from rmcalib.report.leaderboard._scatter import scatter_tips
-from rmcalib.report.leaderboard._words import metric_name, target_name, to_markdown
+from rmcalib.report.leaderboard._words import metric_name, target_name, to_markdown, too_few_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,10 @@ _COLUMNS = (
 )
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
-_TABLES = ("training", "metrics", "correlations", "ranks", "reliability", "rejection", "check")
+_TABLES = (
+    *("training", "metrics", "correlations", "split_correlations"),
+    *("ranks", "reliability", "rejection", "check"),
+)
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
@@ -144,6 +147,8 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
             {**row, "metric_name": metric_name(row["metric"]), "target": target_name(board, row["target"])}
             for row in board.correlations
         ],
+        split=[{**row, "metric_name": metric_name(row["metric"])} for row in board.split_correlations],
+        too_few=too_few_words(board.split_correlations),
         figures=drawings,
         protocols=protocols,
         check=check,
@@ -252,11 +257,8 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         f"{row['model']} {number(row['values'][board.metric]['value'])}" for row in board.ranked[:10]
     )
     found = ", ".join(
-        f"{target_name(board, row['target'])} {row['value']:.2f}"
-        for row in board.correlations
-        if row["metric"] == board.metric
-        and row["value"] is not None
-        and row["method"] == board.correlations[0]["method"]
+        f"{metric_name(row['metric'])} and {target_name(board, row['target'])} {row['value']:.2f}"
+        for row in drawn_correlations(board)
     )
     said = ", ".join(
         f"{point['model']} says {percent(point['x'])} and is right {percent(point['y'])}"
@@ -267,7 +269,7 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         "says_right": f"Scatter plot: what each model says against how often it is right: {said}",
         "best": f"The ten best models by {error}, with intervals: {ten}",
         "calibration": f"All models by {error}, with intervals",
-        "correlation": f"Correlation of {error} with scores, with intervals: {found}",
+        "correlation": f"Correlation of errors with scores, with intervals: {found}",
         "scores": f"Scatter plot: {error} against {board.score_name}, one point per model",
         "categories": f"Scatter plots: {error} against the score of each category, one point per model",
         "heatmap": "Heat map: ECE of each model by category",
