@@ -33,7 +33,10 @@ def main() -> None:
             raise SystemExit(f"{name}: {values.size} rewards, expected {SHAPE[0]} x {SHAPE[1]}")
     names = sorted(rewards)
     buffer = io.BytesIO()
-    arrays = {"models": np.array(names), "rewards": np.stack([rewards[name].reshape(SHAPE) for name in names])}
+    arrays = {
+        "models": np.array(names),
+        "rewards": np.stack([rewards[name].reshape(SHAPE) for name in names]),
+    }
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     write_bytes(OUTPUT, buffer.getvalue())
     print(f"{OUTPUT}: {len(names)} models, {OUTPUT.stat().st_size:,} bytes")
