@@ -30,7 +30,7 @@ _REVISION = re.compile(r"\w[\w./-]*")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question that the Hub did not answer
 _LITTLE_PATIENCE = (1.0,)  # where the answer of an earlier time is in the cache
 _TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
-_SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
 OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
@@ -147,7 +147,7 @@ def fetch_model(
 
     if not may_draw():
         disable_progress_bars()
-    patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
+    patterns = [*SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
     with translated(name, revision=revision):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -94,15 +95,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
-    calibrator: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it "
-            "holds here. The report goes to the subfolder calibrated/.",
-            rich_help_panel=REPORT,
-        ),
-    ] = None,
+    calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -146,9 +139,10 @@ def evaluate_models(
     with quiet, joined() as team:
         with team.step():
             output_folder(scoring.output)
-            repair = _load_calibrator(calibrator)
+            repair = load_calibrator(calibrator)
             jobs = []
-            for one in several or [None]:
+            chosen: list[str | None] = [*several] or [None]
+            for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
                 by = check_groupings(group_by or (), bench)
@@ -225,7 +219,6 @@ class _Job:
         Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
-        from rmcalib._util.terminal import clean_line
         from rmcalib.cli._shared.conditions import check_categories
         from rmcalib.judges import recipe_of_run, registry, remember_model
         from rmcalib.report import evaluate, write_evaluation
@@ -244,7 +237,7 @@ class _Job:
         if not is_main_process():
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
-        used = scores if self.calibrator is None else self.calibrator.apply(scores)
+        used = calibrated(scores, self.calibrator, name, quiet=self.scoring.quiet)
         result = evaluate(
             used,
             benchmark=bench,
@@ -262,19 +255,8 @@ class _Job:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         if self.calibrator is not None:
             folder = folder / "calibrated"
-            if not self.scoring.quiet:
-                say(clean_line(f"{name}: {self.calibrator.check(scores).sentence}"))
         write_evaluation(result, folder)
         return _Done(result, folder, used)
-
-
-def _load_calibrator(path: Path | None) -> Calibrator | None:
-    """Read a calibrator, if one was given."""
-    if path is None:
-        return None
-    from rmcalib.repair import Calibrator
-
-    return Calibrator.load(path)
 
 
 def _check_several(several: list[str], scores: str | None, export: Path | None, scoring: Scoring) -> None:

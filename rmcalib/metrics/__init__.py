@@ -35,7 +35,7 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
@@ -51,6 +51,7 @@ __all__ = [
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "TIES",
     "Audit",
     "Board",
     "Comparison",
@@ -61,6 +62,7 @@ __all__ = [
     "Settings",
     "Statistic",
     "Table",
+    "Ties",
     "Transfer",
     "added_metrics",
     "audit",

@@ -77,6 +77,15 @@ def find_model(found: dict[str, Scores], model: str, path: str | Path) -> Scores
     return found[model]
 
 
+def is_built_in(path: str | Path) -> bool:
+    """Return whether a name is that of built-in scores; a file or folder of the same name goes first.
+
+    >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
+    (True, False)
+    """
+    return str(path).startswith(f"{REAL}/") and not Path(path).exists()
+
+
 def load_all_scores(
     path: str | Path, *, steps: str = "product", missing: Missing | None = None
 ) -> dict[str, Scores]:
@@ -93,6 +102,8 @@ def load_all_scores(
     ['mine']
     """
     check_choice(steps, "steps", (*STEPS, ALL_STEPS))
+    if is_built_in(path):
+        return {str(path).removeprefix(f"{REAL}/"): built_in_scores(str(path))}
     file = as_path(path)
     if file.suffix not in _ENDINGS:
         raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(_ENDINGS)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from rmcalib import load_scores as rmcalib_scores
 from tests.batch.batch_hub import environment
 from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
+from tests.processes import run_python
 from tests.report.boards import synthetic, write_run, write_runs
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +22,7 @@ PAPER = ROOT.parent / "shared/data/rewardbench2/paper_reward_models.csv"
 def rmcalib(
     *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rmcalib", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=env)
+    return run_python(["-m", "rmcalib", *arguments], cwd=cwd, env=env)
 
 
 def test_the_papers_table_from_the_command_line(tmp_path: Path) -> None:
