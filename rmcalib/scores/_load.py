@@ -25,7 +25,7 @@ _ENDINGS = (".parquet", ".jsonl", ".json")
 def load_scores(
     path: str | Path, *, model: str | None = None, steps: str = "product", missing: Missing | None = None
 ) -> Scores:
-    """Read the scores of one model from a file.
+    """Read the scores of one model from a file, or take those of a real reward model that are built in.
 
     Parameters
     ----------
@@ -49,12 +49,23 @@ def load_scores(
     483
     """
     check_choice(steps, "steps", STEPS)
+    if is_built_in(path):
+        return built_in_scores(str(path))
     found = load_all_scores(path, steps=steps, missing=missing)
     if model is None and len(found) > 1:
         raise ValueError(f"{path}: scores of {len(found)} models: name one of {', '.join(found)}")
     if len(found) == 1:
         return next(iter(found.values()))
     return find_model(found, str(model), path)
+
+
+def is_built_in(path: str | Path) -> bool:
+    """Tell whether a name is that of built-in scores; a file or folder of the same name goes first.
+
+    >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
+    (True, False)
+    """
+    return str(path).startswith(f"{REAL}/") and not Path(path).exists()
 
 
 def find_model(found: dict[str, Scores], model: str, path: str | Path) -> Scores:
