@@ -2,5 +2,15 @@
 
 from rmcalib.repair._calibrate import Calibration, RefusedError, calibrate
 from rmcalib.repair._calibrator import Calibrator, CalibratorCheck
+from rmcalib.repair._combine import METHODS, Panel, combine
 
-__all__ = ["Calibration", "Calibrator", "CalibratorCheck", "RefusedError", "calibrate"]
+__all__ = [
+    "METHODS",
+    "Calibration",
+    "Calibrator",
+    "CalibratorCheck",
+    "Panel",
+    "RefusedError",
+    "calibrate",
+    "combine",
+]
