@@ -22,6 +22,7 @@ from rmcalib.metrics._catalogue import (
     catalogue_markdown,
     chosen_metrics,
 )
+from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
 from rmcalib.metrics._diagrams import Table, margin_table, reliability_table, summary_table
@@ -89,6 +90,7 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "on_common_prompts",
     "rank_models",
     "ranked_metrics",
     "reliability_table",
