@@ -15,7 +15,10 @@ from rmcalib.cli._shared.options import (
     Json,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -35,6 +38,7 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.metrics import Settings
     from rmcalib.repair import Calibrator
     from rmcalib.report import Evaluation
 
@@ -87,6 +91,7 @@ def evaluate_models(
         ),
     ] = None,
     export_rewardbench: Export = None,
+    ties: Ties = TieRule.split,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -129,9 +134,8 @@ def evaluate_models(
             bench = benchmark_for(names, scoring, scores)
             by = check_groupings(group_by or (), bench)
             repair = _load_calibrator(calibrator)
-        job = _Job(
-            scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by, repair
-        )
+        settings = metric_settings(resamples, seed, ties)
+        job = _Job(scoring, scores, bench, conditions, export_rewardbench, settings, examples, by, repair)
         met: list[tuple[Condition, Evaluation]] = []
 
         def work(name: str | None) -> tuple[Evaluation, Path] | None:
@@ -168,9 +172,8 @@ class _Job:
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
-    resamples: int
+    settings: Settings
     examples: int
-    seed: int
     group_by: list[str]
     calibrator: Calibrator | None
 
@@ -204,8 +207,9 @@ class _Job:
             benchmark=bench,
             model=name,
             recipe=recipe,
-            resamples=self.resamples,
-            seed=self.seed,
+            resamples=self.settings.resamples,
+            seed=self.settings.seed,
+            ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
         )
