@@ -155,7 +155,7 @@ def batch_models(
     jobs: Annotated[int, typer.Option(min=1, help="Files fetched at a time with --scores published.")] = 4,
     where: Where,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
-    ties: Ties = TieRule.split,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     scoring: Scoring,
     seed: Seed = 0,

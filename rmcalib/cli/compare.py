@@ -44,7 +44,7 @@ def compare(
         typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
     ] = None,
     recipes: options.Recipes = None,
-    ties: Ties = TieRule.split,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,

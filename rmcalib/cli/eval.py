@@ -91,7 +91,7 @@ def evaluate_models(
         ),
     ] = None,
     export_rewardbench: Export = None,
-    ties: Ties = TieRule.split,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,

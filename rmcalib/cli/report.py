@@ -80,7 +80,7 @@ def report_leaderboard(
         ),
     ] = None,
     recipes: options.Recipes = None,
-    ties: Ties = TieRule.split,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -28,8 +30,10 @@ def voted(scale: float = 1.0, *, n: int = 120, votes: int = 4, seed: int = 0, ti
     return Scores.from_arrays(scale * utility, votes=counts[:, :2], ties=counts[:, 2], category=names)
 
 
-def table(scores: Scores, settings: Settings = FAST, **options: object) -> dict[tuple[str, str], dict]:
-    rows = metric_rows(scores, model="m", benchmark="b", settings=settings, **options)
+def table(
+    scores: Scores, settings: Settings = FAST, no_calibration: str | None = None
+) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = metric_rows(scores, model="m", benchmark="b", settings=settings, no_calibration=no_calibration)
     return {(row["category"], row["metric"]): row for row in rows}
 
 

@@ -40,10 +40,10 @@ MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
 class TieRule(StrEnum):
     """What to do with votes for "equally good"."""
 
-    split = "split"
-    drop = "drop"
-    davidson = "davidson"
-    rao_kupper = "rao-kupper"
+    SPLIT = "split"
+    DROP = "drop"
+    DAVIDSON = "davidson"
+    RAO_KUPPER = "rao-kupper"
 
 
 class Command(TyperCommand):
