@@ -60,7 +60,12 @@ def sizes_figure(rows: Sequence[Row]) -> Figure:
         _plain(axes)
         for i, model in enumerate(models):
             own = [row for row in rows if row["model"] == model and row["metric"] == metric]
-            style = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 4.5, "linewidth": 1.2}
+            style: dict[str, Any] = {
+                "color": COLOURS[i],
+                "marker": MARKERS[i],
+                "markersize": 4.5,
+                "linewidth": 1.2,
+            }
             axes.plot(range(len(own)), [row["value"] for row in own], label=names[model], **style)
             for x, row in enumerate(own):
                 axes.vlines(x, row["value_low"], row["value_high"], color=COLOURS[i], linewidth=1)

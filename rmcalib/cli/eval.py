@@ -17,7 +17,10 @@ from rmcalib.cli._shared.options import (
     Json,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -37,6 +40,7 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.metrics import Settings
     from rmcalib.repair import Calibrator
     from rmcalib.report import Evaluation, Joint
     from rmcalib.scores import Scores
@@ -97,6 +101,7 @@ def evaluate_models(
     group_by: GroupBy = None,
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -140,6 +145,7 @@ def evaluate_models(
         with team.step():
             output_folder(scoring.output)
             repair = load_calibrator(calibrator)
+            settings = metric_settings(resamples, seed, ties)
             jobs = []
             chosen: list[str | None] = [*several] or [None]
             for one in chosen:
@@ -149,7 +155,7 @@ def evaluate_models(
                 jobs.append(
                     _Job(
                         *(asked, scores, bench, conditions, export_rewardbench),
-                        *(resamples, examples, seed, by, repair),
+                        *(settings, examples, by, repair),
                     )
                 )
         met: list[tuple[Condition, Evaluation]] = []
@@ -207,9 +213,8 @@ class _Job:
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
-    resamples: int
+    settings: Settings
     examples: int
-    seed: int
     group_by: list[str]
     calibrator: Calibrator | None
 
@@ -243,8 +248,9 @@ class _Job:
             benchmark=bench,
             model=name,
             recipe=recipe,
-            resamples=self.resamples,
-            seed=self.seed,
+            resamples=self.settings.resamples,
+            seed=self.settings.seed,
+            ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
         )
