@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -58,6 +58,13 @@ GroupBy = Annotated[
         rich_help_panel=REPORT,
     ),
 ]
+ReliabilityCurve = Annotated[
+    Literal["bins", "isotonic"],
+    typer.Option(
+        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
+        rich_help_panel=REPORT,
+    ),
+]
 
 
 @with_options()
@@ -77,6 +84,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
+    curve: ReliabilityCurve = "bins",
     calibrator: Annotated[
         Path | None,
         typer.Option(
@@ -130,7 +138,17 @@ def evaluate_models(
             by = check_groupings(group_by or (), bench)
             repair = _load_calibrator(calibrator)
         job = _Job(
-            scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by, repair
+            scoring,
+            scores,
+            bench,
+            conditions,
+            export_rewardbench,
+            resamples,
+            examples,
+            seed,
+            by,
+            repair,
+            curve,
         )
         met: list[tuple[Condition, Evaluation]] = []
 
@@ -173,6 +191,7 @@ class _Job:
     seed: int
     group_by: list[str]
     calibrator: Calibrator | None
+    curve: Literal["bins", "isotonic"]
 
     def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
         """Get one model's scores, evaluate them and write the report; return it and its folder.
@@ -208,6 +227,7 @@ class _Job:
             seed=self.seed,
             n_examples=self.examples,
             group_by=self.group_by,
+            curve=self.curve,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})
