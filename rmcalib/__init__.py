@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import calibrate as calibrate
+    from rmcalib.repair import combine as combine
     from rmcalib.repair import decide as decide
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
@@ -38,6 +39,7 @@ _HOMES = {
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
     "calibrate": "rmcalib.repair",
+    "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",
     "decide": "rmcalib.repair",
     "evaluate": "rmcalib.report",

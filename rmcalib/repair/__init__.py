@@ -3,10 +3,12 @@
 from rmcalib.repair._calibrate import SHOWN, Calibration, RefusedError, calibrate
 from rmcalib.repair._calibrator import Calibrator, CalibratorCheck
 from rmcalib.repair._checkpoint import Checkpoint, check_destination, push_checkpoint, write_checkpoint
+from rmcalib.repair._combine import METHODS, Panel, combine
 from rmcalib.repair._decide import Decisions, Regret, decide, decide_forecasts
 from rmcalib.repair._thresholds import THRESHOLDS, Threshold, log_odds, safe_threshold
 
 __all__ = [
+    "METHODS",
     "SHOWN",
     "THRESHOLDS",
     "Calibration",
@@ -14,11 +16,13 @@ __all__ = [
     "CalibratorCheck",
     "Checkpoint",
     "Decisions",
+    "Panel",
     "RefusedError",
     "Regret",
     "Threshold",
     "calibrate",
     "check_destination",
+    "combine",
     "decide",
     "decide_forecasts",
     "log_odds",

@@ -12,6 +12,7 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
+from rmcalib.report.leaderboard._training import step_labels
 from rmcalib.scores import REAL, Scores, is_built_in, load_board, load_scores, read_scores_hash
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
@@ -202,6 +203,8 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
 
 def _labels(runs: list[ScoredRun]) -> list[str]:
     """Label runs of one model by the inputs that differ, or by their folders if none differs."""
+    if (steps := step_labels([run.model for run in runs], [run.manifest for run in runs])) is not None:
+        return [f"{run.model} (step {steps[i]})" for i, run in enumerate(runs)]
     flat = [{key: str(v) for key, v in flattened(_inputs(run.manifest)).items()} for run in runs]
     keys = [
         key for key in dict.fromkeys(k for one in flat for k in one) if len({o.get(key) for o in flat}) > 1
