@@ -29,6 +29,7 @@ from rmcalib.metrics._forecasts import (
     accuracy_of,
     first_correct_probability,
     once,
+    pairwise_forecasts,
     picked_rows,
     set_forecasts,
 )
@@ -98,6 +99,12 @@ def smooth(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
+    if forecasts.scores.beats is not None:  # not Plackett-Luce: how its pairs vary together is not known
+        p, y, _ = pairwise_forecasts(forecasts)
+        error = ErrorOptions(bins=settings.bins)
+        edges = bin_edges(p, error)
+        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
+        return Statistic.constant(value, len(forecasts))
     found = _pairwise(forecasts, settings)
     return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
@@ -198,6 +205,8 @@ def _null_metrics(
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
+            if "pairs" in error.needs and forecasts.scores.beats is not None:
+                return Statistic.missing(len(forecasts), "no null test of pairwise probabilities")
             return Statistic.constant(getattr(inference(forecasts, settings).test(), field), len(forecasts))
 
         return Metric(
@@ -205,6 +214,7 @@ def _null_metrics(
             meaning,
             statistic,
             prompts=error.prompts,
+            needs=error.needs,
             group=error.group,
             compared="nowhere",
             ranked=error.ranked if error.ranked == "nowhere" else "overall",
@@ -287,6 +297,7 @@ _PAIRWISE = Metric(
     pairwise_ece,
     better="low",
     unit="probability",
+    needs=frozenset({"pairs"}),
     label="pairwise ECE",
     group="calibration",
     ranked="nowhere",
