@@ -24,6 +24,7 @@ from rmcalib.calibration._ece import (
     residual_grid,
     smooth_ece,
 )
+from rmcalib.calibration._equality import Equality, equal_temperatures
 from rmcalib.calibration._inference import (
     Difference,
     Inference,
@@ -93,6 +94,7 @@ __all__ = [
     "Discrepancy",
     "Draw",
     "EceOptions",
+    "Equality",
     "ErrorOptions",
     "Inference",
     "Interval",
@@ -130,6 +132,7 @@ __all__ = [
     "ece",
     "ece_interval",
     "ece_null",
+    "equal_temperatures",
     "fit_beta",
     "fit_isotonic",
     "fit_platt",

@@ -11,11 +11,12 @@ from typing import Any
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.storage import as_path
 from rmcalib.scores import _files, _rewardmath
+from rmcalib.scores._built_in import REAL, built_in_scores
 from rmcalib.scores._kinds import Missing, Reading
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._steps import STEPS
 
-__all__ = ["ALL_STEPS", "find_model", "load_all_scores", "load_scores"]
+__all__ = ["ALL_STEPS", "find_model", "is_built_in", "load_all_scores", "load_scores"]
 
 ALL_STEPS = "all"
 _ENDINGS = (".parquet", ".jsonl", ".json")
@@ -29,7 +30,8 @@ def load_scores(
     Parameters
     ----------
     path : a `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its
-        own `.json`, or a Parquet table of many models). The shape is detected.
+        own `.json`, or a Parquet table of many models). The shape is detected. Or `real/<model>`, a model of
+        the built-in board (see :func:`load_board`).
     model : which model, if the file has several.
     steps : how the step scores of a process reward model become one reward: product, min, last, mean or
         geometric_mean.
@@ -40,6 +42,11 @@ def load_scores(
     Returns
     -------
     Scores
+
+    Examples
+    --------
+    >>> load_scores("real/internlm/internlm2-7b-reward").n_items
+    483
     """
     check_choice(steps, "steps", STEPS)
     found = load_all_scores(path, steps=steps, missing=missing)
@@ -59,6 +66,15 @@ def find_model(found: dict[str, Scores], model: str, path: str | Path) -> Scores
     return found[model]
 
 
+def is_built_in(path: str | Path) -> bool:
+    """Return whether a name is that of built-in scores; a file or folder of the same name goes first.
+
+    >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
+    (True, False)
+    """
+    return str(path).startswith(f"{REAL}/") and not Path(path).exists()
+
+
 def load_all_scores(
     path: str | Path, *, steps: str = "product", missing: Missing | None = None
 ) -> dict[str, Scores]:
@@ -75,6 +91,8 @@ def load_all_scores(
     ['mine']
     """
     check_choice(steps, "steps", (*STEPS, ALL_STEPS))
+    if is_built_in(path):
+        return {str(path).removeprefix(f"{REAL}/"): built_in_scores(str(path))}
     file = as_path(path)
     if file.suffix not in _ENDINGS:
         raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(_ENDINGS)}")

@@ -94,11 +94,11 @@ def benchmark_for(
 
 
 def for_each_model(
-    names: Sequence[str | None], work: Callable[[str | None], T]
+    names: Sequence[str | None], work: Callable[[str | None], T], *, alone: bool | None = None
 ) -> tuple[list[T], list[Failure]]:
     """Call ``work`` for every model; return its results, and the models that failed.
 
-    An error of the only model is raised.
+    An error is raised if the model is ``alone``, by default if it is the only one.
     """
     from rmcalib._util.processes import is_main_process
 
@@ -108,7 +108,7 @@ def for_each_model(
         try:
             done.append(work(name))
         except (ValueError, OSError, MemoryError) as error:
-            if len(names) == 1:
+            if len(names) == 1 if alone is None else alone:
                 raise
             failed.append({"model": str(name), "error": " ".join(str(error).split())})
             if is_main_process():
@@ -116,11 +116,11 @@ def for_each_model(
     return done, failed
 
 
-def say_failures(failed: list[Failure], n_models: int) -> None:
-    """Print which models failed, if any."""
+def say_failures(failed: list[Failure], n: int, noun: str = "model") -> None:
+    """Print which of ``n`` models or runs failed, if any."""
     if failed:
         names = ", ".join(entry["model"] for entry in failed)
-        say(f"{len(failed)} of {n_models} models failed: {names} (see above)")
+        say(f"{len(failed)} of {n} {noun}s failed: {names} (see above)")
 
 
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:

@@ -72,7 +72,8 @@ def assemble(
 
     ``marks`` is what is known of each model, ``notes`` come before those of the board.
     """
-    score_name = "accuracy" if board.score == "accuracy" else score_name
+    if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
+        score_name = "accuracy"
     models = [
         row | {"scale": marks[row["model"]].bradley_terry, "mark": scale_note(marks[row["model"]])}
         for row in board.models
@@ -94,3 +95,8 @@ def assemble(
         summary=summary_words(models, board.correlations, board.metric, METHODS, score_name),
         settings=board.settings,
     )
+
+
+def _same_as_accuracy(board: Board) -> bool:
+    """Tell whether the score of every model is its accuracy, as where one category asks for one answer."""
+    return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

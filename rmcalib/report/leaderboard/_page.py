@@ -35,7 +35,7 @@ _COLUMNS = (
     ("usable_information", f"usable infor{_SOFT}mation", number),
     ("ece", "ECE", number),
     ("ece_p_value", "ECE p-value", None),
-    ("temperature", f"best temper{_SOFT}ature", lambda value: number(value, 2)),
+    ("temperature", f"best temper{_SOFT}ature", number),
 )
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
@@ -132,7 +132,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         metric_words=_metric_words(board),
         level=level,
         columns=columns,
-        categories=board.categories,
+        categories=board.categories if len(board.categories) > 1 else [],
         other=board.other,
         score_name=board.score_name,
         rank_words=rank_words(board),
@@ -233,13 +233,13 @@ def _metric_words(board: Leaderboard) -> str:
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
+    by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
         "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
         "difference in points, with its interval; positive is over-confident. The p-value is the probability "
         "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
-        f"likelihood if rewards are divided by it. Score: {board.score_name}; the last columns show it for "
-        "each category. Errors and scores are from 0 to 1. Point at a number to see its interval; "
-        "leaderboard.csv has all numbers."
+        f"likelihood if rewards are divided by it. Score: {board.score_name}{by_category}. Errors and scores "
+        "are from 0 to 1. Point at a number to see its interval; leaderboard.csv has all numbers."
     )
 
 

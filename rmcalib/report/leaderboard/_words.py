@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, leaves_out_zero
+from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
@@ -162,9 +163,14 @@ def to_markdown(board: Leaderboard) -> str:
         if key != main and any(key in row["values"] for row in board.models)
     ]
     names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
-    lines = [f"# Models by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
+    lines = [
+        f"# Models by calibration: {markdown_text(board.benchmark)}",
+        "",
+        markdown_text(board.summary),
+        "",
+    ]
     lines += [f"## Smallest {metric_name(main)}", ""]
-    lines += _table(
+    lines += markdown_table(
         [
             *("#", "model", metric_name(main), "interval"),
             *(names.get(key) or metric_name(key) for key in known),
@@ -186,7 +192,7 @@ def to_markdown(board: Leaderboard) -> str:
     if any(row["scale"] == "no" for row in board.ranked[:10]):
         lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
     lines += ["", "## Correlation with benchmark scores", ""]
-    lines += _table(
+    lines += markdown_table(
         ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
         [
             [
@@ -208,26 +214,15 @@ def to_markdown(board: Leaderboard) -> str:
             "## Check against official scores",
             "",
             f"{len(board.check)} scores compared; the largest difference is {worst['difference']:+.4f} "
-            f"({_cell(worst['model'])}, {_cell(worst['category'])}).",
+            f"({markdown_text(worst['model'])}, {markdown_text(worst['category'])}).",
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
     notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
     if notes:
-        lines += ["## Notes", "", *(f"- {_cell(note)}" for note in notes), ""]
-    lines.append(f"Protocol: {_cell(board.protocol)}. Seed {board.settings.seed}.")
+        lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
+    lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
     return "\n".join(lines) + "\n"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
-
-
-def _cell(text: str) -> str:
-    """Escape characters that Markdown or HTML would read as markup."""
-    plain = clean_line(text).replace("&", "&amp;").replace("<", "&lt;")
-    return plain.replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
 
 
 def _value(row: Row | None, metric: str) -> str:
