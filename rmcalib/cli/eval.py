@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -31,6 +32,7 @@ from rmcalib.cli._shared.sources import (
     model_names,
     run_model,
     say_failures,
+    scores_of_file,
 )
 
 if TYPE_CHECKING:
@@ -85,11 +87,13 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
-            "'published' for those that RewardBench has published.",
+            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's, RewardMATH's) file, "
+            "or 'published' for those that RewardBench has published.",
             rich_help_panel=WHAT,
         ),
     ] = None,
+    steps: Steps = None,
+    missing: MissingScores = None,
     benchmark: Benchmarks = None,
     scoring: Scoring,
     fail_if: FailIf = None,
@@ -138,7 +142,8 @@ def evaluate_models(
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
         refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
-    names, several = model_names(model, scores), list(dict.fromkeys(benchmark or []))
+    found = scores_of_file(scores, steps, missing)
+    names, several = model_names(model, scores, found), list(dict.fromkeys(benchmark or []))
     _check_several(several, scores, export_rewardbench, scoring)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
@@ -154,7 +159,7 @@ def evaluate_models(
                 by = check_groupings(group_by or (), bench)
                 jobs.append(
                     _Job(
-                        *(asked, scores, bench, conditions, export_rewardbench),
+                        *(asked, scores, found, bench, conditions, export_rewardbench),
                         *(resamples, examples, seed, by, repair),
                     )
                 )
@@ -210,6 +215,7 @@ class _Job:
 
     scoring: Scoring
     scores: str | None
+    found: dict[str, Scores]
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
@@ -238,7 +244,7 @@ class _Job:
             scores = run_model(name, bench, self.scoring)
             folder = run_folder(self.scoring.output, name, bench.name)
         else:
-            scores, name, label = given_scores(self.scores, name, bench)
+            scores, name, label = given_scores(self.scores, name, bench, self.found)
             check_categories(self.conditions, dict.fromkeys(scores.category.tolist()))
             folder = run_folder(self.scoring.output, name, label)
         if not is_main_process():

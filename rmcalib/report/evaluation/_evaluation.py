@@ -333,6 +333,7 @@ def _notes(
         notes.append(f"Calibration is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
         notes.append(f"Marked: {scale_note(recipe)}.")
+    notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")
