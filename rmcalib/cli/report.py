@@ -25,8 +25,8 @@ def report_leaderboard(
         list[str] | None,
         typer.Argument(
             metavar="[PATH]...",
-            help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is the "
-            "built-in board of real reward models.",
+            help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is "
+            "the built-in board of real reward models.",
         ),
     ] = None,
     table: Annotated[
