@@ -227,15 +227,20 @@ def pair_scale_loss(
     best_temperature = {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
     now, best = loss(1.0), loss(best_temperature)
     delta = max(float((now - best).mean()), 0.0)
-    # Slope and curvature of each group's loss by log(1/T), at T = 1.
-    p = expit(-d)
-    slope, curvature = per_group(-d * p), per_group(d * d * p * (1 - p))
+
+    def slopes_at(temperature: float) -> tuple[FloatArray, FloatArray]:
+        """Slope and curvature of each group's loss by log(1/T)."""
+        x = d / temperature
+        q = expit(-x)
+        return per_group(-x * q), per_group(x * x * q * (1 - q))
+
     width = float(student_quantile(level, n)) ** 2 / 2
-    if curvature.mean() > 0 and n > 1:
-        # As for `temperature_limits`; the least factor is that of independent pairs.
-        width *= max(float(slope.var(ddof=1) / curvature.mean()), float(weight.mean()))
+    if fit.at_limit is None and n > 1:
+        slope, curvature = slopes_at(fit.temperature)
+        if curvature.mean() > 0:  # as in `temperature_limits`; at least the factor of independent pairs
+            width *= max(float(slope.var(ddof=1) / curvature.mean()), float(weight.mean()))
     on_scale = delta * n <= width
-    near = _error_at_zero(slope, curvature) if on_scale else 0.0
+    near = _error_at_zero(*slopes_at(1.0)) if on_scale else 0.0
     low, high = _root_interval(now - best - delta, delta, near, level)
     unit = float(np.log(2))
     gain = (now - best - (now - best).mean()) / (unit * n)

@@ -157,3 +157,11 @@ def test_settings_level_reaches_pairs() -> None:
         for level in (0.5, 0.99)
     ]
     assert rows[0]["high"] < rows[1]["high"]
+
+
+def test_a_scale_that_is_far_too_large_is_not_taken_for_chance() -> None:
+    rng = np.random.default_rng(8)
+    d = rng.normal(size=900) * 100
+    won = np.where(rng.random(900) < expit(d / 100), d, -d)
+    found, _ = pair_scale_loss(won, np.repeat(np.arange(100), 9))
+    assert 0.5 * found.value < found.low < found.high < 2 * found.value
