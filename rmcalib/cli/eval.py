@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import (
     REPORT,
@@ -17,7 +18,10 @@ from rmcalib.cli._shared.options import (
     Json,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -38,6 +42,7 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.metrics import Settings
     from rmcalib.repair import Calibrator
     from rmcalib.report import Evaluation, Joint
     from rmcalib.scores import Scores
@@ -59,6 +64,13 @@ GroupBy = Annotated[
         metavar="COLUMN",
         help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
         "allowed.",
+        rich_help_panel=REPORT,
+    ),
+]
+ReliabilityCurve = Annotated[
+    Literal["bins", "isotonic"],
+    typer.Option(
+        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -98,16 +110,10 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
-    calibrator: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it "
-            "holds here. The report goes to the subfolder calibrated/.",
-            rich_help_panel=REPORT,
-        ),
-    ] = None,
+    curve: ReliabilityCurve = "bins",
+    calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -151,16 +157,18 @@ def evaluate_models(
     with quiet, joined() as team:
         with team.step():
             output_folder(scoring.output)
-            repair = _load_calibrator(calibrator)
+            repair = load_calibrator(calibrator)
+            settings = metric_settings(resamples, seed, ties)
             jobs = []
-            for one in several or [None]:
+            chosen: list[str | None] = [*several] or [None]
+            for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
                 by = check_groupings(group_by or (), bench)
                 jobs.append(
                     _Job(
                         *(asked, scores, found, bench, conditions, export_rewardbench),
-                        *(resamples, examples, seed, by, repair),
+                        *(settings, examples, by, repair, curve),
                     )
                 )
         met: list[tuple[Condition, Evaluation]] = []
@@ -219,11 +227,11 @@ class _Job:
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
-    resamples: int
+    settings: Settings
     examples: int
-    seed: int
     group_by: list[str]
     calibrator: Calibrator | None
+    curve: Literal["bins", "isotonic"]
 
     def run(self, name: str | None) -> _Done | None:
         """Get one model's scores, evaluate them and write the report.
@@ -231,7 +239,6 @@ class _Job:
         Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
-        from rmcalib._util.terminal import clean_line
         from rmcalib.cli._shared.conditions import check_categories
         from rmcalib.judges import recipe_of_run, registry, remember_model
         from rmcalib.report import evaluate, write_evaluation
@@ -250,16 +257,18 @@ class _Job:
         if not is_main_process():
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
-        used = scores if self.calibrator is None else self.calibrator.apply(scores)
+        used = calibrated(scores, self.calibrator, name, quiet=self.scoring.quiet)
         result = evaluate(
             used,
             benchmark=bench,
             model=name,
             recipe=recipe,
-            resamples=self.resamples,
-            seed=self.seed,
+            resamples=self.settings.resamples,
+            seed=self.settings.seed,
+            ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
+            curve=self.curve,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})
@@ -268,19 +277,8 @@ class _Job:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         if self.calibrator is not None:
             folder = folder / "calibrated"
-            if not self.scoring.quiet:
-                say(clean_line(f"{name}: {self.calibrator.check(scores).sentence}"))
         write_evaluation(result, folder)
         return _Done(result, folder, used)
-
-
-def _load_calibrator(path: Path | None) -> Calibrator | None:
-    """Read a calibrator, if one was given."""
-    if path is None:
-        return None
-    from rmcalib.repair import Calibrator
-
-    return Calibrator.load(path)
 
 
 def _check_several(several: list[str], scores: str | None, export: Path | None, scoring: Scoring) -> None:

@@ -10,7 +10,17 @@ import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.kinds import MissingScores, Steps, reading_options
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Quiet,
+    Resamples,
+    Seed,
+    TieRule,
+    Ties,
+    Verbose,
+    metric_settings,
+)
 from rmcalib.cli._shared.places import Place, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
@@ -78,6 +88,7 @@ def report_leaderboard(
     steps: Steps = None,
     missing: MissingScores = None,
     recipes: options.Recipes = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
@@ -94,7 +105,6 @@ def report_leaderboard(
     """
     from rmcalib._util.storage import shown
     from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.metrics import Settings
     from rmcalib.report import (
         Joint,
         joint_content,
@@ -113,7 +123,7 @@ def report_leaderboard(
         "methods": methods,
         "bradley_terry_only": bradley_terry_only,
         "recipes": tuple(recipes or ()),
-        "settings": Settings(resamples=resamples, seed=seed),
+        "settings": metric_settings(resamples, seed, ties),
     }
     reading: Any = reading_options(steps, missing)
     folder = output_folder(output)
@@ -129,7 +139,9 @@ def report_leaderboard(
             given = next((name for name, value in clash.items() if value), None)
             if given is not None:
                 raise ValueError(f"--table cannot be combined with {given}")
-            board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
+            board: Leaderboard | Joint = leaderboard_from_table(
+                table, metric=metric, categories=category, **shared
+            )
         else:
             if category:
                 raise ValueError("--category needs --table; runs have their own categories")
@@ -181,7 +193,9 @@ def _content(board: Leaderboard) -> dict[str, Any]:
         "summary": board.summary,
         "models": wide_rows(board),
         "correlations": board.correlations,
+        "split_correlations": board.split_correlations,
         "check": board.check,
+        "training": board.training,
         "notes": board.notes,
     }
 
@@ -202,6 +216,8 @@ def _print(board: Leaderboard) -> None:
     )
 
     terminal = open_console()
+    if board.training:
+        _print_training(board, terminal)
     main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
     keys = headline_keys(board.metric)
     says, right, gap = keys
@@ -222,13 +238,14 @@ def _print(board: Leaderboard) -> None:
         add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
     print_table(terminal, best)
     scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
-    for row in (row for row in board.correlations if row["metric"] == board.metric):
+    split = [row for row in board.split_correlations if row["target"] == "accuracy"]
+    for row in split or (row for row in board.correlations if row["metric"] == board.metric):
         name = board.score_name if row["target"] == "leaderboard" else row["target"]
         if row["value"] is None:
             numbers = ["–", clean_line(row["note"]), "–"]
         else:
             numbers = [number(row["value"], 4), interval(row), p_value(row["p_value"])]
-        add_row(scores, name, main, row["method"], *numbers)
+        add_row(scores, name, metric_name(row["metric"]), row["method"], *numbers)
     print_table(terminal, scores)
     terminal.print(Text(f"\n{board.summary}"))
     for note in board.notes:
@@ -242,3 +259,26 @@ def _print_page(page: str) -> None:
     from rmcalib._util.terminal import clean_line, open_console
 
     open_console().print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)
+
+
+def _print_training(board: Leaderboard, terminal: Any) -> None:
+    from rmcalib._util.terminal import add_row, print_table, table
+    from rmcalib.report import number, p_value, percent, signed
+
+    headings = ("says", "right", "gap", "lost information", "best T", "ECE", "if calibrated", "p-value")
+    steps = table("step", *headings, title="Over the training", gap=1)
+    for row in board.training:
+        add_row(
+            steps,
+            str(row["step"]),
+            percent(row["mean_confidence"]),
+            percent(row["accuracy"]),
+            signed(row["overconfidence"]),
+            number(row["lost_information"]),
+            number(row["temperature"], 2),
+            number(row["ece"]),
+            number(row["ece_null_mean"]),
+            p_value(row["ece_p_value"]),
+        )
+    print_table(terminal, steps)
+    terminal.print()

@@ -22,9 +22,10 @@ from rmcalib.metrics._catalogue import (
     catalogue_markdown,
     chosen_metrics,
 )
+from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
-from rmcalib.metrics._diagrams import Table, margin_table, reliability_table, summary_table
+from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
     Forecasts,
     forecast,
@@ -35,7 +36,7 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
@@ -51,6 +52,7 @@ __all__ = [
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "TIES",
     "Audit",
     "Board",
     "Comparison",
@@ -61,6 +63,7 @@ __all__ = [
     "Settings",
     "Statistic",
     "Table",
+    "Ties",
     "Transfer",
     "added_metrics",
     "audit",
@@ -79,6 +82,7 @@ __all__ = [
     "disagreements",
     "find_value",
     "forecast",
+    "isotonic_table",
     "item_accuracy",
     "leaderboard",
     "leaderboard_score",
@@ -87,6 +91,7 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "on_common_prompts",
     "rank_models",
     "ranked_metrics",
     "reliability_table",

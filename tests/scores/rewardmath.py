@@ -14,7 +14,7 @@ SCORES: dict[str, list[list[Any]]] = {
     "rating": [[9, 4, 4], [7, 8, 1]],
     "prm": [[[0.9, 0.8], [0.9, 0.1, 0.2], [0.5]], [[0.7, 0.6], [0.2], [0.3, 0.4]]],
 }
-PAIRWISE = [
+PAIRWISE: list[dict[str, Any]] = [
     {
         "problem": PROBLEMS[0],
         "solution_reference": AUTHORS[1:],

@@ -15,7 +15,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.scores import STEPS, Reading, Scores, load_all_scores, load_scores
 from tests.runs.small_runs import row
 
-SLOW = {
+SLOW: dict[str, Any] = {
     "product": np.prod,
     "min": np.min,
     "last": lambda values: values[-1],

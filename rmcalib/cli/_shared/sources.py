@@ -83,8 +83,11 @@ def benchmark_for(
     if name is None and scores is None:
         name = "demo" if list(names) == ["demo"] else "reward-bench-2"
     if name is not None:
-        limit = scoring.limit if scores is None else None  # from a config file; it has no effect here
-        bench = load_benchmark(name, format=scoring.format, revision=scoring.benchmark_revision, limit=limit)
+        # With scores, a limit or part from a config file has no effect.
+        limit, part = (scoring.limit, scoring.part) if scores is None else (None, None)
+        bench = load_benchmark(
+            name, format=scoring.format, revision=scoring.benchmark_revision, part=part, limit=limit
+        )
         if not scoring.quiet:
             for note in bench.notes:
                 say(f"warning: {note}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from rmcalib.report.evaluation._words import score_name
 from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
 from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
+from rmcalib.report.leaderboard._training import step_labels, training_rows
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
 from rmcalib.scores import Missing
 
@@ -119,6 +121,7 @@ def leaderboard_of(
                 names[run.folder],
                 run.scores,
                 why_no_calibration(recipe_of[run.folder]),
+                recipe_of[run.folder].family or run.model.partition("/")[0],
             )
             for run in kept
         ],
@@ -134,7 +137,7 @@ def leaderboard_of(
             *([official.note] if official.note else []),
             *check_notes([r.model for r in kept], official),
         ]
-    return assemble(
+    assembled = assemble(
         board,
         benchmark=clean_line(kept[0].benchmark),
         protocol="exact",
@@ -143,6 +146,11 @@ def leaderboard_of(
         check=check,
         notes=notes,
     )
+    steps = step_labels([run.model for run in kept], [run.manifest for run in kept])
+    if steps is None:
+        return assembled
+    of_model = {names[kept[i].folder]: step for i, step in steps.items()}
+    return replace(assembled, training=training_rows(assembled.metrics, of_model))
 
 
 def _default_metric(runs: Sequence[ScoredRun]) -> str:

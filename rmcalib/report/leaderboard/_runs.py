@@ -13,6 +13,7 @@ from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation._evaluation import UNNAMED
+from rmcalib.report.leaderboard._training import step_labels
 from rmcalib.scores import (
     REAL,
     Missing,
@@ -242,6 +243,8 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
 
 def _labels(runs: list[ScoredRun]) -> list[str]:
     """Label runs of one model by the inputs that differ, or by their folders if none differs."""
+    if (steps := step_labels([run.model for run in runs], [run.manifest for run in runs])) is not None:
+        return [f"{run.model} (step {steps[i]})" for i, run in enumerate(runs)]
     flat = [{key: str(v) for key, v in flattened(_inputs(run.manifest)).items()} for run in runs]
     keys = [
         key for key in dict.fromkeys(k for one in flat for k in one) if len({o.get(key) for o in flat}) > 1
