@@ -105,13 +105,12 @@ class Run:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from types import SimpleNamespace
     >>> from rmcalib.benchmarks import Benchmark, Item
+    >>> from rmcalib.judges import ScoredItem
     >>> bench = Benchmark("b", "1", (Item("a", "Math", "2+2?", ("4", "5"), 1),))
     >>> with TemporaryDirectory() as folder:
     ...     with Run(Path(folder), bench, {"model": "m"}) as run:
-    ...         cut = (False, False)
-    ...         run.add([SimpleNamespace(id="a", rewards=(1.0, -1.0), n_tokens=(5, 5), truncated=cut)])
+    ...         run.add([ScoredItem("a", (1.0, -1.0), n_tokens=(5, 5), truncated=(False, False))])
     ...         scores = run.finish()
     >>> scores.reward.tolist(), scores.manifest["counts"]["responses"]
     ([1.0, -1.0], 2)
@@ -218,6 +217,7 @@ class Run:
                 "n_tokens": scored.n_tokens[i],
                 "truncated": scored.truncated[i],
                 **voted,
+                **{f"judge_{name}": values[i] for name, values in scored.details.items()},
             }
 
     def _note_versions(self, manifest: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._columns import (
     COLUMNS,
+    DETAIL,
     NEEDED,
     VOTE_COLUMNS,
     Place,
@@ -46,6 +47,9 @@ class Scores:
     Where people voted, ``votes`` counts those who preferred the response, and ``ties`` those who found the
     prompt's responses equally good, repeated on each of its rows. Both are None in other benchmarks.
 
+    ``details`` keeps what the judge said besides the rewards, by name, such as its own votes: float (N,), NaN
+    where it said nothing. In files, their columns begin with ``judge_``.
+
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
     (4, 2, [2.5, -1.0, 0.0, 3.0], [0, 2, 4])
@@ -61,6 +65,7 @@ class Scores:
     manifest: dict[str, Any] = field(default_factory=dict)
     votes: npt.NDArray[np.int64] | None = None
     ties: npt.NDArray[np.int64] | None = None
+    details: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse scores that no metric could be computed from."""
@@ -125,9 +130,10 @@ class Scores:
         return shares
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns by name; `votes` and `ties` are among them only where people voted."""
+        """Return the columns of a file by name; those of votes and details only where there are some."""
         names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
-        return {name: getattr(self, name) for name in names}
+        details = {f"{DETAIL}{name}": array for name, array in self.details.items()}
+        return {**{name: getattr(self, name) for name in names}, **details}
 
     def take(self, items: ArrayLike) -> Scores:
         """Return the scores of some prompts, in their order here.
@@ -145,7 +151,7 @@ class Scores:
         if mask.dtype != bool or mask.shape != (self.n_items,) or not mask.any():
             raise ValueError(f"items: expected {self.n_items} truth values, at least one of them true")
         rows = np.repeat(mask, np.diff(self.offsets))
-        return replace(self, **{name: array[rows] for name, array in self.columns().items()})
+        return replace(self, **_fields({name: array[rows] for name, array in self.columns().items()}))
 
     def decided(self) -> Scores:
         """Return the prompts that have a correct response; people's votes leave the others open.
@@ -238,7 +244,7 @@ class Scores:
             order = np.lexsort((arrays["response"], first[inverse]))
             arrays = {name: array[order] for name, array in arrays.items()}
         try:
-            return cls(**arrays, manifest=dict(manifest or {}))
+            return cls(**_fields(arrays), manifest=dict(manifest or {}))
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from error
 
@@ -328,6 +334,13 @@ def load_scores(path: str | Path) -> Scores:
     if reader is None:
         raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
     return reader(path)
+
+
+def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """Turn columns into fields of `Scores`: those of details become one."""
+    details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
+    own = {name: array for name, array in columns.items() if not name.startswith(DETAIL)}
+    return {**own, "details": details}
 
 
 def _starts(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
