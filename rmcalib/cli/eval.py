@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -75,6 +76,7 @@ def evaluate_models(
         ),
     ] = None,
     scoring: Scoring,
+    dry_run: DryRun = False,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
     calibrator: Annotated[
@@ -118,15 +120,19 @@ def evaluate_models(
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
-        refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
+        refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
     names = model_names(model, scores)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:
         with team.step():
-            output_folder(scoring.output)
+            if not dry_run:
+                output_folder(scoring.output)
             bench = benchmark_for(names, scoring, scores)
+            if dry_run and bench is not None:
+                show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                return
             by = check_groupings(group_by or (), bench)
             repair = _load_calibrator(calibrator)
         job = _Job(
