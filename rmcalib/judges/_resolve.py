@@ -47,7 +47,7 @@ KINDS: Mapping[str, Kind] = {
     "classifier": Kind("rmcalib.judges._resolve:_load_classifier"),
     "endpoint": Kind("rmcalib.judges._served.judge:load_endpoint", chosen_by=("endpoint",)),
     "generative": Kind(
-        "rmcalib.judges._generative.loading:load_generative", chosen_by=("judge",), also=("endpoint",)
+        "rmcalib.judges._generative.loading:load_generative", chosen_by=("judging",), also=("endpoint",)
     ),
     "policy": Kind("rmcalib.judges._policies.judge:load_policy", chosen_by=("reference", "reference_free")),
 }
@@ -71,7 +71,7 @@ def load_judge(
     kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
     name : the name of a function (`FunctionJudge`).
     **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for served models,
-        `endpoint` and the others of `EndpointJudge`; for language models that judge, `judge` (one of
+        `endpoint` and the others of `EndpointJudge`; for language models that judge, `judging` (one of
         `JUDGES`), `judge_prompt`, `votes`, `placements`, `judge_seed`, `max_characters`; for functions,
         those of `FunctionJudge`; registered judges have their own.
 
@@ -106,12 +106,12 @@ def load_judge(
 def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
     """Return the kind that was asked for, or that the options choose.
 
-    A kind must take every option that chooses a kind: `judge` with `endpoint` is a language model behind a
-    server, but `judge` with `reference` is refused.
+    A kind must take every option that chooses a kind: `judging` with `endpoint` is a language model behind a
+    server, but `judging` with `reference` is refused.
 
     >>> judge_kind(None, {"device": "cpu"}), judge_kind(None, {"endpoint": "http://localhost:8000"})
     ('classifier', 'endpoint')
-    >>> judge_kind(None, {"endpoint": "http://localhost:8000", "judge": "letter"})
+    >>> judge_kind(None, {"endpoint": "http://localhost:8000", "judging": "letter"})
     'generative'
     """
     if kind is not None:

@@ -34,8 +34,8 @@ JudgeKind = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Ask a language model: letter, yes-no, rating, votes or rewardbench2. With --endpoint over its chat "
-        "API, else it is loaded.",
+        help="Ask a language model: letter, yes-no, rating, votes or rewardbench2. With --endpoint over its "
+        "chat API, else it is loaded.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -55,8 +55,8 @@ Placements = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="In how many orders the responses are shown to a judge that compares them; default as many as there "
-        "are responses.",
+        help="In how many orders a judge that compares responses sees them; default as many as there are "
+        "responses.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -97,5 +97,6 @@ def show_costs(
     for name, cost in costs.items():
         typer.echo(
             f"{name} on {benchmark.name}: {cost.prompts:,} prompts, {cost.requests:,} requests, about "
-            f"{cost.prompt_tokens:,} tokens to read (4 characters each), at most {cost.answer_tokens:,} to write"
+            f"{cost.prompt_tokens:,} tokens to read (at 4 characters each), at most {cost.answer_tokens:,} to "
+            "write"
         )

@@ -288,6 +288,8 @@ class Scoring:
             raise ValueError("--beta: has no effect without --reference or --reference-free")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
+        if "judge" in chosen:  # in Python `judge` is the judge itself
+            chosen["judging"] = chosen.pop("judge")
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
 
     def load_options(self) -> "LoadOptions":

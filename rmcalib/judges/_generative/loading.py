@@ -22,7 +22,7 @@ JUDGES = ("letter", "yes-no", "rating", "votes", "rewardbench2")
 """The ways in which a language model judges: the names of the prompts that come with the package."""
 
 _ASKS = {"letter": "best", "yes-no": "correct", "rating": "rating"}
-_OWN = ("judge", "judge_prompt", "votes", "placements", "judge_seed", "max_characters")
+_OWN = ("judging", "judge_prompt", "votes", "placements", "judge_seed", "max_characters")
 _SERVED = ("endpoint", "served_name", "api_key_env", "concurrency", "timeout")
 
 
@@ -38,9 +38,9 @@ def load_generative(name: str, **options: Any) -> Judge:
     check_options(options, (*_OWN, *_SERVED, *loading))
     if options.get("compile"):
         raise ValueError("compile: has no effect on a language model that judges")
-    kind = options.get("judge")
+    kind = options.get("judging")
     if kind not in JUDGES:
-        raise ValueError(f"judge: unknown {kind!r} (have: {', '.join(JUDGES)})")
+        raise ValueError(f"judging: unknown {kind!r} (have: {', '.join(JUDGES)})")
     prompt = read_prompt(options.get("judge_prompt") or BUILT_IN / f"{kind}.yaml")
     _check_kind(kind, prompt, options.get("judge_prompt"))
     samples = any(question.answer == "text" for question in prompt.questions)
