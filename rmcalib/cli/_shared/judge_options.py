@@ -97,6 +97,6 @@ def show_costs(
     for name, cost in costs.items():
         typer.echo(
             f"{name} on {benchmark.name}: {cost.prompts:,} prompts, {cost.requests:,} requests, about "
-            f"{cost.prompt_tokens:,} tokens to read (at 4 characters each), at most {cost.answer_tokens:,} to "
-            "write"
+            f"{cost.prompt_tokens:,} tokens to read (at 4 characters each), at most "
+            f"{cost.answer_tokens:,} to write"
         )

@@ -109,6 +109,13 @@ def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], sm
     votes : the place that each answer chose; None if it could not be read.
     smoothing : a.
 
+    Returns
+    -------
+    Reading
+        `votes` counts those for the response, `vote_count` all that were read, `place` is the share of votes
+        for the place. `low` and `high` are the 95% interval of the share that endlessly many votes would
+        give, from the Dirichlet distribution with the counts v + a: few votes leave it wide.
+
     Examples
     --------
     >>> reading = best_by_votes(np.array([[0, 1], [1, 0]]), [0, 0, None, 1], 0.5)
@@ -124,7 +131,8 @@ def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], sm
     n = counts.sum()
     share = places / n if n else np.full(k, math.nan)
     forecast = (counts + smoothing) / (n + k * smoothing)
-    details = {"votes": counts, "place": share, "vote_count": np.full(k, n)}
+    low, high = _share_interval(counts + smoothing, n - counts + (k - 1) * smoothing)
+    details = {"votes": counts, "place": share, "vote_count": np.full(k, n), "low": low, "high": high}
     return Reading(np.log(forecast), details)
 
 
@@ -156,7 +164,9 @@ def correct_by_votes(votes: Sequence[Sequence[int | None]], smoothing: float) ->
     yes = np.array([sum(vote == 0 for vote in own) for own in votes], dtype=np.float64)
     n = np.array([sum(vote is not None for vote in own) for own in votes], dtype=np.float64)
     p = (yes + smoothing) / (n + 2 * smoothing)
-    return Reading(np.log(p) - np.log1p(-p), {"p_yes": p, "votes": yes, "vote_count": n})
+    low, high = _share_interval(yes + smoothing, n - yes + smoothing)
+    details = {"p_yes": p, "votes": yes, "vote_count": n, "low": low, "high": high}
+    return Reading(np.log(p) - np.log1p(-p), details)
 
 
 def rating_by_tokens(logprobs: FloatArray, floored: npt.NDArray[np.bool_], grades: FloatArray) -> Reading:
@@ -180,6 +190,13 @@ def rating_by_votes(votes: Sequence[Sequence[int | None]], grades: FloatArray) -
     read = [[grades[vote] for vote in own if vote is not None] for own in votes]
     rewards = np.array([np.mean(own) if own else middle for own in read])
     return Reading(rewards, {"vote_count": np.array([len(own) for own in read], dtype=np.float64)})
+
+
+def _share_interval(ours: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the 95% limits of Beta(ours, others)."""
+    from scipy.special import betaincinv
+
+    return betaincinv(ours, others, 0.025), betaincinv(ours, others, 0.975)
 
 
 def _normalised(logprobs: FloatArray) -> FloatArray:

@@ -23,7 +23,7 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
     dict
         `answers`, `unread`, `floored`, `tokens` are sums. `label_mass` is the mean probability of all labels
         together. `votes` has the fewest, the mean and the most votes that were read per question.
-        `largest_floor` is the largest part of a forecast that is only an upper bound. `places` describes
+        `largest_floor` is by how much labels without a log-probability may move a probability at most. `places` describes
         the prompts with the most frequent number k of responses: the mean probability of each place with its
         standard error, which is 1/k for a judge without position bias, the largest `bias` from 1/k, and
         `choice_moves`, the fraction of prompts whose first choice depends on the order.
@@ -43,12 +43,20 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
     if "mass" in details and np.isfinite(details["mass"]).any():
         summary["label_mass"] = float(np.nanmean(details["mass"]))
     if "floor" in details and summary["floored"]:
-        summary["largest_floor"] = float(np.nanmax(details["floor"]))
+        summary["largest_floor"] = _largest_floor(scores)
     if "vote_count" in details and np.isfinite(details["vote_count"]).any():
         counts = details["vote_count"]
         summary["votes"] = [int(np.nanmin(counts)), float(np.nanmean(counts)), int(np.nanmax(counts))]
     places = _places(scores)
     return {**summary, **({"places": places} if places else {})}
+
+
+def _largest_floor(scores: Scores) -> float:
+    """Return the most probability that any question gave to labels whose value is only an upper bound."""
+    floor, starts = np.nan_to_num(scores.details["floor"]), scores.offsets[:-1]
+    together = np.isfinite(np.add.reduceat(scores.details.get("place", np.full(len(floor), np.nan)), starts))
+    each = np.maximum.reduceat(floor, starts)
+    return float(np.where(together, np.add.reduceat(floor, starts), each).max())
 
 
 def _places(scores: Scores) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rmcalib.metrics import (
     Forecasts,
     Settings,
     added_metrics,
+    answer_rows,
     audit,
     category_names,
     chosen_metrics,
@@ -38,6 +39,7 @@ from rmcalib.metrics import (
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import reliability_figure
+from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
@@ -66,6 +68,8 @@ class Evaluation:
     made_from : a hash of everything that the result depends on.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty if none was asked for.
+    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        judges.
     """
 
     model: str
@@ -80,6 +84,7 @@ class Evaluation:
     settings: Settings
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -200,6 +205,7 @@ def evaluate(
         notes=[
             *_undecided_notes(n_undecided),
             *([crowded] if crowded else []),
+            *answer_notes(scores),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
@@ -210,6 +216,7 @@ def evaluate(
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
+        answers=answer_rows(scores, settings),
     )
 
 
@@ -279,6 +286,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
+        **({"answers": evaluation.answers} if evaluation.answers else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
