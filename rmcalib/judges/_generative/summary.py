@@ -23,10 +23,11 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
     dict
         `answers`, `unread`, `floored`, `tokens` are sums. `label_mass` is the mean probability of all labels
         together. `votes` has the fewest, the mean and the most votes that were read per question.
-        `largest_floor` is by how much labels without a log-probability may move a probability at most. `places` describes
-        the prompts with the most frequent number k of responses: the mean probability of each place with its
-        standard error, which is 1/k for a judge without position bias, the largest `bias` from 1/k, and
-        `choice_moves`, the fraction of prompts whose first choice depends on the order.
+        `largest_floor` is by how much labels without a log-probability may move a probability at most.
+        `places` describes the prompts with the most frequent number k of responses: the mean probability of
+        each place with its standard error, which is 1/k for a judge without position bias, the largest `bias`
+        from 1/k, and `choice_moves`, the fraction of prompts whose answers do not all choose the same
+        response.
 
     Examples
     --------
