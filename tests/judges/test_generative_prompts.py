@@ -69,7 +69,7 @@ def test_all_our_prompts_can_be_read() -> None:
 def test_bad_prompt_files_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(ValueError, match="mine.yaml") as caught:
+    with pytest.raises(ValueError, match=r"mine\.yaml") as caught:
         read_prompt(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)

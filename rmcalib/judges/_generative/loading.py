@@ -53,7 +53,7 @@ def load_generative(name: str, **options: Any) -> Judge:
         name,
         chat,
         prompt,
-        votes=options.get("votes") or DEFAULT_VOTES,
+        votes=DEFAULT_VOTES if options.get("votes") is None else options["votes"],
         placements=options.get("placements"),
         seed=int(options.get("judge_seed") or 0),
         max_characters=options.get("max_characters"),
@@ -67,9 +67,9 @@ def _chat(name: str, options: dict[str, Any], prompt: JudgePrompt) -> ChatModel:
             if option in _SERVED:
                 raise ValueError(f"{option}: has no effect without an endpoint")
         return LocalChat(name, LoadOptions.of(**given))
-    timeout, workers = float(options.get("timeout") or 300.0), int(options.get("concurrency") or 16)
+    timeout, workers = float(options.get("timeout", 300.0)), int(options.get("concurrency", 16))
     if workers < 1 or timeout <= 0:
-        raise ValueError("concurrency, timeout: must be more than 0")
+        raise ValueError(f"concurrency, timeout: must be more than 0, got {workers} and {timeout:g}")
     client = Client(clean_url(options["endpoint"]), options.get("api_key_env"), timeout)
     client.check_key()
     logprobs = any(question.answer == "token" for question in prompt.questions)
