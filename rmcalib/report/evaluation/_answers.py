@@ -31,8 +31,8 @@ def answer_notes(scores: Scores) -> list[str]:
         )
     if found["floored"]:
         notes.append(
-            f"{found['floored']:,} log-probabilities are not among those that the server returns. They are set "
-            f"to the most that they can be; probabilities are off by {found['largest_floor']:.1g} or less."
+            f"{found['floored']:,} log-probabilities are not among those that the server returns. They are "
+            f"set to the most they can be; probabilities are off by {found['largest_floor']:.1g} or less."
         )
     if found.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(
