@@ -196,7 +196,8 @@ def _share_interval(ours: FloatArray, others: FloatArray) -> tuple[FloatArray, F
     """Return the 95% limits of Beta(ours, others)."""
     from scipy.special import betaincinv
 
-    return betaincinv(ours, others, 0.025), betaincinv(ours, others, 0.975)
+    low, high = (betaincinv(ours, others, level).astype(np.float64) for level in (0.025, 0.975))
+    return low, high
 
 
 def _normalised(logprobs: FloatArray) -> FloatArray:
