@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import JUDGES, load_judge
+from rmcalib.judges import JUDGES, Cost, GenerativeJudge, load_judge
 from rmcalib.judges._generative import reading
 from rmcalib.judges._generative.prompts import BUILT_IN, choice_of, read_prompt
 
@@ -110,7 +111,7 @@ def test_missing_and_unfit_files_are_refused(tmp_path: Path) -> None:
         ({"judging": "letter", "voles": 3}, "voles: unknown option (did you mean 'votes'?)"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, object], message: str) -> None:
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         load_judge("org/lm", **options)
     assert message in str(caught.value)
@@ -125,12 +126,16 @@ def test_too_many_responses_for_letters() -> None:
 
 def test_costs_are_counted_without_asking() -> None:
     item = Item("a", "x", "?" * 400, ("a" * 400, "b" * 400), 1)
-    letter, votes, cut = (
-        load_judge("org/lm", judging=kind, **more).cost([item])  # type: ignore[attr-defined]
-        for kind, more in (("letter", {}), ("votes", {"votes": 5}), ("letter", {"max_characters": 4}))
-    )
+
+    def cost(**options: Any) -> Cost:
+        judge = load_judge("org/lm", **options)
+        assert isinstance(judge, GenerativeJudge)
+        return judge.cost([item])
+
+    letter, votes = cost(judging="letter"), cost(judging="votes", votes=5)
     assert (letter.requests, votes.requests) == (2, 5)
     assert (letter.answer_tokens, votes.answer_tokens) == (2, 5 * 2048)
+    cut = cost(judging="letter", max_characters=4)
     assert letter.prompt_tokens - cut.prompt_tokens == 2 * 3 * 396 / 4
 
 
