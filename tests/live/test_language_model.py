@@ -111,7 +111,7 @@ def test_samples_are_seeded(served: Served) -> None:
 
 
 def test_speed(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    for who, judge in zip(("our own model", "vLLM"), judges(served, "letter"), strict=True):
+    for who, judge in zip(("our own model", "vLLM"), judges(served, "letter", judge_seed=1), strict=True):
         judge.identity()  # loads the model, or connects
         start = time.perf_counter()
         assert len(rewards(judge, 24)) >= 48

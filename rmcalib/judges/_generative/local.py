@@ -31,6 +31,7 @@ class LocalChat:
     def __init__(self, name: str, options: LoadOptions) -> None:
         """Remember what to load."""
         self.name, self.options = name, options
+        self._known_ids: dict[str, list[int]] = {}
 
     @cached_property
     def model(self) -> LanguageModel:
@@ -38,6 +39,10 @@ class LocalChat:
         from rmcalib.judges._policies.judge import load_language_model
 
         return load_language_model(self.name, self.options)
+
+    @cached_property
+    def _template(self) -> str | None:
+        return self.options.recipe_for(self.name).template
 
     def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
         """Run the question through the model once."""
@@ -79,7 +84,7 @@ class LocalChat:
         return {
             "revision": self.model.revision,
             "dtype": str(self.model.dtype).removeprefix("torch."),
-            "template": self.options.recipe_for(self.name).template,
+            "template": self._template,
             "max_length": self.model.max_length,
         }
 
@@ -89,7 +94,7 @@ class LocalChat:
         return {
             "revision": identify(self.name, options.revision),
             "dtype": [options.dtype, options.device.partition(":")[0]],
-            "template": options.recipe_for(self.name).template,
+            "template": self._template,
             "max_length": options.max_length,
         }
 
@@ -104,7 +109,7 @@ class LocalChat:
         from rmcalib.judges._inference.templates import question_ids
 
         model = self.model
-        ids = question_ids(messages, model.tokenizer, self.options.recipe_for(self.name).template)
+        ids = question_ids(messages, model.tokenizer, self._template)
         if len(ids) + room > model.max_length:
             raise ValueError(
                 f"the question has {len(ids)} tokens, and the model reads {model.max_length}: give a larger "
@@ -114,6 +119,8 @@ class LocalChat:
 
     def _label_ids(self, label: str) -> list[int]:
         """Return the tokens that spell a label."""
+        if label in self._known_ids:
+            return self._known_ids[label]
         tokenizer = self.model.tokenizer
         found = set()
         for text in spellings(label):
@@ -125,4 +132,5 @@ class LocalChat:
                 f"the model's vocabulary has no token for the label {label!r}: use other labels, or sampled "
                 "answers (--judge votes)"
             )
-        return sorted(found)
+        self._known_ids[label] = sorted(found)
+        return self._known_ids[label]
