@@ -134,7 +134,7 @@ _RUNNING_MODELS = (
 """Options that do nothing if no model is run."""
 
 
-@with_options(without=("revision", "recipes", *ONE_JUDGE))
+@with_options(without=("part", "revision", "recipes", *ONE_JUDGE))
 def batch_models(
     *,
     context: typer.Context,

@@ -18,7 +18,6 @@ from rmcalib._util.arrays import check_integer
 from rmcalib.calibration import check_level
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
-from rmcalib.metrics._forecasts import forecast
 from rmcalib.metrics._statistic import Settings, Statistic, difference
 from rmcalib.metrics._table import Part, parts_of, statistic_of
 from rmcalib.scores import Scores
@@ -124,7 +123,7 @@ def compare_scores(
     check_level(settings.level)
     check_integer(settings.resamples, "resamples", 1)
     wanted = chosen_metrics(metrics)
-    both = [parts_of(forecast(scores)) for scores in _on_common_prompts(a, b)]
+    both = [parts_of(scores) for scores in _on_common_prompts(a, b)]
     return [
         {"category": one.name, "metric": metric.name, **row}
         for one, other in zip(*both, strict=True)
@@ -163,7 +162,6 @@ def _without(a: Statistic, b: Statistic, why: tuple[str | None, str | None]) -> 
 
 def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:
     """Return the scores of the prompts that both have, in the order of ``a``."""
-    a, b = a.decided(), b.decided()
     ids_a, ids_b = (s.item_id[s.offsets[:-1]].tolist() for s in (a, b))
     common = set(ids_a) & set(ids_b)
     if not common:

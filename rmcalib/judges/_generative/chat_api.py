@@ -25,7 +25,7 @@ from rmcalib.judges._generative.tokens import (
     used_tokens,
 )
 from rmcalib.judges._http import Client, ServerError
-from rmcalib.judges._served.servers import card_of, model_cards, printable, told
+from rmcalib.judges._served.servers import card_of, model_cards, optional_answer, printable
 
 __all__ = ["ChatApi", "Connected"]
 
@@ -86,7 +86,7 @@ class ChatApi:
         if owner in ("vllm", "sglang"):  # these list what they have; others list names that change
             card = card_of(quick, cards, self.name, self.served_name)
         served = printable(card.get("id")) or self.served_name or self.name
-        version = printable(told(quick, "/version").get("version")) if owner == "vllm" else None
+        version = printable(optional_answer(quick, "/version").get("version")) if owner == "vllm" else None
         top, answer = self._probe(quick, served)
         model = printable(answer.get("model"))
         return Connected(model, served, printable(card.get("root")), version, printable(owner), top)

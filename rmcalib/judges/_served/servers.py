@@ -22,8 +22,8 @@ __all__ = [
     "card_of",
     "find_server",
     "model_cards",
+    "optional_answer",
     "printable",
-    "told",
 ]
 
 SERVER_KINDS = ("vllm", "sglang", "openrlhf")
@@ -79,7 +79,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outputs of the model for one text, and the text's length in tokens, if the server tells it."""
+    """The outputs of the model for one text, and the text's length in tokens, if the server reports it."""
 
     outputs: tuple[float, ...]
     n_tokens: int | None = None
@@ -115,10 +115,10 @@ def find_server(
         path="/classify",
     )
     if kind == "vllm":
-        version = told(client, "/version").get("version")
+        version = optional_answer(client, "/version").get("version")
         return dataclasses.replace(found, version=printable(version), raw={"use_activation": False})
-    info = told(client, "/get_model_info", "/model_info")
-    version = told(client, "/get_server_info", "/server_info").get("version")
+    info = optional_answer(client, "/get_model_info", "/model_info")
+    version = optional_answer(client, "/get_server_info", "/server_info").get("version")
     return dataclasses.replace(
         found,
         checkpoint=printable(info.get("model_path")) or found.checkpoint,
@@ -223,11 +223,11 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     for card in cards:
         if card.get("owned_by") in SERVER_KINDS:
             return str(card["owned_by"])
-    paths = told(client, "/openapi.json").get("paths")
+    paths = optional_answer(client, "/openapi.json").get("paths")
     if isinstance(paths, Mapping) and "/get_reward" in paths:
         return "openrlhf"
     raise ServerError(
-        f"{client.url}: cannot tell what kind of server this is: name it with --endpoint-kind "
+        f"{client.url}: the kind of server is unknown: name it with --endpoint-kind "
         f"({', '.join(SERVER_KINDS)})"
     )
 
@@ -249,7 +249,7 @@ def card_of(
     )
 
 
-def told(client: Client, *paths: str) -> Mapping[str, Any]:
+def optional_answer(client: Client, *paths: str) -> Mapping[str, Any]:
     """Return the first of some optional answers; empty if there is none."""
     for path in paths:
         try:
