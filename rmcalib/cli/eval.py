@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
+from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import (
     REPORT,
@@ -108,6 +109,7 @@ def evaluate_models(
     missing: MissingScores = None,
     benchmark: Benchmarks = None,
     scoring: Scoring,
+    dry_run: DryRun = False,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
     curve: ReliabilityCurve = "bins",
@@ -147,7 +149,7 @@ def evaluate_models(
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
-        refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
+        refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
     found = scores_of_file(scores, steps, missing)
     names, several = model_names(model, scores, found), list(dict.fromkeys(benchmark or []))
     _check_several(several, scores, export_rewardbench, scoring)
@@ -156,7 +158,8 @@ def evaluate_models(
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:
         with team.step():
-            output_folder(scoring.output)
+            if not dry_run:
+                output_folder(scoring.output)
             repair = load_calibrator(calibrator)
             settings = metric_settings(resamples, seed, ties)
             jobs = []
@@ -164,6 +167,9 @@ def evaluate_models(
             for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
+                if dry_run and bench is not None:
+                    show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                    continue
                 by = check_groupings(group_by or (), bench)
                 jobs.append(
                     _Job(
@@ -171,6 +177,8 @@ def evaluate_models(
                         *(settings, examples, by, repair, curve),
                     )
                 )
+            if dry_run:
+                return
         met: list[tuple[Condition, Evaluation]] = []
         done: list[_Done] = []
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
     from rmcalib.judges._policies.logprobs import LanguageModel
 
-__all__ = ["PolicyJudge", "load_policy"]
+__all__ = ["PolicyJudge", "load_language_model", "load_policy"]
 
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 _REFERENCE_FREE = ("sum", "mean")
@@ -77,11 +77,11 @@ class PolicyJudge:
     def models(self) -> list[LanguageModel]:
         """The policy and its reference, if it has one."""
         if self._models is None:
-            policy = _load(self.name, self.options)
+            policy = load_language_model(self.name, self.options)
             self._models = [policy]
             if self.reference is not None:
                 # The revision that was asked for is the policy's.
-                other = _load(self.reference, dataclasses.replace(self.options, revision=None))
+                other = load_language_model(self.reference, dataclasses.replace(self.options, revision=None))
                 if other.tokenizer.get_vocab() != policy.tokenizer.get_vocab():
                     raise HubError(f"{self.reference}: its vocabulary is not that of {self.name}")
                 self._models.append(other)
@@ -164,7 +164,8 @@ def load_policy(name: str, **options: Any) -> Judge:
     return PolicyJudge(name, **own, options=LoadOptions.of(**options))
 
 
-def _load(name: str, options: LoadOptions) -> LanguageModel:
+def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
+    """Load a causal language model with its tokenizer; its logits are checked."""
     recipe = options.recipe_for(name)
     folder, commit = locate(name, options)
     if (folder / "adapter_config.json").is_file():

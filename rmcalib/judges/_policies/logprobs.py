@@ -12,7 +12,7 @@ from torch import nn
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.templates import Encoded
 
-__all__ = ["LanguageModel", "check_logits", "response_logprobs", "token_logprobs"]
+__all__ = ["LanguageModel", "check_logits", "next_token_logprobs", "response_logprobs", "token_logprobs"]
 
 _LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
 _TOKENS_AT_ONCE = 8192  # padded tokens in one forward pass, unless the caller says otherwise
@@ -91,6 +91,14 @@ def response_logprobs(
     for first in range(0, len(texts), rows):
         results += _pass(model, texts[first : first + rows], starts[first : first + rows])
     return results
+
+
+@torch.no_grad()
+def next_token_logprobs(model: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
+    """Return log p of every token of the vocabulary after a text: float32 (vocabulary,), on the CPU."""
+    tokens = torch.tensor([list(ids)], device=model.device)
+    hidden = _hidden(model, tokens, torch.ones_like(tokens))[0, -1:]
+    return model.logits(hidden)[0].log_softmax(0).cpu()
 
 
 @torch.no_grad()

@@ -21,6 +21,7 @@ from rmcalib.metrics import (
     Settings,
     Ties,
     added_metrics,
+    answer_rows,
     audit,
     chosen_metrics,
     disagreements,
@@ -32,6 +33,7 @@ from rmcalib.metrics import (
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
+from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._votes import has_votes, tie_note
@@ -64,6 +66,8 @@ class Evaluation:
         empty if none was asked for.
     isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
         asked for.
+    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        judges.
     """
 
     model: str
@@ -79,6 +83,7 @@ class Evaluation:
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
     isotonic: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -205,6 +210,7 @@ def evaluate(
             *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
             *tie_note(rows, ties),
             *([crowded] if crowded else []),
+            *answer_notes(scores),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
         ],
@@ -216,6 +222,7 @@ def evaluate(
         if grouped and not reason
         else [],
         isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
+        answers=answer_rows(scores, settings),
     )
 
 
@@ -289,6 +296,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
         **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
+        **({"answers": evaluation.answers} if evaluation.answers else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
