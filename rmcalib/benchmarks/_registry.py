@@ -36,7 +36,7 @@ def benchmarks() -> dict[str, BenchmarkEntry]:
     """Return all entries by name, ours first.
 
     A package adds its own by an entry point in the group `rmcalib.benchmarks` that names a `BenchmarkEntry`,
-    or a list of them. It cannot replace one of ours.
+    or a list of them. It cannot replace a built-in one.
 
     >>> benchmarks()["reward-bench-2"].prompts
     1865

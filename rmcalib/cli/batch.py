@@ -137,7 +137,9 @@ _RUNNING_MODELS = (
 """Options that do nothing if no model is run."""
 
 
-@with_options(without=("revision", "recipes", "endpoint", *SERVING, "reference", "reference_free", "beta"))
+@with_options(
+    without=("part", "revision", "recipes", "endpoint", *SERVING, "reference", "reference_free", "beta")
+)
 def batch_models(
     *,
     context: typer.Context,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
+from rmcalib.cli._shared.calibrators import apply_to_own
 from rmcalib.cli._shared.options import (
     Config,
     Json,
@@ -43,6 +45,14 @@ def compare(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
     ] = None,
+    calibrator: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Divide the rewards of the model that a calibrator was fitted for by its temperature, and "
+            "check that it holds here; may be given for each of the two.",
+        ),
+    ] = None,
     recipes: options.Recipes = None,
     ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
@@ -61,6 +71,7 @@ def compare(
 
     with plain_warnings(quiet=quiet, verbose=verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
+        first, second = apply_to_own((first, second), calibrator or (), quiet=quiet)
         known = registry(recipes or ())
         about = [recipe_of_run(name, s.manifest, known) for name, s in ((name_a, first), (name_b, second))]
         if name_a == name_b:

@@ -38,6 +38,7 @@ from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderb
 from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
+from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "GROUPINGS",
     "GROUPS",
     "METHODS",
+    "NO_TEMPERATURE",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
@@ -61,6 +63,7 @@ __all__ = [
     "Statistic",
     "Table",
     "Ties",
+    "Transfer",
     "added_metrics",
     "audit",
     "catalogue",
@@ -96,5 +99,6 @@ __all__ = [
     "summary_table",
     "ties_score",
     "top_1_prompts",
+    "transfer",
     "wide_rows",
 ]

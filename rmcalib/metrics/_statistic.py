@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, check_choice, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, chunks
 from rmcalib.calibration import (
     Difference,
     Inference,
@@ -69,7 +69,9 @@ class Statistic:
     note : why there is no value, or no interval.
     values : (n,) one number per prompt, if the value is their mean: differences are then paired exactly.
     limits : maps a level to the limits of the interval, or to None if there are none.
+    choices : (n,) the row of each prompt's first choice, if its number changes by 1 where that is right.
     influence : returns how much each prompt contributes to the deviation of the value (n,); sums to 0.
+    centre : returns an error without the bias of noise, for differences of errors that cannot be negative.
     resampled : maps weights (R, n) to values (R,), for statistics without formulas.
     own_draws : maps a number of resamples and a seed to values (R,), for statistics that are resampled in
         another way than prompt by prompt.
@@ -81,7 +83,9 @@ class Statistic:
     note: str = ""
     values: FloatArray | None = None
     limits: Callable[[float], Limits | None] | None = None
+    choices: IntArray | None = None
     influence: Callable[[], FloatArray] | None = None
+    centre: Callable[[], float] | None = None
     resampled: Callable[[FloatArray], FloatArray] | None = None
     own_draws: Callable[[int, int], FloatArray] | None = None
     no_limits: str = ""
@@ -155,21 +159,34 @@ class Statistic:
 
     @classmethod
     def estimated(
-        cls, value: float, limits: Callable[[float], Interval], influence: Callable[[], FloatArray], n: int
+        cls,
+        value: float,
+        limits: Callable[[float], Interval],
+        influence: Callable[[], FloatArray],
+        n: int,
+        *,
+        centre: Callable[[], float] | None = None,
     ) -> Statistic:
-        """Return a value with its interval at any level, and the influence (n,) of each prompt on it."""
+        """Return a value with its interval at any level, and the influence (n,) of each prompt on it.
+
+        ``centre`` returns an error without the bias of noise, which pushes errors up.
+        """
 
         def ends(level: float) -> Limits:
             found = limits(level)
             return found.low, found.high
 
-        return cls(value, n, limits=ends, influence=influence)
+        return cls(value, n, limits=ends, influence=influence, centre=centre)
 
     @classmethod
     def inferred(cls, value: float, inference: Callable[[], Inference], n: int) -> Statistic:
         """Return a calibration error, whose inference is made when its interval is asked for."""
         return cls.estimated(
-            value, lambda level: inference().interval(level), lambda: inference().influence, n
+            value,
+            lambda level: inference().interval(level),
+            lambda: inference().influence,
+            n,
+            centre=lambda: inference().centre,
         )
 
     @property
@@ -215,14 +232,16 @@ def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | N
     if a.value is None or b.value is None or a.n < 2:
         return None
     if a.values is not None and b.values is not None:
-        return mean_difference(a.values, b.values, level=settings.level)
+        jumps = a.choices is not None and b.choices is not None and not np.array_equal(a.choices, b.choices)
+        return mean_difference(a.values, b.values, level=settings.level, jumps=jumps)
     if a.influence is not None and b.influence is not None:
         if a.value == b.value and np.array_equal(a.influence(), b.influence()):
             return Difference(0.0, 0.0, 0.0, 1.0)  # one and the same forecast
         one, other = a.interval(settings), b.interval(settings)
         if one is None or other is None:
             return None
-        return interval_difference(one, other, a.influence(), b.influence())
+        centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
+        return interval_difference(one, other, a.influence(), b.influence(), centres=centres)
     if not all(side.resampled or side.own_draws for side in (a, b)):
         return None
     draws = b.draws(settings) - a.draws(settings)

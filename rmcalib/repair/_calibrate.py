@@ -20,17 +20,17 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Calibration", "RefusedError", "calibrate"]
+__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate"]
 
-SHOWN = (
-    "mean_confidence",
-    "accuracy",
-    "overconfidence",
-    "lost_information",
-    "usable_information",
-    "nll",
-)
-"""The metrics that are reported before and after."""
+SHOWN = {
+    "mean_confidence": "says",
+    "accuracy": "right",
+    "overconfidence": "gap",
+    "lost_information": "lost information",
+    "usable_information": "usable information",
+    "nll": "log loss",
+}
+"""The metrics that are reported before and after, and what tables call them."""
 FEWEST = 20
 """Prompts below which no temperature is fitted, for a category or for all."""
 
@@ -191,7 +191,7 @@ def _rows(
     return [
         {"stage": stage, **{key: row[key] for key in ("category", "metric", "value", "low", "high", "n")}}
         for stage, of in stages.items()
-        for row in metric_rows(of, model="", benchmark="", metrics=SHOWN, settings=settings)
+        for row in metric_rows(of, model="", benchmark="", metrics=tuple(SHOWN), settings=settings)
     ]
 
 
@@ -257,6 +257,7 @@ def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:
         "n": len(part),
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": content_hash(scores),
+        "model_revision": manifest.get("model_revision"),
     }
 
 

@@ -163,8 +163,8 @@ def results_folder(default: str) -> Any:
     >>> results_folder("runs/x").help
     'Folder for the results; default runs/x.'
     """
-    told = f"Folder for the results; default {default}."
-    return typer.Option("--output", "-o", metavar="DIR", parser=named_folder, help=told)
+    text = f"Folder for the results; default {default}."
+    return typer.Option("--output", "-o", metavar="DIR", parser=named_folder, help=text)
 
 
 Config = Annotated[

@@ -34,12 +34,12 @@ _MEANINGS = {
 _PERCENT = ("mean_confidence", "accuracy", "vote_confidence", "vote_agreement", "vote_agreement_ceiling")
 
 
-def print_evaluations(done: list[tuple[Evaluation, str]]) -> None:
-    """Print each evaluation, and a table of all models if there are several."""
+def print_evaluations(done: list[tuple[Evaluation, str]], *, together: bool = True) -> None:
+    """Print each evaluation, and a table of all models if there are several and they belong ``together``."""
     terminal = open_console(widest=WIDTH)
     for result, folder in done:
         _print_one(terminal, result, folder)
-    if len(done) > 1:
+    if together and len(done) > 1:
         _print_all(terminal, [result for result, _ in done])
 
 

@@ -58,14 +58,16 @@ def mean_confidence(forecasts: Forecasts, settings: Settings) -> Statistic:
     return Statistic.mean(_confidence(forecasts, settings))
 
 
-def accuracy(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+def accuracy(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Fraction of prompts whose correct response has the largest reward."""
-    return Statistic.proportion(accuracy_of(forecasts))
+    found = Statistic.proportion(accuracy_of(forecasts))
+    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
 
 
 def overconfidence(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Mean confidence minus accuracy."""
-    return Statistic.mean(_confidence(forecasts, settings) - accuracy_of(forecasts))
+    found = Statistic.mean(_confidence(forecasts, settings) - accuracy_of(forecasts))
+    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
 
 
 def pooled_ece(**options: Any) -> Measure:

@@ -12,6 +12,7 @@ from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, shor
 from rmcalib.report._numbers import number
 from rmcalib.report.leaderboard._lists import best_figure, calibration_figure, heat_figure, rank_figure
 from rmcalib.report.leaderboard._scatter import category_figure, protocol_figure, score_figure
+from rmcalib.report.leaderboard._training import training_figure
 from rmcalib.report.leaderboard._words import metric_name, target_name
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from rmcalib.report.leaderboard._board import Leaderboard
 
-__all__ = ["FIGURES", "draw_figures"]
+__all__ = ["FIGURES", "draw_figures", "drawn_correlations"]
 
 _COLOURS = (BLUE, GOOD, BAD, INK)
 _MARKERS = ("o", "s", "^", "D")
@@ -33,10 +34,18 @@ def draw_figures(board: Leaderboard) -> dict[str, Figure]:
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
+def drawn_correlations(board: Leaderboard) -> list[dict[str, Any]]:
+    """Return the rows that `correlation_figure` draws: from halves of the prompts, or else one method's."""
+    split = [row for row in board.split_correlations if row["value"] is not None]
+    method = board.correlations[0]["method"] if board.correlations else ""
+    return split or [
+        row for row in board.correlations if row["value"] is not None and row["method"] == method
+    ]
+
+
 def correlation_figure(board: Leaderboard) -> Figure | None:
     """Draw the coefficients with their intervals: one line per target, one colour and marker per error."""
-    method = board.correlations[0]["method"] if board.correlations else ""
-    rows = [row for row in board.correlations if row["value"] is not None and row["method"] == method]
+    rows = drawn_correlations(board)
     if not rows:
         return None
     targets = list(dict.fromkeys(row["target"] for row in rows))
@@ -79,8 +88,8 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
     axes.set_ylim(len(targets) - 0.4, -0.6)
     low = min(0.0, *(row["low"] for row in rows))
     axes.set_xlim(low - 0.05, 1.02)
-    sign = {"kendall": "Kendall's τ-b", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}[method]
-    axes.set_xlabel(f"{sign}: positive if a smaller error comes with a better score")
+    signs = {"kendall": "Kendall's τ-b", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
+    axes.set_xlabel(f"{signs[rows[0]['method']]}: positive if a smaller error comes with a better score")
     if len(metrics) > 1:
         _legend(figure, axes, len(metrics))
     return figure
@@ -169,6 +178,7 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
 
 
 FIGURES: dict[str, Callable[[Leaderboard], Figure | None]] = {
+    "training": lambda board: training_figure(board.training),
     "says_right": lambda board: says_right_figure(board.metrics),
     "best": best_figure,
     "calibration": calibration_figure,
