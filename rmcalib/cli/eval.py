@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -65,6 +65,13 @@ GroupBy = Annotated[
         rich_help_panel=REPORT,
     ),
 ]
+ReliabilityCurve = Annotated[
+    Literal["bins", "isotonic"],
+    typer.Option(
+        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
+        rich_help_panel=REPORT,
+    ),
+]
 
 
 Benchmarks = Annotated[
@@ -99,6 +106,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
+    curve: ReliabilityCurve = "bins",
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     ties: Ties = TieRule.SPLIT,
@@ -144,8 +152,8 @@ def evaluate_models(
     with quiet, joined() as team:
         with team.step():
             output_folder(scoring.output)
-            settings = metric_settings(resamples, seed, ties)
             repair = load_calibrator(calibrator)
+            settings = metric_settings(resamples, seed, ties)
             jobs = []
             chosen: list[str | None] = [*several] or [None]
             for one in chosen:
@@ -155,7 +163,7 @@ def evaluate_models(
                 jobs.append(
                     _Job(
                         *(asked, scores, bench, conditions, export_rewardbench),
-                        *(settings, examples, by, repair),
+                        *(settings, examples, by, repair, curve),
                     )
                 )
         met: list[tuple[Condition, Evaluation]] = []
@@ -217,6 +225,7 @@ class _Job:
     examples: int
     group_by: list[str]
     calibrator: Calibrator | None
+    curve: Literal["bins", "isotonic"]
 
     def run(self, name: str | None) -> _Done | None:
         """Get one model's scores, evaluate them and write the report.
@@ -253,6 +262,7 @@ class _Job:
             ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
+            curve=self.curve,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})

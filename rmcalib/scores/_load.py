@@ -25,7 +25,7 @@ _ENDINGS = (".parquet", ".jsonl", ".json")
 def load_scores(
     path: str | Path, *, model: str | None = None, steps: str = "product", missing: Missing | None = None
 ) -> Scores:
-    """Read the scores of one model from a file.
+    """Read the scores of one model from a file, or take those of a real reward model that are built in.
 
     Parameters
     ----------
@@ -49,6 +49,8 @@ def load_scores(
     483
     """
     check_choice(steps, "steps", STEPS)
+    if is_built_in(path):
+        return built_in_scores(str(path))
     found = load_all_scores(path, steps=steps, missing=missing)
     if model is None and len(found) > 1:
         raise ValueError(f"{path}: scores of {len(found)} models: name one of {', '.join(found)}")
