@@ -37,7 +37,7 @@ from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._votes import has_votes, tie_note
-from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
+from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -213,6 +213,7 @@ def evaluate(
             *answer_notes(scores),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
+            *([] if reason else beta_notes(rows, scores.manifest)),
         ],
         summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
