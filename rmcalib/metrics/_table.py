@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, check_integer
+from rmcalib.benchmarks import OfficialScore
 from rmcalib.calibration import check_level
-from rmcalib.metrics._catalogue import Metric, chosen_metrics
+from rmcalib.metrics._catalogue import Metric, chosen_metrics, official_of
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, top_1_prompts
 from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic
 from rmcalib.scores import Scores
@@ -38,6 +39,7 @@ def metric_rows(
     no_calibration: str | None = None,
     settings: Settings | None = None,
     metrics: Iterable[str] | None = None,
+    official: Iterable[OfficialScore] = (),
 ) -> list[dict[str, Any]]:
     """Return the metrics of scores as tidy rows, one per category and metric.
 
@@ -50,6 +52,7 @@ def metric_rows(
         this note.
     settings : bins, resamples, level and seed.
     metrics : names of the metrics to compute; all of the catalogue by default.
+    official : what the benchmark's authors report (`rmcalib.benchmarks.official_score`).
 
     Returns
     -------
@@ -71,7 +74,7 @@ def metric_rows(
     about = {"model": model, "benchmark": benchmark}
     return [
         {**about, **row}
-        for part in parts_of(forecast(scores, lengths=lengths))
+        for part in parts_of(forecast(scores, lengths=lengths, official=official))
         for row in rows_of(part, wanted, settings, no_calibration)
     ]
 
@@ -107,8 +110,13 @@ def parts_of(everything: Forecasts) -> Iterator[Part]:
 def statistic_of(
     metric: Metric, part: Part, settings: Settings, no_calibration: str | None = None
 ) -> Statistic | None:
-    """Compute a metric of a part; None if the part has no prompts with several correct responses to ask."""
+    """Compute a metric of a part.
+
+    None if the part has no prompts with several correct responses to ask, or no official score.
+    """
     forecasts = part.forecasts(metric.prompts)
+    if "official" in metric.needs and (forecasts is None or official_of(forecasts) is None):
+        return None
     if forecasts is None:
         if metric.prompts == "several":
             return None

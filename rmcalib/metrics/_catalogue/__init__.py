@@ -28,7 +28,7 @@ from rmcalib.metrics._catalogue._calibration import (
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
-from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE
+from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE, official_of
 from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
@@ -42,6 +42,7 @@ __all__ = [
     "catalogue",
     "catalogue_markdown",
     "chosen_metrics",
+    "official_of",
     "scale",
 ]
 

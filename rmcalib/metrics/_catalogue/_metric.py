@@ -14,7 +14,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["GROUPS", "Measure", "Metric", "Need"]
 
 Measure = Callable[[Forecasts, Settings], Statistic]
-Need = Literal["probabilities", "lengths"]
+Need = Literal["probabilities", "lengths", "official"]
 Where = Literal["everywhere", "overall", "nowhere"]
 
 GROUPS: dict[str, str] = {
@@ -45,7 +45,7 @@ class Metric:
     unit : what the number counts, such as "probability" or "nats".
     prompts : what it is computed on: prompts with "one" correct response, with "several", or "all".
     needs : "probabilities" if it means nothing for rewards that are not utilities; "lengths" if it needs the
-        lengths of the responses.
+        lengths of the responses; "official" if the benchmark's authors must have defined a score.
     label : what people call it; the name by default.
     heading : the heading of its column in the leaderboard's table; the label by default, none if empty.
     digits : digits after the point.

@@ -14,7 +14,7 @@ from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
@@ -168,6 +168,7 @@ def evaluate(
     check_choice(curve, "curve", CURVES)
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
+    official = official_score(scores, benchmark)
     n_undecided = scores.n_items - scores.decided().n_items
     scores = scores.decided()
     name = clean_line(model or scores.manifest.get("model") or "unknown model")
@@ -186,6 +187,7 @@ def evaluate(
         no_calibration=reason,
         settings=settings,
         metrics=wanted,
+        official=official,
     )
     everything = forecast(scores, lengths=lengths)
     reliability = [] if reason else reliability_rows(everything, settings)
