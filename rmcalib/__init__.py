@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import calibrate as calibrate
+    from rmcalib.repair import combine as combine
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
     from rmcalib.scores import Scores as Scores
+    from rmcalib.scores import load_board as load_board
     from rmcalib.scores import load_scores as load_scores
 
 __version__ = "0.1.0"
@@ -36,10 +38,12 @@ _HOMES = {
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
     "calibrate": "rmcalib.repair",
+    "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
+    "load_board": "rmcalib.scores",
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",

@@ -176,6 +176,7 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     worst = min(rows, key=lambda row: float(row["coverage"]))
     none = [float(row["excludes_0"]) for row in rows if float(row["true_difference"]) == 0]
+    none = none or [float("nan")]
     power = [
         {"setting": row["setting"], "prompts": row["prompts"], "measure": row["measure"],
          "true difference": row["true_difference"], "excludes 0": row["excludes_0"], "width": row["width"]}

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranking": set(),
     "calibration": {"ranking"},
     "benchmarks": {"demo"},
-    "scores": {"benchmarks"},
+    "scores": {"ranking", "benchmarks"},
     "judges": {"demo", "benchmarks", "scores"},
     "runs": {"benchmarks", "scores", "judges"},
     "batch": {"benchmarks", "scores", "judges", "runs"},
@@ -37,14 +37,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tabular": {"ranking", "calibration", "runs"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
+    "publish": {"metrics", "report", "runs"},
+    "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "batch", "metrics", "tabular", "report", "repair"),
+        *("runs", "batch", "metrics", "tabular", "report", "repair", "publish"),
     },
 }
 MOST_MODULES = 15
 # Modules that are public by themselves.
-PUBLIC_MODULES = {"rmcalib.ranking.events", "rmcalib.ranking.synthetic"}
+PUBLIC_MODULES = {"rmcalib.integrations.trl", "rmcalib.ranking.events", "rmcalib.ranking.synthetic"}
 
 
 def loaded_modules(code: str) -> list[str]:

@@ -22,6 +22,7 @@ from rmcalib.metrics._catalogue import (
     catalogue_markdown,
     chosen_metrics,
 )
+from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
 from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
@@ -35,9 +36,10 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
+from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
@@ -46,9 +48,11 @@ __all__ = [
     "GROUPINGS",
     "GROUPS",
     "METHODS",
+    "NO_TEMPERATURE",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "TIES",
     "Audit",
     "Board",
     "Comparison",
@@ -59,6 +63,8 @@ __all__ = [
     "Settings",
     "Statistic",
     "Table",
+    "Ties",
+    "Transfer",
     "added_metrics",
     "audit",
     "catalogue",
@@ -85,6 +91,7 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "on_common_prompts",
     "rank_models",
     "ranked_metrics",
     "reliability_table",
@@ -95,5 +102,6 @@ __all__ = [
     "summary_table",
     "ties_score",
     "top_1_prompts",
+    "transfer",
     "wide_rows",
 ]

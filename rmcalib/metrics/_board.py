@@ -262,13 +262,15 @@ def rank_models(
         for i, name in enumerate(models)
     ]
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
+    # One category is the same as all of them together.
+    targets = categories if len(categories) > 1 else ()
     correlations = [
         row
         for method in methods
         for name in correlated
         for row in correlation_rows(
             _badness(name, column(name)),
-            {category: column(SCORE, category) for category in categories},
+            {category: column(SCORE, category) for category in targets},
             leaderboard=scores,
             metric=name,
             method=method,

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, chunks
 from rmcalib.calibration import (
     Difference,
     Inference,
@@ -25,21 +26,34 @@ from rmcalib.calibration import (
 )
 from rmcalib.calibration import difference as interval_difference
 
-__all__ = ["NO_INTERVAL", "Settings", "Statistic", "difference"]
+__all__ = ["NO_INTERVAL", "TIES", "Settings", "Statistic", "Ties", "difference"]
 
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 Limits = tuple[float, float]
+Ties = Literal["split", "drop", "davidson", "rao-kupper"]
+TIES: tuple[Ties, ...] = ("split", "drop", "davidson", "rao-kupper")
+"""What to do with people who find responses equally good; see `Settings`."""
 _CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next statistic
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed."""
+    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed, ties.
+
+    ``ties`` is about people's votes. "split" divides the vote of a person who finds the responses equally
+    good among them, "drop" leaves it out, "davidson" and "rao-kupper" forecast ties as an outcome of their
+    own, with one parameter that is fitted on other prompts.
+    """
 
     bins: int = 10
     resamples: int = 1000
     level: float = 0.95
     seed: int = 0
+    ties: Ties = "split"
+
+    def __post_init__(self) -> None:
+        """Check what is chosen from a list."""
+        check_choice(self.ties, "ties", TIES)
 
 
 @dataclass(frozen=True)

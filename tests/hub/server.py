@@ -2,17 +2,19 @@
 
 What the libraries ask is answered as the Hub answers it: commits and file lists on the API, small files
 directly, large ones by a redirect to another origin (a second port), errors with their `X-Error-Code`. So
-`from_pretrained`, `load_dataset`, `snapshot_download` and `HfApi` run unchanged against it.
+`from_pretrained`, `load_dataset`, `snapshot_download` and `HfApi` run unchanged against it. Whoever has the
+token can also create repositories, upload files (by LFS; set HF_HUB_DISABLE_XET) and open pull requests.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -44,12 +46,20 @@ class Repo:
     refs: dict[str, str] = field(default_factory=dict)
     gated: bool = False
 
+    def commit(self, files: Mapping[str, bytes], ref: str) -> str:
+        """Add a commit with these files, move `ref` there, and return its id."""
+        commit = hashlib.sha1(b"".join(k.encode() + v for k, v in sorted(files.items()))).hexdigest()
+        self.commits[commit] = dict(files)
+        self.refs[ref] = commit
+        return commit
+
 
 class LoopbackHub:
     """The Hub and its content-delivery origin, each on a port of its own; use it as a context manager."""
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], Repo] = {}
+        self.uploads: dict[str, bytes] = {}  # large files by their SHA-256
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self.sent = 0  # bytes of bodies
@@ -89,12 +99,9 @@ class LoopbackHub:
             files = {
                 str(p.relative_to(files)): p.read_bytes() for p in sorted(files.rglob("*")) if p.is_file()
             }
-        commit = hashlib.sha1(b"".join(k.encode() + v for k, v in sorted(files.items()))).hexdigest()
         repo = self.repos.setdefault((kind, name), Repo())
-        repo.commits[commit] = dict(files)
-        repo.refs[ref] = commit
         repo.gated = gated
-        return commit
+        return repo.commit(files, ref)
 
     def fail(self, pattern: str, **fault: Any) -> None:
         """Let requests that match `pattern` fail from now on."""
@@ -147,8 +154,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._serve()
 
+    def do_PUT(self) -> None:
+        self._serve()
+
     def _serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         fault = self.server.hub.take_fault(f"{self.command} {self.path}")
         self._cut = None
         if fault is not None:
@@ -157,6 +167,16 @@ class _Handler(BaseHTTPRequestHandler):
                 return self.reply(fault.status, b"injected", dict(fault.headers))
             self._cut = fault.cut
         return self.answer(unquote(urlsplit(self.path).path), parse_qs(urlsplit(self.path).query), body)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        chunks = []
+        while size := int(self.rfile.readline(), 16):
+            chunks.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(chunks)
 
     def answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
         raise NotImplementedError
@@ -195,8 +215,13 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _CdnHandler(_Handler):
-    def answer(self, path: str, *_: object) -> None:
+    def answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:  # noqa: ARG002
         digest = path.removeprefix("/")
+        if self.command == "PUT":
+            right = hashlib.sha256(body).hexdigest() == digest
+            if right:
+                self.server.hub.uploads[digest] = body
+            return self.reply(200 if right else 400)
         for repo in self.server.hub.repos.values():
             for files in repo.commits.values():
                 for content in files.values():
@@ -207,6 +232,10 @@ class _CdnHandler(_Handler):
 
 class _HubHandler(_Handler):
     def answer(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
+        if self.command == "POST" and (change := _change(path)):
+            if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+                return self.reply_error(401, "Unauthorized")
+            return change(self, path, query, body)
         api = re.fullmatch(
             r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info)/([^/]+)(?:/(.*))?)?", path
         )
@@ -233,6 +262,67 @@ class _HubHandler(_Handler):
             found = self._find("datasets" if file[1] else "models", file[2], file[3])
             return None if found is None else self._resolve(*found, file[4])
         return self.reply(404)
+
+    def create(self, _path: str, _query: dict[str, list[str]], body: bytes) -> None:
+        asked = json.loads(body)
+        name = f"{asked['organization']}/{asked['name']}"
+        kind = f"{asked.get('type') or 'model'}s"
+        made = {"url": f"{self.server.hub.url}/{name}", "name": name}
+        if (kind, name) in self.server.hub.repos:
+            return self.reply(409, json.dumps({"error": "it exists", **made}).encode())
+        self.server.hub.repos[kind, name] = repo = Repo()
+        repo.commit({".gitattributes": b""}, "main")
+        return self.reply_json(made)
+
+    def preupload(self, _path: str, _query: dict[str, list[str]], body: bytes) -> None:
+        files = [
+            {"path": f["path"], "uploadMode": "lfs" if f["path"].endswith(LARGE) else "regular"}
+            for f in json.loads(body)["files"]
+        ]
+        self.reply_json({"files": [f | {"shouldIgnore": False, "oid": None} for f in files]})
+
+    def lfs(self, path: str, _query: dict[str, list[str]], body: bytes) -> None:
+        if path.endswith("/verify"):
+            known = json.loads(body)["oid"] in self.server.hub.uploads
+            return self.reply(200 if known else 404)
+        verify = {"href": f"{self.server.hub.url}{path}/verify", "header": {}}
+        objects = [
+            {
+                "oid": one["oid"],
+                "size": one["size"],
+                "actions": {
+                    "upload": {"href": f"{self.server.hub.cdn_url}/{one['oid']}", "header": {}},
+                    "verify": verify,
+                },
+            }
+            for one in json.loads(body)["objects"]
+        ]
+        return self.reply_json({"transfer": "basic", "objects": objects})
+
+    def commit(self, path: str, query: dict[str, list[str]], body: bytes) -> None:
+        _, _, kind, owner, name, _, revision = path.split("/", 6)
+        repo = self.server.hub.repos.get((kind, f"{owner}/{name}"))
+        if repo is None:
+            return self.reply_error(404, "RepoNotFound")
+        files = dict(repo.commits[repo.refs[revision]])
+        for line in map(json.loads, body.splitlines()):
+            value = line["value"]
+            if line["key"] == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                files[value["path"]] = self.server.hub.uploads[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del files[value["path"]]
+        url, wanted = f"{self.server.hub.url}/{owner}/{name}", "create_pr" in query
+        number = 1 + sum(ref.startswith("refs/pr/") for ref in repo.refs)
+        commit = repo.commit(files, f"refs/pr/{number}" if wanted else revision)
+        more = {"pullRequestUrl": f"{url}/discussions/{number}"} if wanted else {}
+        return self.reply_json(
+            {"success": True, "commitOid": commit, "commitUrl": f"{url}/commit/{commit}", **more}
+        )
+
+    def validate(self, *_: object) -> None:
+        self.reply_json({"errors": [], "warnings": []})
 
     def _find(self, kind: str, name: str, revision: str) -> tuple[str, dict[str, bytes], Repo] | None:
         repo = self.server.hub.repos.get((kind, name))
@@ -281,6 +371,20 @@ class _HubHandler(_Handler):
                 entries.append(_entry(path, content))
         listed = [{"type": "directory", "path": folder, "oid": "0" * 40, "size": 0} for folder in folders]
         return self.reply_json([*listed, *entries])
+
+
+_CHANGES: dict[str, Callable[[_HubHandler, str, dict[str, list[str]], bytes], None]] = {
+    r"/api/repos/create": _HubHandler.create,
+    r"/api/validate-yaml": _HubHandler.validate,
+    r"/api/[^/]+/[^/]+/[^/]+/preupload/.+": _HubHandler.preupload,
+    r"/api/[^/]+/[^/]+/[^/]+/commit/.+": _HubHandler.commit,
+    r"/(?:datasets/)?[^/]+/[^/]+\.git/info/lfs/objects/batch(?:/verify)?": _HubHandler.lfs,
+}
+
+
+def _change(path: str) -> Callable[[_HubHandler, str, dict[str, list[str]], bytes], None] | None:
+    """Return what answers a request that changes something."""
+    return next((answer for pattern, answer in _CHANGES.items() if re.fullmatch(pattern, path)), None)
 
 
 def _oid(content: bytes) -> str:

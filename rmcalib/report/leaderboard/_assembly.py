@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rmcalib.judges import Recipe, scale_note
@@ -30,6 +30,7 @@ class Leaderboard:
     ranks : one row per model and way of ranking.
     reliability, rejection : the curves of each model.
     check : our scores against official ones.
+    training : one row per step, if the runs are steps of one training.
     """
 
     benchmark: str
@@ -48,6 +49,7 @@ class Leaderboard:
     notes: list[str]
     summary: str
     settings: Settings
+    training: list[Row] = field(default_factory=list)
 
     @property
     def ranked(self) -> list[Row]:
@@ -74,7 +76,8 @@ def assemble(
 
     ``marks`` is what is known of each model, ``notes`` come before those of the board.
     """
-    score_name = "accuracy" if board.score == "accuracy" else score_name
+    if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
+        score_name = "accuracy"
     models = [
         row | {"scale": marks[row["model"]].bradley_terry, "mark": scale_note(marks[row["model"]])}
         for row in board.models
@@ -99,3 +102,8 @@ def assemble(
         ),
         settings=board.settings,
     )
+
+
+def _same_as_accuracy(board: Board) -> bool:
+    """Tell whether the score of every model is its accuracy, as where one category asks for one answer."""
+    return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

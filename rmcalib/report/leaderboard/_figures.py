@@ -12,6 +12,7 @@ from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, shor
 from rmcalib.report._numbers import number
 from rmcalib.report.leaderboard._lists import best_figure, calibration_figure, heat_figure, rank_figure
 from rmcalib.report.leaderboard._scatter import category_figure, protocol_figure, score_figure
+from rmcalib.report.leaderboard._training import training_figure
 from rmcalib.report.leaderboard._words import metric_name, target_name
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
 
 
 FIGURES: dict[str, Callable[[Leaderboard], Figure | None]] = {
+    "training": lambda board: training_figure(board.training),
     "says_right": lambda board: says_right_figure(board.metrics),
     "best": best_figure,
     "calibration": calibration_figure,

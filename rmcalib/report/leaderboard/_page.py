@@ -28,6 +28,10 @@ __all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
+    ("vote_confidence", "says to people", percent),
+    ("vote_agreement", "people agree", percent),
+    ("vote_gap", "gap to people in points", None),
+    ("vote_log_loss_excess", "log loss above noise", number),
     ("mean_confidence", "says", percent),
     ("accuracy", "right", percent),
     ("overconfidence", "gap in points", None),
@@ -35,11 +39,14 @@ _COLUMNS = (
     ("usable_information", f"usable infor{_SOFT}mation", number),
     ("ece", "ECE", number),
     ("ece_p_value", "ECE p-value", None),
-    ("temperature", f"best temper{_SOFT}ature", lambda value: number(value, 2)),
+    ("temperature", f"best temper{_SOFT}ature", number),
 )
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
-_TABLES = ("metrics", "correlations", "split_correlations", "ranks", "reliability", "rejection", "check")
+_TABLES = (
+    *("training", "metrics", "correlations", "split_correlations"),
+    *("ranks", "reliability", "rejection", "check"),
+)
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
@@ -93,6 +100,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
     sections = {
+        "steps": "Over the training" if board.training else "",
         "says-right": "Says against right" if "says_right" in figures else "",
         "leaderboard": "Models",
         "correlations": "Correlations",
@@ -112,6 +120,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         subtitle=f"{board.benchmark} · {count(len(board.models), 'model')} · protocol: {board.protocol}",
         summary=board.summary,
         contents=[(anchor, name) for anchor, name in sections.items() if name],
+        training=board.training,
         models=[
             {
                 **row,
@@ -132,7 +141,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         metric_words=_metric_words(board),
         level=level,
         columns=columns,
-        categories=board.categories,
+        categories=board.categories if len(board.categories) > 1 else [],
         other=board.other,
         score_name=board.score_name,
         rank_words=rank_words(board),
@@ -195,7 +204,7 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
     if row is None:
         return {"text": "–", "value": None, "interval": ""}
     around = "" if row["low"] is None else interval(row)
-    if key == "overconfidence":
+    if key in ("overconfidence", "vote_gap"):
         return {"text": points(row), "value": row["value"], "interval": ""}
     if key == "ece_p_value":
         return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}
@@ -235,13 +244,13 @@ def _metric_words(board: Leaderboard) -> str:
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
+    by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
         "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
         "difference in points, with its interval; positive is over-confident. The p-value is the probability "
         "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
-        f"likelihood if rewards are divided by it. Score: {board.score_name}; the last columns show it for "
-        "each category. Errors and scores are from 0 to 1. Point at a number to see its interval; "
-        "leaderboard.csv has all numbers."
+        f"likelihood if rewards are divided by it. Score: {board.score_name}{by_category}. Errors and scores "
+        "are from 0 to 1. Point at a number to see its interval; leaderboard.csv has all numbers."
     )
 
 
@@ -260,6 +269,7 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         for point in says_right_points(board.metrics)[:20]
     )
     return {
+        "training": _training_label(board),
         "says_right": f"Scatter plot: what each model says against how often it is right: {said}",
         "best": f"The ten best models by {error}, with intervals: {ten}",
         "calibration": f"All models by {error}, with intervals",
@@ -272,3 +282,8 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         "rejection": "Lines: accuracy of each model against the fraction of prompts dropped",
         "protocols": "Scatter plot: exact protocol against reference protocol, one point per model",
     }
+
+
+def _training_label(board: Leaderboard) -> str:
+    lost = ", ".join(f"step {row['step']}: {number(row['lost_information'])}" for row in board.training)
+    return f"Four panels over the steps of the training; lost information at {lost}"

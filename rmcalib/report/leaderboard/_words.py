@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, leaves_out_zero
+from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
@@ -125,14 +126,16 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
 
 
 def _gap_words(ranked: Sequence[Row]) -> str:
-    gaps = [gap for row in ranked if (gap := row["values"].get("overconfidence")) is not None]
+    voted = any("vote_gap" in row["values"] for row in ranked)
+    metric, start = ("vote_gap", "Against people's votes, ") if voted else ("overconfidence", "")
+    gaps = [gap for row in ranked if (gap := row["values"].get(metric)) is not None]
     if not gaps:
         return ""
     sure = [direction(gap["value"]) for gap in gaps if leaves_out_zero(gap)]
     over, under = sure.count("over-confident"), sure.count("under-confident")
     return (
-        f"{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, {under} "
-        f"under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
+        f"{start}{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, "
+        f"{under} under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
     )
 
 
@@ -188,9 +191,14 @@ def to_markdown(board: Leaderboard) -> str:
         if key != main and any(key in row["values"] for row in board.models)
     ]
     names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
-    lines = [f"# Models by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
+    lines = [
+        f"# Models by calibration: {markdown_text(board.benchmark)}",
+        "",
+        markdown_text(board.summary),
+        "",
+    ]
     lines += [f"## Smallest {metric_name(main)}", ""]
-    lines += _table(
+    lines += markdown_table(
         [
             *("#", "model", metric_name(main), "interval"),
             *(names.get(key) or metric_name(key) for key in known),
@@ -213,7 +221,7 @@ def to_markdown(board: Leaderboard) -> str:
         lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
     lines += _split_lines(board)
     lines += ["", "## Correlation with benchmark scores", ""]
-    lines += _table(
+    lines += markdown_table(
         ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
         [
             [
@@ -235,14 +243,14 @@ def to_markdown(board: Leaderboard) -> str:
             "## Check against official scores",
             "",
             f"{len(board.check)} scores compared; the largest difference is {worst['difference']:+.4f} "
-            f"({_cell(worst['model'])}, {_cell(worst['category'])}).",
+            f"({markdown_text(worst['model'])}, {markdown_text(worst['category'])}).",
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
     notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
     if notes:
-        lines += ["## Notes", "", *(f"- {_cell(note)}" for note in notes), ""]
-    lines.append(f"Protocol: {_cell(board.protocol)}. Seed {board.settings.seed}.")
+        lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
+    lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
     return "\n".join(lines) + "\n"
 
 
@@ -264,18 +272,7 @@ def _split_lines(board: Leaderboard) -> list[str]:
     head = ["error", "accuracy of", "Kendall's tau", "interval", "p-value", "models", "families"]
     words = "The error comes from one half of the prompts and the accuracy from the other. "
     words += too_few_words(board.split_correlations)
-    return ["", "## Correlation with accuracy", "", words.strip(), "", *_table(head, rows)]
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
-
-
-def _cell(text: str) -> str:
-    """Escape characters that Markdown or HTML would read as markup."""
-    plain = clean_line(text).replace("&", "&amp;").replace("<", "&lt;")
-    return plain.replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
+    return ["", "## Correlation with accuracy", "", words.strip(), "", *markdown_table(head, rows)]
 
 
 def _value(row: Row | None, metric: str) -> str:

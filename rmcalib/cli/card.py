@@ -1,0 +1,79 @@
+"""``rmcalib card``: publish the result of a run."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.places import Place, output_folder
+from rmcalib.cli._shared.progress import plain_warnings
+
+__all__ = ["write_model_card"]
+
+
+def write_model_card(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder or a file of scores.")],
+    output: Place = "card",
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="What to call the model; default what the run says.")
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ORG/NAME", help="Open a pull request on this model of the Hub (`hf auth login` first)."
+        ),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(metavar="URL", help="A page with more, for the Hub's .eval_results.")
+    ] = None,
+    organization: Annotated[
+        str, typer.Option(metavar="NAME", help="Who ran the evaluation, for Every Eval Ever.")
+    ] = "unknown",
+    relationship: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Of the evaluator to the model: first_party, third_party, collaborative or other.",
+        ),
+    ] = "other",
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    json_: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+) -> None:
+    """Write a model-card section, a badge, and results for the Hub and for Every Eval Ever.
+
+    Writes card.md (Markdown), calibration/badge.svg and reliability.png,
+    .eval_results/*.yaml if the benchmark is a data set of the Hub, and
+    every_eval_ever.json. With --push, they also become a pull request.
+    """
+    from rmcalib._util.storage import shown
+    from rmcalib.publish import Evaluator, make_card, push_card, write_card
+    from rmcalib.report import evaluate, open_scores
+
+    folder = output_folder(output)
+    with plain_warnings(quiet=quiet, verbose=verbose):
+        scores, label = open_scores(run)
+        report = evaluate(scores, model=model or label, resamples=resamples, seed=seed, n_examples=0)
+        evaluator = Evaluator(organization, relationship)
+        card = make_card(report, source=source, evaluator=evaluator)
+        files = write_card(card, folder)
+        url = None if push is None else push_card(card, push)
+    if json_:
+        typer.echo(json.dumps({"files": [str(file) for file in files], "pull_request": url}))
+    elif not quiet:
+        from rich.text import Text
+
+        from rmcalib._util.terminal import clean_line, open_console
+
+        console = open_console()
+        console.print(Text(report.summary))
+        for file in files:
+            console.print(Text(clean_line(shown(file))), soft_wrap=True)
+        if url is not None:
+            console.print(Text(f"Pull request: {clean_line(url)}"), soft_wrap=True)

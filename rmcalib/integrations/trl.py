@@ -1,0 +1,239 @@
+"""Calibration while TRL's `RewardTrainer` trains.
+
+>>> from rmcalib.integrations.trl import BenchmarkCallback, reward_metrics
+>>> sorted(reward_metrics())
+['compute_metrics', 'preprocess_logits_for_metrics']
+
+::
+
+    trainer = RewardTrainer(model, args=args, train_dataset=..., eval_dataset=..., **reward_metrics())
+    trainer.add_callback(BenchmarkCallback(trainer, "demo", output="runs"))
+    trainer.train()
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import TrainerCallback
+
+from rmcalib._util.hub import folder_name
+from rmcalib._util.storage import as_path
+from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.integrations._metrics import LOGGED, metric_values, preference_metrics
+from rmcalib.judges import (
+    Classifier,
+    LoadOptions,
+    Recipe,
+    RewardModel,
+    about_judge,
+    scored_chunks,
+)
+from rmcalib.runs import Run, score_inputs
+from rmcalib.scores import Scores
+
+__all__ = ["BenchmarkCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
+
+PREFIX = "calibration"
+"""What the metrics of the evaluation set are called: `eval_calibration/overconfidence`, ..."""
+_LONGEST = 1024  # tokens of a text, if neither the trainer nor the model has a limit
+
+
+def reward_metrics() -> dict[str, Callable[..., Any]]:
+    """Return the two arguments that make `RewardTrainer` log calibration at every evaluation.
+
+    Returns
+    -------
+    dict
+        `compute_metrics` and `preprocess_logits_for_metrics`. The Trainer calls the results
+        `eval_calibration/overconfidence`, `eval_calibration/ece`, ...
+
+    Examples
+    --------
+    >>> reward_metrics()["compute_metrics"] is compute_metrics
+    True
+    """
+    return {"compute_metrics": compute_metrics, "preprocess_logits_for_metrics": pair_rewards}
+
+
+def pair_rewards(logits: Any, labels: Any = None) -> torch.Tensor:  # noqa: ARG001 (the Trainer gives both)
+    """Return the rewards of a batch as pairs: (2n, 1), the chosen ones first -> (n, 2).
+
+    The Trainer drops the samples that only fill the last batch by counting rows. With two rows per pair it
+    would drop the rewards of rejected responses.
+
+    Examples
+    --------
+    >>> pair_rewards(torch.tensor([[3.0], [2.0], [0.0], [1.0]])).tolist()
+    [[3.0, 0.0], [2.0, 1.0]]
+    """
+    rewards: torch.Tensor = logits[0] if isinstance(logits, tuple | list) else logits
+    if rewards.ndim == 2 and rewards.shape[1] != 1:
+        raise ValueError(f"the model has {rewards.shape[1]} outputs; a reward model has one (num_labels=1)")
+    return torch.stack(rewards.reshape(-1).chunk(2), dim=1)
+
+
+def compute_metrics(prediction: Any) -> dict[str, float]:
+    """Return the calibration of an evaluation set of pairs, for the Trainer's `compute_metrics`.
+
+    Parameters
+    ----------
+    prediction : a `transformers.EvalPrediction` with predictions (n, 2): the rewards of the chosen and the
+        rejected responses, as `pair_rewards` returns them.
+
+    Returns
+    -------
+    dict
+        `calibration/<metric>` for the metrics that have a value.
+
+    Examples
+    --------
+    >>> from transformers import EvalPrediction
+    >>> pairs = np.array([[2.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> found = compute_metrics(EvalPrediction(predictions=pairs, label_ids=()))
+    >>> round(found["calibration/accuracy"], 3)
+    0.667
+    """
+    rewards = np.asarray(prediction.predictions, dtype=np.float64)
+    if rewards.ndim != 2 or rewards.shape[1] != 2:
+        raise ValueError(
+            f"predictions have shape {rewards.shape}, expected (n, 2): also pass "
+            "preprocess_logits_for_metrics=pair_rewards to the trainer, or use **reward_metrics()"
+        )
+    return _named(PREFIX, preference_metrics(rewards[:, 0], rewards[:, 1]))
+
+
+class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
+    """Score a benchmark with the live model at every evaluation, and log its calibration.
+
+    The metrics are logged by the trainer, so they reach W&B, trackio, TensorBoard or wherever it reports to,
+    as `eval_<benchmark>/<metric>`. They are also in what `trainer.evaluate` returns, so that
+    `metric_for_best_model` can name one of them.
+
+    With several processes, each scores the whole benchmark, and the main one writes the runs.
+
+    Parameters
+    ----------
+    trainer : the trainer that this callback is added to.
+    benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
+    output : folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Default:
+        nothing is kept.
+    name : what runs and reports call the model; default the Hub id or the name of the output folder.
+    template : a built-in chat template for a tokenizer that has none; see docs/models.md.
+    metrics : names of the catalogue.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        benchmark: str | Benchmark = "demo",
+        *,
+        output: str | Path | None = None,
+        name: str | None = None,
+        template: str | None = None,
+        metrics: Iterable[str] = LOGGED,
+    ) -> None:
+        """Load the benchmark; nothing is scored yet."""
+        self.trainer, self.output, self.template = trainer, output, template
+        self.benchmark = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+        self.name = name or trainer.args.hub_model_id or Path(trainer.args.output_dir).name
+        self.metrics = tuple(metrics)
+        self._logged: dict[str, float] = {}
+        self._step: int | None = None
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        """Score the benchmark, once per step of the training, and log the metrics."""
+        if not self.trainer.is_in_train or state.global_step != self._step:
+            scores = self._score(state.global_step)
+            self._logged = {
+                f"eval_{name}": value
+                for name, value in _named(
+                    self.benchmark.name.rpartition("/")[2], metric_values(scores, metrics=self.metrics)
+                ).items()
+            }
+            self._step = state.global_step
+            self.trainer.log(dict(self._logged))
+        # With several evaluation sets this is called several times; the Trainer reads the last metrics.
+        kwargs.get("metrics", {}).update(self._logged)
+
+    def _score(self, step: int) -> Scores:
+        """Score the benchmark with the model as it is now."""
+        # After training, the weights may be those of another step (load_best_model_at_end).
+        kept = self.output is not None and (self.trainer.is_in_train or step != self._step)
+        judge = _live_judge(self.trainer, self.name, step, self.template)
+        with TemporaryDirectory() as nowhere:
+            keep_here = kept and self.trainer.is_world_process_zero()
+            place = as_path(str(self.output)) if keep_here else Path(nowhere)
+            folder = place / f"step-{step}" / folder_name(self.benchmark.name)
+            about = {**about_judge(judge), "step": step}
+            training = self.trainer.model.training
+            try:
+                with Run(
+                    folder, self.benchmark, score_inputs(judge, self.benchmark), about=about, fresh=True
+                ) as run:
+                    for chunk in scored_chunks(judge, self.benchmark.items):
+                        run.add(chunk)
+                    return run.finish()
+            finally:
+                self.trainer.model.train(training)
+
+
+def _named(group: str, values: dict[str, float]) -> dict[str, float]:
+    """Put the group before each name, and leave out what has no value."""
+    return {f"{group}/{name}": value for name, value in values.items() if not math.isnan(value)}
+
+
+class _Rewards(torch.nn.Module):
+    """The trainer's model as rmcalib runs one: padded ids and their mask in, rewards (n,) out."""
+
+    def __init__(self, trainer: Any, pad: int) -> None:
+        super().__init__()
+        self.model, self.pad = trainer.model, pad
+        self.autocast = trainer.accelerator.autocast
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        # Not in inference mode: what a model caches there cannot be used by the next training step.
+        with torch.inference_mode(False), torch.no_grad(), self.autocast():
+            # Classifiers find the last token by the padding, so it has to be the model's own.
+            ids = input_ids.masked_fill(attention_mask == 0, self.pad)
+            logits: torch.Tensor = self.model(
+                input_ids=ids, attention_mask=attention_mask, use_cache=False
+            ).logits
+        return logits.reshape(len(ids), -1)[:, 0]
+
+
+def _live_judge(trainer: Any, name: str, step: int, template: str | None) -> Classifier:
+    """Wrap the model that is being trained as a judge."""
+    model, args, tokenizer = trainer.model, trainer.args, trainer.processing_class
+    config = model.config
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    longest = [
+        limit
+        for limit in (getattr(args, "max_length", None), getattr(text, "max_position_embeddings", None))
+        if limit
+    ]
+    max_length = min(longest, default=_LONGEST)
+    weight = next(parameter for parameter in model.parameters() if parameter.is_floating_point())
+    recipe = Recipe(name, template=template, loss="pairwise log-sigmoid (TRL)", bradley_terry="yes")
+    live = RewardModel(
+        name=name,
+        revision=f"step-{step}",
+        recipe=recipe,
+        tokenizer=tokenizer,
+        backbone=_Rewards(trainer, int(tokenizer.pad_token_id)),
+        head=torch.nn.Identity(),
+        kind="encoder",
+        config=config,
+        device=args.device,
+        dtype=weight.dtype,
+        max_length=max_length,
+    )
+    # As many tokens in a pass as the trainer's own evaluation may have.
+    budget = 2 * args.per_device_eval_batch_size * max_length
+    return Classifier(live, LoadOptions(token_budget=budget))

@@ -1,0 +1,122 @@
+"""The curve of a training: the same model at several steps, as a table and a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rmcalib.metrics import OVERALL
+from rmcalib.report._drawing import BAD, BLUE, GREY, INK, plain_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["step_labels", "training_figure", "training_rows"]
+
+Row = dict[str, Any]
+METRICS = (
+    "mean_confidence",
+    "accuracy",
+    "overconfidence",
+    "lost_information",
+    "temperature",
+    "ece",
+    "ece_null_mean",
+    "ece_p_value",
+)
+"""What the table of a training has, each with its interval if there is one."""
+_WIDE = 20  # temperatures that differ by more than this factor need a logarithmic axis
+
+
+def step_labels(models: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> dict[int, int] | None:
+    """Return the step of each run by its place, if the runs are steps of one training; else None.
+
+    >>> step_labels(["a", "a"], [{"step": 10}, {"step": 20}])
+    {0: 10, 1: 20}
+    >>> step_labels(["a", "b"], [{"step": 10}, {"step": 20}]) is None
+    True
+    """
+    steps = [manifest.get("step") for manifest in manifests]
+    integers = [step for step in steps if isinstance(step, int) and not isinstance(step, bool)]
+    if len(set(models)) != 1 or len(steps) < 2 or len(set(integers)) != len(steps):
+        return None
+    return dict(enumerate(integers))
+
+
+def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
+    """Return one row per step, the first step first: step, model, and each metric with its interval.
+
+    Parameters
+    ----------
+    metrics : tidy rows of all models (model, category, metric, value, low, high).
+    steps : the step of each model.
+    """
+    found = {(row["model"], row["metric"]): row for row in metrics if row["category"] == OVERALL}
+    rows = []
+    for model, step in sorted(steps.items(), key=lambda one: one[1]):
+        row: Row = {"step": step, "model": model}
+        for name in METRICS:
+            own = found.get((model, name), {})
+            row[name] = own.get("value")
+            if name in ("ece_null_mean", "ece_p_value"):
+                continue
+            row |= {f"{name}_{end}": own.get(end) for end in ("low", "high")}
+        rows.append(row)
+    return rows
+
+
+def training_figure(rows: Sequence[Row]) -> Figure | None:
+    """Draw the metrics of a training over its steps, with intervals; None without rows.
+
+    >>> row = {"step": 1, **{name: 0.5 for name in METRICS}}
+    >>> [axes.get_title() for axes in training_figure([row, {**row, "step": 2}]).axes]
+    ['says and right', 'lost information', 'best temperature', 'ECE']
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    if not rows:
+        return None
+    figure = Figure(figsize=(8.4, 5.2), dpi=130, layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True).ravel()
+    said, lost, temperature, ece = panels
+    _curve(said, rows, "mean_confidence", BAD, "says", "v-")
+    _curve(said, rows, "accuracy", BLUE, "right", "o-")
+    said.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    _curve(lost, rows, "lost_information", BLUE, "", "o-")
+    lost.set_ylim(bottom=0)
+    _curve(temperature, rows, "temperature", BLUE, "", "o-")
+    temperature.axhline(1, color=GREY, linewidth=0.9, linestyle=":")
+    found = [row["temperature"] for row in rows if row.get("temperature")]
+    if found and max(found) > _WIDE * min(found):
+        temperature.set_yscale("log")
+    _curve(ece, rows, "ece", BLUE, "measured", "o-")
+    _curve(ece, rows, "ece_null_mean", GREY, "mean if calibrated", "--")
+    ece.set_ylim(bottom=0)
+    titles = ("says and right", "lost information", "best temperature", "ECE")
+    for axes, title in zip(panels, titles, strict=True):
+        plain_axes(axes, grid="y")
+        axes.set_title(title, fontsize=9, color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    for axes in (said, ece):
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    for axes in (temperature, ece):
+        axes.set_xlabel("step")
+    return figure
+
+
+def _curve(axes: Axes, rows: Sequence[Row], name: str, colour: str, label: str, style: str) -> None:
+    """Draw one metric over the steps, with its interval as a band; steps without a value are left out."""
+    points = [row for row in rows if row.get(name) is not None]
+    steps = [row["step"] for row in points]
+    axes.plot(steps, [row[name] for row in points], style, color=colour, markersize=4, label=label or None)
+    banded = [row for row in points if row.get(f"{name}_low") is not None]
+    axes.fill_between(
+        [row["step"] for row in banded],
+        [row[f"{name}_low"] for row in banded],
+        [row[f"{name}_high"] for row in banded],
+        color=colour,
+        alpha=0.15,
+        linewidth=0,
+    )

@@ -1,0 +1,68 @@
+"""The numbers for training loops: those of the catalogue, from arrays or tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from rmcalib.integrations import LOGGED, metric_values, preference_metrics
+from rmcalib.metrics import find_value, metric_rows
+from rmcalib.scores import Scores
+
+
+def pairs(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    return rng.normal(1.0, 2.0, size=n), rng.normal(0.0, 2.0, size=n)
+
+
+def test_the_numbers_are_those_of_an_evaluation() -> None:
+    chosen, rejected = pairs()
+    found = preference_metrics(chosen, rejected)
+    rows = metric_rows(Scores.from_arrays(np.stack([chosen, rejected], 1)), model="m", benchmark="b")
+    for name in ("mean_confidence", "accuracy", "overconfidence", "lost_information", "temperature", "ece"):
+        row = find_value(rows, name)
+        assert row is not None
+        assert found[name] == pytest.approx(row["value"])
+    assert set(found) == set(LOGGED)
+
+
+def test_accuracy_and_confidence_by_hand() -> None:
+    chosen, rejected = pairs()
+    margin = chosen - rejected
+    found = preference_metrics(chosen, rejected)
+    assert found["accuracy"] == np.mean(margin > 0)
+    assert found["mean_confidence"] == pytest.approx(np.mean(1 / (1 + np.exp(-np.abs(margin)))))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_with_gradients(dtype: torch.dtype) -> None:
+    chosen, rejected = (torch.tensor(values, dtype=dtype, requires_grad=True) for values in pairs())
+    arrays = [values.detach().float().numpy() for values in (chosen, rejected)]
+    assert preference_metrics(chosen[:, None], rejected[:, None]) == preference_metrics(*arrays)
+
+
+def test_what_has_no_value_is_nan() -> None:
+    found = preference_metrics([1.0] * 30, [0.0] * 30)  # all right: no finite temperature is best
+    assert np.isnan(found["temperature"])
+    assert found["accuracy"] == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "message"),
+    [
+        ([1.0, 2.0], [1.0], "2 and 1 rewards"),
+        ([], [], "chosen: shape"),
+        ([[1.0, 2.0]], [[1.0, 2.0]], r"chosen: shape \(1, 2\)"),
+        ([1.0], [float("nan")], "rejected: reward 0 is not finite"),
+    ],
+)
+def test_bad_input(chosen: list[float], rejected: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        preference_metrics(chosen, rejected)
+
+
+def test_prompts_without_one_answer_are_refused() -> None:
+    scores = Scores.from_arrays([[1.0, 0.0, 2.0]], correct=np.array([[True, True, False]]))
+    with pytest.raises(ValueError, match="exactly one correct response"):
+        metric_values(scores)

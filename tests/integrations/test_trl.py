@@ -1,0 +1,158 @@
+"""Calibration while the real TRL trains a tiny model: what is logged, and what the runs hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rmcalib
+from rmcalib.integrations import LOGGED, metric_values, preference_metrics
+from rmcalib.scores import Scores
+from tests.hub import tiny
+
+pytest.importorskip("trl", reason="TRL is not installed (extra `trl`)")
+
+PAIRS = 21  # the last batch of four is not full
+STEPS = (0, 2, 4)
+
+
+def preference_rows(n: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(n):
+        a, b = rng.integers(0, 50, size=2).tolist()
+        messages = [f"It is {a + b}.", f"Perhaps {a - b}, perhaps not."]
+        chosen, rejected = ([{"role": "assistant", "content": text}] for text in messages)
+        rows.append(
+            {
+                "prompt": [{"role": "user", "content": f"What is {a} + {b}? ({i})"}],
+                "chosen": chosen,
+                "rejected": rejected,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Train a tiny model for four steps, evaluating it before them and after every second one."""
+    from datasets import Dataset
+    from trl import RewardConfig, RewardTrainer
+
+    from rmcalib.integrations.trl import BenchmarkCallback, reward_metrics
+
+    folder = tmp_path_factory.mktemp("trl")
+    data = Dataset.from_list(preference_rows(PAIRS))
+    args = RewardConfig(
+        output_dir=str(folder / "tiny-reward"),
+        max_steps=STEPS[-1],
+        per_device_train_batch_size=4,
+        per_device_eval_batch_size=4,
+        eval_strategy="steps",
+        eval_steps=2,
+        eval_on_start=True,
+        save_strategy="no",
+        learning_rate=1e-3,
+        bf16=False,
+        use_cpu=True,
+        report_to="none",
+        disable_tqdm=True,
+        logging_steps=1,
+        gradient_checkpointing=False,
+    )
+    trainer = RewardTrainer(
+        tiny.tiny_classifier(),
+        args=args,
+        train_dataset=data,
+        eval_dataset=data,
+        processing_class=tiny.tiny_tokenizer(),
+        **reward_metrics(),
+    )
+    bench = rmcalib.load_benchmark("demo", limit=40)
+    trainer.add_callback(BenchmarkCallback(trainer, bench, output=folder / "runs"))
+    trainer.train()
+    trainer.save_model(str(folder / "saved"))
+    trainer.processing_class.save_pretrained(folder / "saved")
+    logged: dict[int, dict[str, float]] = {}
+    for row in trainer.state.log_history:
+        logged.setdefault(row["step"], {}).update(row)
+    return {"trainer": trainer, "folder": folder, "bench": bench, "logged": logged}
+
+
+def test_every_evaluation_logs_calibration(training: dict[str, Any]) -> None:
+    for step in STEPS:
+        row = training["logged"][step]
+        for group in ("calibration", "demo"):
+            found = {name for name in LOGGED if f"eval_{group}/{name}" in row}
+            assert set(LOGGED) - found <= {"temperature"}  # there is none if no temperature helps
+            prefix = f"eval_{group}/"
+            gap = row[f"{prefix}mean_confidence"] - row[f"{prefix}accuracy"]
+            assert row[f"{prefix}overconfidence"] == pytest.approx(gap)
+
+
+def test_the_metrics_are_those_of_all_pairs(training: dict[str, Any]) -> None:
+    """TRL gives all rewards of a batch, chosen ones first; the last batch is smaller than the others."""
+    trainer = training["trainer"]
+    rewards = []
+    for row in preference_rows(PAIRS):
+        texts = [
+            trainer.processing_class.apply_chat_template(row["prompt"] + row[name], tokenize=False)
+            for name in ("chosen", "rejected")
+        ]
+        rewards.append([_reward(trainer, text) for text in texts])
+    direct = preference_metrics(*np.array(rewards).T)
+    row = training["logged"][STEPS[-1]]
+    for name, value in direct.items():
+        if not np.isnan(value) and name not in ("ece", "ece_null_mean", "ece_p_value"):  # bins: rounding
+            assert row[f"eval_calibration/{name}"] == pytest.approx(value, abs=1e-4), name
+
+
+def _reward(trainer: Any, text: str) -> float:
+    import torch
+
+    ids = trainer.processing_class(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        return float(trainer.model(input_ids=ids).logits[0, 0])
+
+
+def test_runs_are_kept_for_every_step(training: dict[str, Any]) -> None:
+    runs = training["folder"] / "runs"
+    assert sorted(path.name for path in runs.iterdir()) == [f"step-{step}" for step in STEPS]
+    for step in STEPS:
+        (file,) = (runs / f"step-{step}").rglob("run.json")
+        manifest = json.loads(file.read_text())
+        assert (manifest["status"], manifest["step"], manifest["model"]) == ("finished", step, "tiny-reward")
+        scores = Scores.from_parquet(file.parent / "scores.parquet")
+        logged = training["logged"][step]
+        for name, value in metric_values(scores).items():
+            if not np.isnan(value):
+                assert logged[f"eval_demo/{name}"] == pytest.approx(value)
+
+
+def test_the_live_model_scores_as_its_saved_checkpoint(training: dict[str, Any]) -> None:
+    folder = training["folder"]
+    live = Scores.from_parquet(next((folder / "runs" / f"step-{STEPS[-1]}").rglob("scores.parquet")))
+    saved = rmcalib.score(str(folder / "saved"), training["bench"], device="cpu", dtype="float32")
+    np.testing.assert_allclose(live.reward, saved.reward, atol=1e-4)
+    assert live.n_tokens.tolist() == saved.n_tokens.tolist()
+
+
+def test_evaluating_after_training_keeps_the_run_of_the_step(training: dict[str, Any]) -> None:
+    file = next((training["folder"] / "runs" / f"step-{STEPS[-1]}").rglob("run.json"))
+    before = file.read_bytes()
+    found = training["trainer"].evaluate()
+    assert file.read_bytes() == before
+    assert found["eval_demo/accuracy"] == training["logged"][STEPS[-1]]["eval_demo/accuracy"]
+    assert not training["trainer"].model.training
+
+
+def test_the_report_knows_the_steps(training: dict[str, Any]) -> None:
+    from rmcalib.metrics import Settings
+    from rmcalib.report import leaderboard_from_runs
+
+    folders = sorted((training["folder"] / "runs").iterdir(), reverse=True)
+    board = leaderboard_from_runs(folders, settings=Settings(resamples=20))
+    assert [row["step"] for row in board.training] == list(STEPS)
