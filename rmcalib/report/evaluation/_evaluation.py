@@ -14,7 +14,7 @@ from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
@@ -195,6 +195,7 @@ def evaluate(
         no_calibration=reason,
         settings=settings,
         metrics=wanted,
+        official=official_score(every, benchmark),
     )
     everything = forecast(scores)
     reliability = [] if reason else reliability_rows(everything, settings)
