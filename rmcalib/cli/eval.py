@@ -13,6 +13,7 @@ from rmcalib.cli._shared.options import (
     REPORT,
     Config,
     Json,
+    Markdown,
     Resamples,
     Seed,
     Verbose,
@@ -87,6 +88,7 @@ def evaluate_models(
         ),
     ] = None,
     export_rewardbench: Export = None,
+    markdown: Markdown = None,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -150,9 +152,14 @@ def evaluate_models(
         from rmcalib.cli._shared.summary import print_evaluations
 
         print_evaluations([(one, shown(folder)) for one, folder in done])
-    for condition, evaluation in met:
-        value = condition.value(evaluation.metrics)
-        say(f"{evaluation.model}: {condition.text} holds: {condition.subject} is {value:.4g}")
+    holding = [
+        f"{one.model}: {condition.text} holds: {condition.subject} is {condition.value(one.metrics):.4g}"
+        for condition, one in met
+    ]
+    if markdown is not None:
+        _write_markdown(markdown, done, failed, holding)
+    for line in holding:
+        say(line)
     if not json_ and not scoring.quiet:
         say_failures(failed, len(names))
     if failed or met:
@@ -229,6 +236,16 @@ def _load_calibrator(path: Path | None) -> Calibrator | None:
     from rmcalib.repair import Calibrator
 
     return Calibrator.load(path)
+
+
+def _write_markdown(
+    path: Path, done: list[tuple[Evaluation, Path]], failed: list[dict[str, str]], holding: list[str]
+) -> None:
+    from rmcalib._util.files import write_text
+    from rmcalib.publish import evaluation_summary
+
+    errors = [f"{one['model']}: {one['error']}" for one in failed]
+    write_text(path, evaluation_summary([result for result, _ in done], [*errors, *holding]))
 
 
 def _content(

@@ -15,6 +15,7 @@ __all__ = [
     "Command",
     "Config",
     "Json",
+    "Markdown",
     "Quiet",
     "Resamples",
     "Seed",
@@ -162,6 +163,15 @@ Resamples = Annotated[
     int,
     typer.Option(
         min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+    ),
+]
+Markdown = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        help="Write a summary as Markdown, for a pull request or a workflow's page.",
+        rich_help_panel=REPORT,
     ),
 ]
 Json = Annotated[
