@@ -8,6 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 
 demo: $(VENV)/.installed
 	$(BIN)/rmcalib eval
+	$(BIN)/rmcalib report --output runs/real
 
 test: lint
 	$(BIN)/pytest -n auto --dist worksteal
@@ -37,9 +38,11 @@ docs: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_notions.py
+	$(BIN)/python scripts/bench_packing.py
 	$(BIN)/python scripts/bench_report.py
+	$(BIN)/python scripts/bench_evaluation.py
 	$(BIN)/python scripts/bench_prolr.py
-	$(BIN)/python scripts/bench_scoring.py
+	$(BIN)/python scripts/bench_scoring.py --prompts 16 --batches 1 8 16
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-vllm runs site

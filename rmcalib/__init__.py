@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
     from rmcalib.scores import Scores as Scores
+    from rmcalib.scores import load_board as load_board
     from rmcalib.scores import load_scores as load_scores
 
 __version__ = "0.1.0"
@@ -42,6 +43,7 @@ _HOMES = {
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",
+    "load_board": "rmcalib.scores",
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",

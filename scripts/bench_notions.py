@@ -3,9 +3,12 @@
 Prints CPU seconds and ratios. Baselines: a plain-Python loop over all m! rankings for the same marginals, and
 the same question at another size (growing n, k, m). Run it with one BLAS thread for steady figures:
 
-    OMP_NUM_THREADS=1 python scripts/bench_notions.py
+    OMP_NUM_THREADS=1 python scripts/bench_notions.py [--quick]
+
+`--quick` takes a few seconds: it leaves the large sizes out.
 """
 
+import argparse
 import math
 import time
 from collections.abc import Callable
@@ -51,14 +54,28 @@ def plain_sub(utilities: list[list[float]], k: int) -> list[list[float]]:
     return result
 
 
-def against_enumeration() -> None:
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--quick", action="store_true", help="small sizes only")
+    quick = parser.parse_args().quick
+    against_enumeration(quick)
+    if not quick:
+        sweep()
+    political_size()
+    uncertainty(200 if quick else 1763)
+    growth(quick)
+    memory(quick)
+
+
+def against_enumeration(quick: bool) -> None:
     rng = np.random.default_rng(0)
     utilities = rng.normal(size=(10, 6))
     dist = PlackettLuce(utilities)
     print(
         "sub-k marginals of Plackett-Luce, m = 6, n = 10, all events: plain Python over 6! rankings / rmcalib"
     )
-    for k in (2, 3):
+    for k in (2,) if quick else (2, 3):
         slow = cpu(lambda k=k: plain_sub(utilities.tolist(), k))  # type: ignore[misc]
         fast = cpu(lambda k=k: dist.sub(all_events(6, k)), 20)  # type: ignore[misc]
         print(f"  k = {k}: {slow:8.3f} s / {fast:.6f} s = {slow / fast:,.0f}x")
@@ -106,38 +123,40 @@ def political_size() -> None:
     print(f"  {seconds:.2f} s; the public code needs 14 s: {14 / seconds:,.0f}x")
 
 
-def growth() -> None:
+def growth(quick: bool) -> None:
+    sizes = (30, 300) if quick else (300, 3000, 30_000)
     print("growth in n: sub-3 and top-3, m = 10 (a ratio near 10 is linear)")
     for name, notion in (("sub_k", sub_k), ("top_k", top_k)):
         times = []
-        for n in (300, 3000, 30_000):
+        for n in sizes:
             data = synthetic_plackett_luce(n, 10, rng=np.random.default_rng(0))
             times.append(cpu(lambda data=data, notion=notion: notion(data.forecast, data.orders, 3), 2))  # type: ignore[misc]
         ratios = ", ".join(f"{b / a:.1f}x" for a, b in pairwise(times))
-        print(f"  {name}: {', '.join(f'{t:.3f} s' for t in times)} for n = 300, 3,000, 30,000: {ratios}")
+        shown = ", ".join(f"{n:,}" for n in sizes)
+        print(f"  {name}: {', '.join(f'{t:.3f} s' for t in times)} for n = {shown}: {ratios}")
     print("growth in m and k: exact sub-k marginals of Mallows, all events, one dispersion")
-    for m, k in ((10, 3), (15, 3), (15, 4), (15, 5), (20, 4), (30, 3)):
+    for m, k in ((10, 2), (10, 3)) if quick else ((10, 3), (15, 3), (15, 4), (15, 5), (20, 4), (30, 3)):
         dist, events = Mallows([np.arange(m)], 0.3), all_events(m, k)
         seconds = cpu(lambda dist=dist, events=events: dist.sub(events))  # type: ignore[misc]
         print(f"  m = {m}, k = {k}: {len(events):>9,} events in {seconds:6.3f} s")
 
 
-def uncertainty() -> None:
+def uncertainty(n: int) -> None:
     rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.ones(4), size=1763)
-    y = np.eye(4)[(p.cumsum(axis=1) > rng.random((1763, 1))).argmax(axis=1)]
-    groups = np.repeat(np.arange(1763), 4)
+    p = rng.dirichlet(np.ones(4), size=n)
+    y = np.eye(4)[(p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)]
+    groups = np.repeat(np.arange(n), 4)
     flat_p, flat_y = p.reshape(-1), y.reshape(-1)
     seconds = cpu(lambda: ece_interval(flat_p, flat_y, groups=groups), 2)
-    rows = [np.arange(4 * g, 4 * g + 4) for g in range(1763)]
+    rows = [np.arange(4 * g, 4 * g + 4) for g in range(n)]
 
     def plain() -> None:
         for _ in range(20):
-            chosen = np.concatenate([rows[g] for g in rng.integers(1763, size=1763)])
+            chosen = np.concatenate([rows[g] for g in rng.integers(n, size=n)])
             ece_of_rows(flat_p[chosen], flat_y[chosen])
 
     slow = 50 * cpu(plain)
-    print("1,000 resamples of an ECE on 7,052 rows in 1,763 prompts (aim: under 1 s)")
+    print(f"1,000 resamples of an ECE on {4 * n:,} rows in {n:,} prompts (aim: under 1 s for 1,763)")
     print(
         f"  {seconds:.3f} s; resampling rows, 20 times scaled to 1,000: {slow:.1f} s: {slow / seconds:,.0f}x"
     )
@@ -149,15 +168,15 @@ def ece_of_rows(
     return sum(abs((y - p)[(p >= b / 10) & (p < (b + 1) / 10)].sum()) for b in range(10)) / len(p)
 
 
-def memory_of_sub_k() -> float:
-    data = synthetic_plackett_luce(10_000, 12, rng=np.random.default_rng(0))
+def memory_of_sub_k(n: int) -> float:
+    data = synthetic_plackett_luce(n, 12, rng=np.random.default_rng(0))
     before = peak()
     sub_k(data.forecast, data.orders, 4)
     return peak() - before
 
 
-def memory_of_full_rank() -> float:
-    data = synthetic_plackett_luce(10_000, 4, rng=np.random.default_rng(0))
+def memory_of_full_rank(n: int) -> float:
+    data = synthetic_plackett_luce(n, 4, rng=np.random.default_rng(0))
     before = peak()
     full_rank(data.forecast, data.orders)
     return peak() - before
@@ -169,22 +188,18 @@ def peak() -> float:
     return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
-def memory() -> None:
+def memory(quick: bool) -> None:
+    n = 100 if quick else 10_000
     print("peak memory of one job in a process of its own, beyond the data (work arrays: 32 MB each)")
     for name, job, whole in (
-        ("sub_k, n = 10,000, m = 12, k = 4: 11,880 events", memory_of_sub_k, 10_000 * 11_880),
-        ("full_rank, n = 10,000, 24 classes", memory_of_full_rank, 10_000**2),
+        (f"sub_k, n = {n:,}, m = 12, k = 4: 11,880 events", memory_of_sub_k, n * 11_880),
+        (f"full_rank, n = {n:,}, 24 classes", memory_of_full_rank, n**2),
     ):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            used = pool.submit(job).result()
+            used = max(pool.submit(job, n).result(), 1.0)
         table = whole * 8 / 2**20
-        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / max(used, 1):.0f}x")
+        print(f"  {name}: {used:.0f} MB; the table at once: {table:,.0f} MB, {table / used:.1f}x")
 
 
 if __name__ == "__main__":
-    against_enumeration()
-    sweep()
-    political_size()
-    uncertainty()
-    growth()
-    memory()
+    main()

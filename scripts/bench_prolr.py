@@ -1,6 +1,6 @@
 """Seconds by stage of the label-ranking experiments, and what a second process brings.
 
-    python scripts/bench_prolr.py [--dataset iris] [--processes 2]
+    python scripts/bench_prolr.py [--dataset iris] [--processes 2] [--learner mallows]
 
 Prints the seconds of every stage for each learner on one fold, then the time of a whole cross-validation
 in one process (the baseline) and in several.
@@ -32,7 +32,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--dataset", default="iris")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--learner", action="append", choices=LEARNERS, help="only this one; may be repeated")
+    parser.add_argument("--resamples", type=int, default=100)
     options = parser.parse_args()
+    learners = tuple(options.learner or LEARNERS)
     data, seconds = timed(lambda: load_dataset(options.dataset))
     print(f"{options.dataset}: {len(data):,} rows, {data.n_items} labels; loaded in {seconds:.2f} s")
     rows = np.random.default_rng(0).permutation(len(data))
@@ -41,9 +44,11 @@ def main() -> None:
     x_train, x_test = encoder.transform(data, train), encoder.transform(data, test)
     orders = data.orders[test]
     stages = ("fit", "predict", "exact", "reference", "null", "interval")
-    print("seconds  " + "".join(f"{stage:>11}" for stage in stages) + "   (sub-2 and top-1; 100 resamples)")
-    make_learner("pl").fit(x_train[:10], data.orders[train][:10])  # torch is imported before the clock runs
-    for name in LEARNERS:
+    resamples = options.resamples
+    head = "".join(f"{stage:>11}" for stage in stages)
+    print(f"seconds  {head}   (sub-2 and top-1; {resamples} resamples)")
+    for name in learners:
+        make_learner(name).fit(x_train[:10], data.orders[train][:10])  # imports before the clock runs
         learner = make_learner(name)
         cells = [timed(lambda learner=learner: learner.fit(x_train, data.orders[train]))[1]]  # type: ignore[misc]
         dist, seconds = timed(lambda learner=learner: learner.predict(x_test))  # type: ignore[misc]
@@ -60,14 +65,14 @@ def main() -> None:
         cells.append(time.perf_counter() - start)
         start = time.perf_counter()
         for result in results if ranks else []:
-            result.null(resamples=100)
+            result.null(resamples=resamples)
         cells.append(time.perf_counter() - start)
         start = time.perf_counter()
         for result in results:
-            result.interval(resamples=100)
+            result.interval(resamples=resamples)
         cells.append(time.perf_counter() - start)
         print(f"{name:<9}" + "".join(f"{cell:11.3f}" for cell in cells))
-    plan = Plan(questions=Questions(resamples=100))
+    plan = Plan(learners=learners, questions=Questions(resamples=resamples))
     _, one = timed(lambda: run_prolr(data, plan))
     _, several = timed(lambda: run_prolr(data, plan, processes=options.processes))
     print(

@@ -13,7 +13,7 @@ import argparse
 import csv
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,103 +32,141 @@ from rmcalib.calibration import (
 )
 
 sys.path.insert(0, str(Path(__file__).parent))
-from measure_statistics import PLAIN, RESAMPLES, RESULTS, Setting, coverage_table, markdown, softmax, truths
+from measure_statistics import (
+    LOW,
+    PLAIN,
+    RESAMPLES,
+    RESULTS,
+    Setting,
+    coverage_table,
+    markdown,
+    softmax,
+    true_values,
+    truth_prompts,
+)
 
-NOISE = 0.1  # standard deviation of either forecast's own noise, where both have the same scale
-MEASURES = ("overconfidence", "lost_information", "ece", "confidence_ece", "smooth_ece", "nll")
+SMOOTH_RUNS = 200  # data sets for the smooth ECE, which takes longer than all others together
+MEASURES = ("accuracy", "overconfidence", "lost_information", "ece", "confidence_ece", "smooth_ece", "nll")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two forecasts of one setting, by the factors on the rewards."""
+    """Two forecasts of the same prompts: factors on the true rewards, and noise of each forecast's own."""
 
     name: str
     setting: Setting
     factors: tuple[float, float]
+    noise: float = 0.0  # standard deviation, before the factor
 
-    def forecasts(self, rewards: FloatArray, rng: np.random.Generator) -> list[FloatArray]:
-        """Rewards of the two forecasts; those of the same scale get some noise of their own."""
-        if self.factors[0] != self.factors[1]:
-            return [factor * rewards for factor in self.factors]
-        return [f * (rewards + NOISE * rng.normal(size=rewards.shape)) for f in self.factors]
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[list[FloatArray], BoolArray, FloatArray]:
+        """Rewards (n, M) of the two forecasts, which of them exist, and the true probabilities."""
+        rewards, exists, truth = self.setting.draw(n, rng)
+        own = rng.normal(size=(2, *rewards.shape)) * self.noise
+        return [f * (rewards + e) for f, e in zip(self.factors, own, strict=True)], exists, truth
+
+    def true_differences(self) -> dict[str, float]:
+        """The differences of unlimited data."""
+        if self.factors[0] == self.factors[1]:
+            return dict.fromkeys(MEASURES, 0.0)
+        rewards, exists, truth = self.draw(truth_prompts(self.setting), np.random.default_rng(12345))
+        a, b = (true_values(one, exists, truth) for one in rewards)
+        return {name: b[name] - a[name] for name in MEASURES}
 
 
-def four(n: int, a: float, b: float) -> Pair:
-    return Pair(f"four responses: {a:g} and {b:g}", Setting("four", n), (a, b))
+def four(n: int, a: float, b: float, noise: float = 0.0) -> Pair:
+    how = {0.0: "", 0.1: ", nearly the same", 1.0: ", different models"}[noise]
+    return Pair(f"four responses: {a:g} and {b:g}{how}", Setting("four", n), (a, b), noise)
 
 
 PAIRS = (
-    *(four(n, a, b) for n in (100, 500) for a, b in ((0.001, 1), (1, 1), (1, 1.5), (1.5, 1.5), (0.7, 1.2))),
-    four(2000, 1, 1.5),
+    *(four(n, 1, 1, 0.1) for n in (100, 500)),
+    *(four(n, 1, 1.5) for n in (100, 500, 2000)),
+    *(four(n, 1.5, 1.5, 0.1) for n in (100, 500)),
+    *(four(n, 0.7, 1.2) for n in (100, 500)),
+    four(100, 0.05, 1),
+    *(four(n, 0.7, 1.4, 1.0) for n in (100, 500)),
+    four(100, 0.7, 0.7, 1.0),
     Pair("pairs: 0.5 and 1", Setting("pairs", 350, m=2), (0.5, 1.0)),
     Pair("ten responses: 1 and 1.5", Setting("ten", 500, m=10), (1.0, 1.5)),
+    Pair("two to ten responses: 1 and 1.5", Setting("varying", 500, m=0), (1.0, 1.5)),
     Pair("25% label noise: 1 and 1.5", Setting("noise", 500, noise=0.25), (1.0, 1.5)),
     Pair("heavy tails: 1 and 1.5", Setting("heavy", 500, heavy=True), (1.0, 1.5)),
+    Pair("saturated: 1 and 8", Setting("saturated", 500), (1.0, 8.0)),
     Pair("accuracy .97: 1 and 1.5", Setting("accurate", 183, advantage=5.55), (1.0, 1.5)),
+    Pair(
+        "accuracy .97: 1 and 1, different models", Setting("accurate", 183, advantage=5.55), (1.0, 1.0), 1.0
+    ),
 )
 
 
 def differences(
-    pair: list[FloatArray], exists: BoolArray, winner: IntArray, seed: int
+    pair: list[FloatArray], exists: BoolArray, winner: IntArray, seed: int, *, smooth: bool = True
 ) -> dict[str, Difference]:
     """The differences of one data set, as `rmcalib compare` computes them."""
     groups = np.nonzero(exists)[0]
     y = (np.arange(exists.shape[1]) == winner[:, None])[exists].astype(np.float64)
-    n, found = len(exists), []
-    for rewards in pair:
+    picks = [softmax(rewards, exists).argmax(axis=1) for rewards in pair]
+    jumps = not np.array_equal(*picks)
+    found = []
+    for rewards, picked in zip(pair, picks, strict=True):
         p_all = softmax(rewards, exists)
-        p = p_all[exists]
-        picked, confidence = p_all.argmax(axis=1), p_all.max(axis=1)
+        p, confidence = p_all[exists], p_all.max(axis=1)
         right = (picked == winner).astype(np.float64)
         how: dict[str, Any] = {"resamples": RESAMPLES, "rng": seed}
         found.append(
             {
+                "accuracy": right,
                 "overconfidence": confidence - right,
                 "lost_information": scale_loss(rewards[exists], y, groups),
                 "ece": binned_inference(p, y, groups, PLAIN, one_per_group=True, **how),
                 "confidence_ece": binned_inference(
-                    confidence, right, np.arange(n), PLAIN, one_per_group=False, **how
+                    confidence, right, np.arange(len(exists)), PLAIN, one_per_group=False, **how
                 ),
-                "smooth_ece": smooth_inference(p, y, groups, one_per_group=True, rng=seed),
+                "smooth_ece": smooth_inference(p, y, groups, one_per_group=True, **how) if smooth else None,
                 "nll": -np.log(np.maximum(p[y == 1], 1e-300)),
             }
         )
     result = {}
     for name in MEASURES:
         a, b = found[0][name], found[1][name]
+        if a is None:
+            continue
         if isinstance(a, np.ndarray):
-            result[name] = mean_difference(a, b)
+            result[name] = mean_difference(a, b, jumps=jumps and name in ("accuracy", "overconfidence"))
         elif isinstance(a, Inference):
-            result[name] = difference(a.interval(), b.interval(), a.influence, b.influence)
+            centres = (a.centre, b.centre)
+            result[name] = difference(a.interval(), b.interval(), a.influence, b.influence, centres=centres)
         else:
-            result[name] = difference(a.lost, b.lost, a.lost_influence, b.lost_influence)
+            centres = (a.lost_centre, b.lost_centre)
+            result[name] = difference(a.lost, b.lost, a.lost_influence, b.lost_influence, centres=centres)
     return result
 
 
 def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
-    start, n = time.process_time(), pair.setting.n
-    sides = [truths(replace(pair.setting, confidence=factor)) for factor in pair.factors]
-    same = pair.factors[0] == pair.factors[1]
-    true = {name: 0.0 if same else sides[1][name] - sides[0][name] for name in MEASURES}
-    held, without, width = (dict.fromkeys(MEASURES, 0.0) for _ in range(3))
+    start, n, true = time.process_time(), pair.setting.n, pair.true_differences()
+    held, without, against, width, done = (dict.fromkeys(MEASURES, 0.0) for _ in range(5))
     for run in range(runs):
         rng = np.random.default_rng([run, n, PAIRS.index(pair)])
-        rewards, exists, truth = pair.setting.draw(n, rng)
+        rewards, exists, truth = pair.draw(n, rng)
         winner = (np.cumsum(truth, axis=1) > rng.random((n, 1))).argmax(axis=1)
-        for name, found in differences(pair.forecasts(rewards, rng), exists, winner, run).items():
+        for name, found in differences(rewards, exists, winner, run, smooth=run < SMOOTH_RUNS).items():
+            excluded = not found.low <= 0 <= found.high
             held[name] += found.low - 1e-9 <= true[name] <= found.high + 1e-9
-            without[name] += not found.low <= 0 <= found.high
+            without[name] += excluded
+            against[name] += excluded != (found.p_value <= 0.05)
             width[name] += found.high - found.low
+            done[name] += 1
     return [
         {
             "setting": pair.name,
             "prompts": n,
             "measure": name,
             "true_difference": round(true[name], 5),
-            "coverage": round(held[name] / runs, 4),
-            "excludes_0": round(without[name] / runs, 4),
-            "width": round(width[name] / runs, 5),
-            "runs": runs,
+            "coverage": round(held[name] / done[name], 4),
+            "excludes_0": round(without[name] / done[name], 4),
+            "contradictions": int(against[name]),
+            "width": round(width[name] / done[name], 5),
+            "runs": int(done[name]),
             "seconds": round(time.process_time() - start, 1),
         }
         for name in MEASURES
@@ -138,26 +176,33 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     worst = min(rows, key=lambda row: float(row["coverage"]))
     none = [float(row["excludes_0"]) for row in rows if float(row["true_difference"]) == 0]
+    none = none or [float("nan")]
     power = [
         {"setting": row["setting"], "prompts": row["prompts"], "measure": row["measure"],
          "true difference": row["true_difference"], "excludes 0": row["excludes_0"], "width": row["width"]}
-        for row in rows if row["measure"] in ("ece", "lost_information")
+        for row in rows if row["measure"] in ("overconfidence", "lost_information", "ece")
     ]  # fmt: skip
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
+    against = sum(int(row["contradictions"]) for row in rows)
+    low = [f"{row['measure']} {float(row['coverage']):.3f} ({row['setting']}, {row['prompts']} prompts)"
+           for row in rows if float(row["coverage"]) < LOW]  # fmt: skip
     return f"""# How often the intervals of a difference hold the truth
 
-Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting, {RESAMPLES} resamples each,
-in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%. A coverage from {runs} data sets
-is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
+Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
+ECE), {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
+A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
-{worst["prompts"]} prompts).** Where there is no true difference, the intervals exclude 0 in {min(none):.3f}
-to {max(none):.3f} of the data sets.
+{worst["prompts"]} prompts).** Below {LOW}: {"; ".join(low) or "none"}. Where there is no true difference, the
+intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets. Interval and test disagree about 0
+in {against} of {sum(int(row["runs"]) for row in rows)} data sets and measures.
 
 Two forecasts of the same prompts; the names of the settings have the factors on the true rewards. A factor of
-1 is calibrated, and 0.001 gives every response nearly the same probability. Forecasts with the same factor
-have some noise of their own. Differences of calibration errors and of lost information combine the intervals
-of the two (`rmcalib.calibration.difference`); those of means are paired (`mean_difference`).
+1 is calibrated, and 0.05 gives every response nearly the same probability. Forecasts that are nearly the same
+have noise of their own with standard deviation 0.1, different models 1. Differences of calibration errors and
+of lost information combine the intervals of the two (`rmcalib.calibration.difference`); those of means are
+paired (`mean_difference`). Coverage above 0.97 means that an interval is wider than it has to be: so are
+those of errors if neither is shown to be above 0.
 
 ## Coverage
 
@@ -183,8 +228,8 @@ def main() -> None:
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
             kept = (row for row in csv.DictReader(file) if "measure" in row)
-            rows = [row for row in kept if row["runs"] == str(args.runs)]
-    done = {(row["setting"], int(row["prompts"])) for row in rows}
+            rows = [row | {"prompts": int(row["prompts"])} for row in kept]
+    done = {(row["setting"], row["prompts"]) for row in rows}
     for pair in PAIRS:
         if (pair.name, pair.setting.n) not in done and (args.only or "") in pair.name:
             rows += measure(pair, args.runs)

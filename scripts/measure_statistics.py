@@ -6,7 +6,7 @@ over- and under-confident prompts, heavy tails, saturated and nearly uniform for
 models. Writes results/statistics.csv after each setting, and results/statistics.md. An interrupted run
 continues where it stopped.
 
-    python scripts/measure_statistics.py [--runs 400] [--only NAME] [--fresh]
+    python scripts/measure_statistics.py [--runs 400] [--only NAME] [--again MEASURE] [--fresh]
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 import argparse
 import csv
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rmcalib.calibration import (
     ErrorOptions,
     Inference,
     Interval,
+    ScaleLoss,
     bin_edges,
     bin_index,
     binned_error,
@@ -146,8 +148,8 @@ def softmax(rewards: FloatArray, exists: BoolArray) -> FloatArray:
 
 def intervals(
     rewards: FloatArray, exists: BoolArray, winner: IntArray, seed: int, *, before: bool
-) -> Iterator[tuple[str, Found]]:
-    """Every interval that a report shows, for one data set."""
+) -> dict[str, Callable[[], Found]]:
+    """How to compute every interval that a report shows, for one data set."""
     n = len(rewards)
     p_all = softmax(rewards, exists)
     groups, r = np.nonzero(exists)[0], rewards[exists]
@@ -156,7 +158,6 @@ def intervals(
     p, y = p_all[exists], y_all[exists]
     picked = np.where(exists, p_all, -1).argmax(axis=1)
     confidence, right = p_all.max(axis=1), (picked == winner).astype(np.float64)
-    alone = np.arange(n)
 
     def binned(p: FloatArray, y: FloatArray, groups: IntArray, options: ErrorOptions, one: bool) -> Found:
         how: dict[str, Any] = {"one_per_group": one, "resamples": RESAMPLES, "rng": seed}
@@ -178,32 +179,34 @@ def intervals(
         old = mean_interval(values, method="percentile", resamples=RESAMPLES, rng=seed) if before else None
         return Found(mean_interval(values), before=old)
 
-    logs = np.log(np.maximum(p, 1e-300))
-    scale = scale_loss(r, y, groups)
-    yield "overconfidence", mean(confidence - right)
-    yield "mean_confidence", mean(confidence)
-    yield "accuracy", Found(proportion_interval(right), before=mean(right).before)
-    yield "lost_information", Found(scale.lost)
-    yield "usable_information", Found(scale.usable)
-    yield "temperature", Found(scale.temperature)
-    yield "ece", binned(p, y, groups, PLAIN, one=True)
-    yield "confidence_ece", binned(confidence, right, alone, PLAIN, one=False)
-    yield "equal_mass_ece", binned(p, y, groups, MASS, one=True)
-    yield "debiased_ece", binned(p, y, groups, SQUARE, one=True)
-    yield (
-        "smooth_ece",
-        other(smooth_inference(p, y, groups, one_per_group=True, resamples=RESAMPLES, rng=seed)),
-    )
-    yield (
-        "pairwise_ece",
-        other(
-            pairwise_inference(log_softmax(rewards, exists), y == 1, groups, resamples=RESAMPLES, rng=seed)
+    def at_temperature() -> Found:
+        tempered = softmax(rewards / cross_fitted(r, y, groups, n)[:, None], exists)[exists]
+        return binned(tempered, y, groups, PLAIN, one=True)
+
+    @lru_cache(maxsize=1)
+    def scale() -> ScaleLoss:
+        return scale_loss(r, y, groups)
+
+    how: dict[str, Any] = {"resamples": RESAMPLES, "rng": seed}
+    return {
+        "overconfidence": lambda: mean(confidence - right),
+        "mean_confidence": lambda: mean(confidence),
+        "accuracy": lambda: Found(proportion_interval(right), before=mean(right).before),
+        "lost_information": lambda: Found(scale().lost),
+        "usable_information": lambda: Found(scale().usable),
+        "temperature": lambda: Found(scale().temperature),
+        "ece": lambda: binned(p, y, groups, PLAIN, one=True),
+        "confidence_ece": lambda: binned(confidence, right, np.arange(n), PLAIN, one=False),
+        "equal_mass_ece": lambda: binned(p, y, groups, MASS, one=True),
+        "debiased_ece": lambda: binned(p, y, groups, SQUARE, one=True),
+        "smooth_ece": lambda: other(smooth_inference(p, y, groups, one_per_group=True, **how)),
+        "pairwise_ece": lambda: other(
+            pairwise_inference(log_softmax(rewards, exists), y == 1, groups, **how)
         ),
-    )
-    tempered = softmax(rewards / cross_fitted(r, y, groups, n)[:, None], exists)[exists]
-    yield "ece_at_temperature", binned(tempered, y, groups, PLAIN, one=True)
-    yield "nll", mean(-logs[y == 1])
-    yield "brier", mean(np.bincount(groups, (p - y) ** 2).astype(np.float64))
+        "ece_at_temperature": at_temperature,
+        "nll": lambda: mean(-np.log(np.maximum(p[y == 1], 1e-300))),
+        "brier": lambda: mean(np.bincount(groups, (p - y) ** 2).astype(np.float64)),
+    }
 
 
 def log_softmax(rewards: FloatArray, exists: BoolArray) -> FloatArray:
@@ -227,7 +230,16 @@ def cross_fitted(r: FloatArray, y: FloatArray, groups: IntArray, n: int) -> Floa
 def truths(setting: Setting) -> dict[str, float]:
     """The value of every measure for unlimited data, from the true probabilities of many prompts."""
     rng = np.random.default_rng(12345)
-    rewards, exists, truth = setting.draw(TRUTH_PROMPTS // max(setting.m or 6, 4) * 4, rng)
+    return true_values(*setting.draw(truth_prompts(setting), rng))
+
+
+def truth_prompts(setting: Setting) -> int:
+    """How many prompts stand for unlimited data."""
+    return TRUTH_PROMPTS // max(setting.m or 6, 4) * 4
+
+
+def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> dict[str, float]:
+    """The expected value of every measure over the outcomes, given rewards and true probabilities (n, M)."""
     n = len(rewards)
     p_all = softmax(rewards, exists)
     p, q, groups = p_all[exists], truth[exists], np.nonzero(exists)[0]
@@ -294,16 +306,17 @@ def fit_mean_temperature(rewards: FloatArray, exists: BoolArray, truth: FloatArr
     return float(np.exp(-brentq(slope, -12, 12, xtol=1e-10)))
 
 
-def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
-    """Count over ``runs`` data sets: one row for each measure."""
+def measure(setting: Setting, runs: int, only: str | None = None) -> list[dict[str, Any]]:
+    """Count over ``runs`` data sets: one row for each measure, or for the one that is asked for."""
     start, true = time.process_time(), truths(setting)
-    tallies = {name: Tally() for name in true}
+    tallies = {name: Tally() for name in true if only in (None, name)}
     for run in range(runs):
         rng = np.random.default_rng([run, setting.n, SETTINGS.index(setting)])
         rewards, exists, truth = setting.draw(setting.n, rng)
         winner = (np.cumsum(truth, axis=1) > rng.random((setting.n, 1))).argmax(axis=1)
-        for name, found in intervals(rewards, exists, winner, run, before=run < min(BEFORE, runs)):
-            count(tallies[name], found, true[name])
+        found = intervals(rewards, exists, winner, run, before=run < min(BEFORE, runs))
+        for name, tally in tallies.items():
+            count(tally, found[name](), true[name])
     seconds = time.process_time() - start
     rows = []
     for name, tally in tallies.items():
@@ -343,6 +356,16 @@ def count(tally: Tally, found: Found, truth: float) -> None:
         tally.rejected = (tally.rejected or 0) + found.rejected
         tested = found.rejected if found.separate is None else found.separate
         tally.contradictions += tested != (interval.low > 0)
+
+
+def replaced(rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Put rows in the place of those of the same setting and measure, or at the end."""
+
+    def key(row: dict[str, Any]) -> tuple[str, int, str]:
+        return row["setting"], row["prompts"], row["measure"]
+
+    new = {key(row): row for row in found}
+    return [new.pop(key(row), row) for row in rows] + list(new.values())
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -436,19 +459,24 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--only", help="only settings whose name contains this")
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
+    parser.add_argument("--again", metavar="MEASURE", help="measure this measure again, and keep the others")
     args = parser.parse_args()
     path, rows = args.output / "statistics.csv", []
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = [
-                row for row in csv.DictReader(file) if row.get("runs") == str(args.runs) and "measure" in row
-            ]
-    done = {(row["setting"], int(row["prompts"])) for row in rows}
+            kept = (row for row in csv.DictReader(file) if "measure" in row)
+            rows = [row | {"prompts": int(row["prompts"])} for row in kept if row["runs"] == str(args.runs)]
+    done = {(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}
     for setting in SETTINGS:
-        if (setting.name, setting.n) not in done and (args.only or "") in setting.name:
-            rows += measure(setting, args.runs)
-            write_csv(path, rows)
-            print(f"{setting.name}, {setting.n} prompts: {rows[-1]['seconds']} s", flush=True)
+        key = setting.name, setting.n
+        if (args.only or "") not in setting.name or (key in done and not args.again):
+            continue
+        found = measure(setting, args.runs, args.again if key in done else None)
+        for row in found:
+            row["seconds"] = done.get(key, row["seconds"])  # of all measures together
+        rows = replaced(rows, found)
+        write_csv(path, rows)
+        print(f"{setting.name}, {setting.n} prompts: {found[-1]['seconds']} s", flush=True)
     write_text(args.output / "statistics.md", report(rows, args.runs))
 
 

@@ -200,7 +200,8 @@ def rejection_table(rows: Sequence[Row]) -> str:
     for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
         p = [row["p_value"] for row in rows if is_measure(row, family, k, "rankwise", "exact")]
         rejected = sum(value < 0.05 for value in p)
-        lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
+        if p:
+            lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
     return markdown(["events", "tests", "p < 0.05", "share"], lines)
 
 

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ranking": set(),
     "calibration": {"ranking"},
     "benchmarks": {"demo"},
-    "scores": {"benchmarks"},
+    "scores": {"ranking", "benchmarks"},
     "judges": {"demo", "benchmarks", "scores"},
     "runs": {"benchmarks", "scores", "judges"},
     "batch": {"benchmarks", "scores", "judges", "runs"},

@@ -30,7 +30,7 @@ _REVISION = re.compile(r"\w[\w./-]*")
 _PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question that the Hub did not answer
 _LITTLE_PATIENCE = (1.0,)  # where the answer of an earlier time is in the cache
 _TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
-_SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
 _PICKLE_WEIGHTS = ("pytorch_model.bin", "pytorch_model-*.bin", "adapter_model.bin")
 OWN_CODE = "runs Python code of its own: pass --trust-remote-code if you trust it"
@@ -39,7 +39,7 @@ PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 
 class HubError(ValueError):
-    """A model or data set could not be had from the Hub; the message is one line with the remedy."""
+    """A model or data set is not available from the Hub; the message is one line with the remedy."""
 
 
 def check_repo_id(name: str) -> str:
@@ -97,7 +97,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     if _SHA.fullmatch(wanted):
         return wanted
     if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
-        raise HubError(f"{name}: revision: {wanted!r} is no branch, tag or commit")
+        raise HubError(f"{name}: revision: {wanted!r} is not a branch, tag or commit")
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
@@ -112,13 +112,13 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
             f"{name}: waiting for the Hub at {constants.ENDPOINT}, which does not answer",
         )
     except Exception as error:
-        answered = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404)
+        answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
         if not answered and ref.is_file():
             _close_session()  # the downloads that follow must not reuse a dead connection
             commit = ref.read_text().strip()
             if not constants.HF_HUB_OFFLINE:
-                told = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
-                warnings.warn(f"{told}{commit[:12]}, which is in the cache", stacklevel=2)
+                notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
+                warnings.warn(f"{notice}{commit[:12]}, which is in the cache", stacklevel=2)
             return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
     if not info.sha:
@@ -147,7 +147,7 @@ def fetch_model(
 
     if not may_draw():
         disable_progress_bars()
-    patterns = [*_SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
+    patterns = [*SMALL_FILES, *(["*.py"] if trust_remote_code else [])]
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
     with translated(name, revision=revision):
@@ -214,10 +214,10 @@ def explain(
     >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
     org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
     """
-    told = _reason(error, name, repo_type)
+    reason = _reason(error, name, repo_type)
     if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # a path with a slip in it
-        told += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
-    return HubError(f"{name}{f'@{revision}' if revision else ''}: {told}")
+        reason += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
+    return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
 
 
 def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
@@ -229,7 +229,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     chain = list(_causes(error))
     text = " ".join(str(cause) for cause in chain)
     names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
-    status = next((c.response.status_code for c in chain if isinstance(c, errors.HfHubHTTPError)), None)
+    status = next((_status(cause) for cause in chain if isinstance(cause, errors.HfHubHTTPError)), None)
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
     if "GatedRepoError" in names or "is a gated dataset" in text:
@@ -281,6 +281,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         current = current.__cause__ or current.__context__
+
+
+def _status(error: BaseException) -> int | None:
+    """The status of the Hub's answer; some errors of older libraries come without an answer."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
 """The processes of ``torchrun`` or ``accelerate launch`` as one job: they wait and fail together.
 
 Each process scores its share of the prompts. What they all do is done in steps (`Team.step`): nobody goes on
-before all have finished a step, and if one fails, all fail with its message, which the main process tells.
+before all have finished a step, and if one fails, all fail with its message, which the main process reports.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ class Team:
         return f"step {self._step} failed"
 
     def _settle(self, failure: Exception | None) -> None:
-        told = failure and (isinstance(failure, _BAD_INPUT), f"{failure}" or type(failure).__name__)
+        report = failure and (isinstance(failure, _BAD_INPUT), f"{failure}" or type(failure).__name__)
         try:
-            answers = self.gather(told)
+            answers = self.gather(report)
         except PeerError:
             if failure is not None:
                 raise failure from None  # why the others were lost, most likely

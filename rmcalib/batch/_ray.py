@@ -109,7 +109,7 @@ def score_on_cluster(
         done = tokens = 0
         warned: set[str] = set()
         origins = {first.process: first}
-        told_apart: set[bool | None] = set()
+        distinct: set[bool | None] = set()
         batch.status.progress(name, 0, total, 0)
         for scored, texts, origin in results(ray, workers, blocks, look):
             _check_same(first, origin)
@@ -119,11 +119,11 @@ def score_on_cluster(
                 if gist(text) not in warned:
                     warned.add(gist(text))
                     batch.status.warn(name, text)
-            told_apart |= {item.told_apart for item in scored}
+            distinct |= {item.distinct for item in scored}
             done += sum(len(item.rewards) for item in scored)
             tokens += sum(sum(item.n_tokens) for item in scored)
             batch.status.progress(name, done, total, tokens)
-        if is_indifferent(told_apart):
+        if is_indifferent(distinct):
             batch.status.warn(name, f"{name}: {INDIFFERENT}")
         run.finish(processes=len(workers))
     for text in _remarks(first, origins.values()):

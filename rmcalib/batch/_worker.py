@@ -65,7 +65,7 @@ def cause(error: BaseException) -> str:
 
 
 def is_for_users(category: type[Warning], filename: str) -> bool:
-    """Return whether a warning is one of ours about a model; those of libraries go to a log."""
+    """Return whether a warning is rmcalib's own about a model; those of libraries go to a log."""
     return filename.startswith(str(_PACKAGE)) and issubclass(category, UserWarning)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -31,6 +33,7 @@ def load_benchmark(
     format: str | None = None,
     revision: str | None = None,
     split: str | None = None,
+    part: str | None = None,
     limit: int | None = None,
 ) -> Benchmark:
     """Load the prompts of a benchmark.
@@ -44,6 +47,9 @@ def load_benchmark(
     revision : branch, tag or commit of a Hub data set; the result has the commit. A benchmark of several data
         sets has one of each, joined by `+`.
     split : split of a Hub data set; default that of the benchmark, else `"test"`.
+    part : `"1/2"` for the first of two parts of the prompts, `"2/2"` for the other, and so on. A hash of its
+        id decides which part a prompt belongs to. So one part can be used for fitting and the other for
+        testing. The result's name ends in `-1of2`.
     limit : at most this many prompts, spread evenly over the benchmark so that every category has its share.
 
     Returns
@@ -71,10 +77,28 @@ def load_benchmark(
         benchmark = _from_file(name, wanted)
     else:
         benchmark = _from_hub(name, wanted, revision, split)
+    if part is not None:
+        benchmark = _part_of(benchmark, part)
     if limit is None or limit >= len(benchmark):
         return benchmark
     kept = tuple(benchmark.items[i * len(benchmark) // limit] for i in range(limit))
     return replace(benchmark, items=kept)
+
+
+def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
+    match = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", part)
+    number, of = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= number <= of:
+        raise ValueError(f"part: {part!r} is not a part; 1/2 and 2/2 are the halves of a benchmark")
+
+    def belongs(item: Item) -> bool:
+        digest = hashlib.sha256(item.id.encode("utf-8", "surrogatepass")).digest()
+        return int.from_bytes(digest) % of == number - 1
+
+    items = tuple(item for item in benchmark.items if belongs(item))
+    if not items:
+        raise ValueError(f"part: no prompt of {benchmark.name} falls into part {part}")
+    return replace(benchmark, name=f"{benchmark.name}-{number}of{of}", items=items)
 
 
 def _is_path(name: str) -> bool:

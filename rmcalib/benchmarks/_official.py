@@ -57,7 +57,7 @@ def official_score(
     ----------
     scores : `rmcalib.scores.Scores`.
     benchmark : the benchmark, its entry or its name; default what the scores' manifest says. Some scores need
-        columns that only the benchmark itself has, and fall back to what the rewards alone can tell.
+        columns that only the benchmark itself has, and fall back to what the rewards alone show.
 
     Returns
     -------

@@ -6,7 +6,7 @@ are functions of these sums, so that resampling never touches single rows.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,7 +16,6 @@ from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice, 
 __all__ = [
     "BinSums",
     "Discrepancy",
-    "EceOptions",
     "ErrorOptions",
     "Norm",
     "Spacing",
@@ -34,16 +33,6 @@ Norm = Literal[1, 2, "max"]
 
 _CLIP = 1e-12
 _LOWEST_LOG_EDGE = -12
-
-
-class EceOptions(TypedDict, total=False):
-    """The options of :func:`~rmcalib.calibration.ece`, as :class:`ErrorOptions` explains them."""
-
-    bins: int | ArrayLike
-    spacing: Spacing
-    discrepancy: Discrepancy
-    norm: Norm
-    debias: bool
 
 
 @dataclass(frozen=True)

@@ -94,6 +94,7 @@ class ScaleLoss:
     lost: lost information, NLL(1) − NLL(T̂) over the mean log number of responses, with its interval.
     usable: usable information, 1 − NLL(T̂) over the mean log number of responses, with its interval.
     temperature: the temperature T̂ of largest likelihood, with its interval; 0 or infinity at the limits.
+    lost_centre: lost information without the bias of noise, for `difference`.
     delta: NLL(1) − NLL(T̂) in nats per prompt.
     at_limit: "cold" (T̂ → 0: every forecast is right), "hot" (T̂ → ∞: a uniform forecast is as good), or None.
     lost_influence, usable_influence, temperature_influence: (G,) how much each prompt contributes to the
@@ -103,6 +104,7 @@ class ScaleLoss:
     lost: Interval
     usable: Interval
     temperature: Interval
+    lost_centre: float
     delta: float
     at_limit: str | None
     lost_influence: FloatArray
@@ -171,6 +173,8 @@ def scale_loss(
         lost=Interval(delta / scale, 0.0 if on_scale else low / scale, high / scale, level, 0),
         usable=Interval(usable, max(usable + below, 0.0), min(usable + above, 1.0), level, 0),
         temperature=Interval(temperature, *limits, level, 0),
+        # For rewards on the right scale, delta is near² χ²/2 with one degree of freedom, of median 0.455.
+        lost_centre=max(delta - 0.455 * near**2 / 2, 0.0) / scale,
         delta=delta,
         at_limit=fit.at_limit,
         lost_influence=(gain - gain.mean()) / (scale * n),

@@ -18,22 +18,18 @@ from rmcalib.calibration._binning import BinSums, ErrorOptions, binned_error
 
 __all__ = [
     "Interval",
-    "Worlds",
-    "binned_worlds",
     "bootstrap_sums",
     "mean_interval",
     "proportion_interval",
+    "recentred_alternatives",
     "recentred_interval",
     "resampling_weights",
-    "share_limits",
     "skew_interval",
 ]
 
 Statistic = Callable[[FloatArray], FloatArray]
-Worlds = tuple[FloatArray, FloatArray]
-"""Alternatives of growing miscalibration: errors drawn under each (S, R), and their true errors (S,)."""
 
-SHARES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
+SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
 """Sizes of the alternatives behind a recentred interval, as multiples of the observed miscalibration."""
 
 
@@ -181,23 +177,6 @@ def student_quantile(level: float, n: int) -> float:
     return float(stdtrit(max(n - 1, 1), (1 + level) / 2))
 
 
-def share_limits(low: float, high: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the limits of a proportion of ``n`` outcomes, given those of its resamples.
-
-    Where all outcomes are alike, so are all resamples, and would look certain: then the limits are the exact
-    ones of Clopper and Pearson, ((1 − level)/2)^(1/n) away from the other end.
-
-    >>> share_limits(0.4, 0.6, 50), [round(limit, 3) for limit in share_limits(1.0, 1.0, 50)]
-    ((0.4, 0.6), [0.929, 1.0])
-    """
-    least = ((1 - level) / 2) ** (1 / n)
-    if low == high == 1:
-        return least, 1.0
-    if low == high == 0:
-        return 0.0, 1 - least
-    return low, high
-
-
 def bootstrap_sums(
     sums: FloatArray,
     statistic: Statistic,
@@ -226,48 +205,51 @@ def recentred_interval(
 ) -> Interval:
     """Return the true errors under which an observed error is likely, for errors that noise pushes up.
 
-    Imagine worlds whose miscalibration has the observed shape but a share of its size: none at 0, the
-    observed one at 1, up to 8 times as much (``SHARES``). ``draws`` (S, R) are errors drawn in each world,
-    ``truths`` (S,) its true error. The interval holds the true errors of all worlds where the observed value
-    is neither among the smallest nor the largest (1 − level)/2 of the draws. It is stretched, if need be, to
-    hold the value itself, which happens to calibrated forecasts.
+    ``draws`` (S, R) are errors drawn under S alternatives, whose miscalibration has the observed shape and
+    grows from none to eight times the observed size (``SIZES``); ``truths`` (S,) are their true errors. The
+    interval holds the true errors of all alternatives under which the observed value is neither among the
+    smallest nor among the largest (1 − level)/2 of the draws. It is widened, if necessary, to hold the value.
 
     >>> noise = np.abs(np.random.default_rng(0).normal(size=2000))
-    >>> recentred_interval(1.0, noise + SHARES[:, None], SHARES).low
+    >>> recentred_interval(1.0, noise + SIZES[:, None], SIZES).low
     0.0
     """
     check_level(level)
     quantiles = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    # Larger worlds show larger errors; what little the draws waver is smoothed away.
+    # Errors grow with the size of the alternative; running maxima remove the noise of the simulation.
     smallest, largest = np.maximum.accumulate(quantiles, axis=1)
     low = float(np.interp(value, largest, truths)) if largest[0] < value else 0.0
     high = float(np.interp(value, smallest, truths))
     return Interval(value, min(low, value), max(high, value), level, draws.shape[1])
 
 
-def binned_worlds(total: BinSums, replicates: BinSums, error: ErrorOptions) -> Worlds:
-    """Return the worlds behind a recentred interval of a binned error, of ``replicates`` (R, B) of the sums.
+def recentred_alternatives(
+    total: BinSums, replicates: BinSums, error: ErrorOptions
+) -> tuple[FloatArray, FloatArray]:
+    """Return errors drawn under alternatives (S, R) and their true errors (S,), for `recentred_interval`.
+
+    ``total`` (B,) are the observed bin sums, ``replicates`` (R, B) those of resamples.
 
     >>> sums = BinSums(np.array([4.0]), np.array([1.0]), np.array([3.0]))
     >>> drawn = BinSums(np.array([[4.0]]), np.array([[2.0]]), np.array([[3.0]]))
-    >>> draws, truths = binned_worlds(sums, drawn, ErrorOptions())
+    >>> draws, truths = recentred_alternatives(sums, drawn, ErrorOptions())
     >>> draws.shape, truths[:2].tolist()
     ((22, 1), [0.0, 0.0625])
     """
-    draws = [binned_error(recentred(total, replicates, share), error) for share in SHARES]
-    truths = [float(binned_error(recentred(total, total, share), error)) for share in SHARES]
+    draws = [binned_error(recentred(total, replicates, size), error) for size in SIZES]
+    truths = [float(binned_error(recentred(total, total, size), error)) for size in SIZES]
     return np.array(draws), np.array(truths)
 
 
-def recentred(total: BinSums, replicates: BinSums, share: float) -> BinSums:
-    """Take 1 − ``share`` of each bin's observed gap out of replicates (..., B) of the bin sums.
+def recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
+    """Subtract 1 − ``size`` of each bin's observed gap from replicates (..., B) of the bin sums.
 
     >>> sums = BinSums(np.array([4.0]), np.array([1.0]), np.array([3.0]))
     >>> recentred(sums, sums, 0.0).outcome
     array([1.])
     """
     gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
-    outcome = replicates.outcome - (1 - share) * replicates.count * gap
+    outcome = replicates.outcome - (1 - size) * replicates.count * gap
     return BinSums(replicates.count, replicates.probability, np.clip(outcome, 0.0, replicates.count))
 
 
@@ -288,10 +270,10 @@ def check_level(level: float) -> None:
     >>> check_level(95)
     Traceback (most recent call last):
     ...
-    ValueError: level: 95 is out of range, expected a share between 0 and 1 such as 0.95
+    ValueError: level: 95 is out of range, expected a number between 0 and 1 such as 0.95
     """
     if not 0 < level < 1:
-        raise ValueError(f"level: {level} is out of range, expected a share between 0 and 1 such as 0.95")
+        raise ValueError(f"level: {level} is out of range, expected a number between 0 and 1 such as 0.95")
 
 
 def resampled_sums(sums: FloatArray, resamples: int, rng: np.random.Generator) -> FloatArray:

@@ -5,7 +5,7 @@ An ECE is above zero even for a perfect forecast. Outcomes drawn from the foreca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -288,24 +288,6 @@ def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) ->
         else:
             chosen[:, longer] += uniform[:, longer] >= limit
     return chosen + first.astype(np.int32)
-
-
-def draw_one_per_group(
-    p: FloatArray, groups: IntArray, resamples: int, rng: np.random.Generator
-) -> Iterator[tuple[slice, IntArray]]:
-    """Draw one row of each group with the probabilities ``p`` (n,), ``resamples`` times, in slices.
-
-    Yields a slice of the resamples, and the rows that happened in them: (length of the slice, G).
-
-    >>> p, groups = np.array([0.0, 1.0, 1.0]), np.array([0, 0, 1])
-    >>> [rows.tolist() for _, rows in draw_one_per_group(p, groups, 2, np.random.default_rng(0))]
-    [[[1, 2], [1, 2]]]
-    """
-    rows_by_group = np.argsort(groups, kind="stable")
-    sizes = np.bincount(groups)
-    for part in chunks(resamples, len(sizes)):
-        uniform = rng.random((part.stop - part.start, len(sizes)), dtype=np.float32)
-        yield part, rows_by_group[choose_rows(uniform, p[rows_by_group], sizes)]
 
 
 def _simulated_bins(

@@ -73,18 +73,18 @@ def main() -> None:
     except Exception as error:
         if "--verbose" in sys.argv or "-v" in sys.argv:
             raise
-        if not _is_told_here(error):
-            time.sleep(_MAIN_TELLS)
+        if not _is_reported_here(error):
+            time.sleep(_MAIN_REPORTS)
         elif type(error).__name__ != "NoArgsIsHelpError":  # the help is printed then
-            sys.stderr.write(f"rmcalib: error: {_told(error)}\n")
+            sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
-    if code == INTERRUPTED:  # raised, or told by the option parser's own answer to Ctrl-C
+    if code == INTERRUPTED:  # raised, or returned by the option parser after Ctrl-C
         sys.stderr.write("rmcalib: interrupted; the same command goes on from here\n")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _is_told_here(error: Exception) -> bool:
-    """Of several processes that fail alike, the main one says why; mistakes of ours are told by any."""
+def _is_reported_here(error: Exception) -> bool:
+    """Return whether this process prints the error: the main one does, and any that fails unexpectedly."""
     from rmcalib._util.processes import PeerError, is_main_process
 
     alike = isinstance(error, (*_BAD_INPUT, PeerError)) or hasattr(error, "format_message")
@@ -92,13 +92,13 @@ def _is_told_here(error: Exception) -> bool:
 
 
 _BAD_INPUT = (ValueError, OSError, MemoryError)
-# Seconds in which the main process says why all fail. Launchers end all processes when the first has ended:
-# if that were another one, nobody might be left to say it. It is they who end this wait, too.
-_MAIN_TELLS = 30.0
+# Seconds in which the main process reports why all fail. Launchers end all processes when the first ends:
+# if that were another one, the reason might be lost. The launcher also ends this wait.
+_MAIN_REPORTS = 30.0
 
 
-def _told(error: Exception) -> str:
-    """Say in one line what is wrong; a mistake of ours is called one."""
+def _one_line(error: Exception) -> str:
+    """Return the error as one line; an unexpected one says so."""
     # Errors of the option parser carry their message in a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
     line = clean_line(text) or type(error).__name__

@@ -65,8 +65,8 @@ def _print_table(entries: list[BenchmarkEntry]) -> None:
         cells = [entry.name, size, entry.responses, entry.labels, entry.licence]
         table.add_row(*map(Text, [*cells, *([entry.official_about] if console.width > 100 else [])]))
     console.print(table)
-    told = "; ".join(f"{name}: {meaning}" for name, meaning in _LABELS.items())
-    console.print(Text(f"\nlabels: {told}"))
+    legend = "; ".join(f"{name}: {meaning}" for name, meaning in _LABELS.items())
+    console.print(Text(f"\nlabels: {legend}"))
     console.print(Text("`rmcalib benchmarks NAME` shows one in full: columns, Hub id, official score."))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, S
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
 
 if TYPE_CHECKING:
-    from rmcalib.repair import Calibration
+    from rmcalib.repair import Calibration, Checkpoint
     from rmcalib.scores import Scores
 
 __all__ = ["calibrate_model"]
@@ -36,6 +37,22 @@ def calibrate_model(
         Path,
         typer.Option("--to", metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
     ] = Path("calibrator.json"),
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Also write a model whose rewards are divided by the temperature, and check that they are.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    push_to_hub: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Upload the --checkpoint to this repository of the Hub; needs `hf auth login` or HF_TOKEN.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     seed: Seed = 0,
     json_: Json = False,
     verbose: Verbose = False,
@@ -45,7 +62,8 @@ def calibrate_model(
 
     Takes labelled prompts of the kind you will use the judge on: a run folder,
     a file of scores, or --model with --benchmark. Use the calibrator with
-    `rmcalib eval --calibrator calibrator.json`.
+    `rmcalib eval --calibrator calibrator.json`, or use the --checkpoint like any
+    other model.
 
     Exit codes: 0 written; 2 bad input, or refused because no temperature helps.
     """
@@ -53,14 +71,50 @@ def calibrate_model(
 
     with plain_warnings(quiet=scoring.quiet, verbose=verbose):
         if source is not None:
-            refuse_options(context, ("model", "benchmark", *RUNNING_A_MODEL), "scores that exist already")
+            useful = () if checkpoint is None else _LOADING
+            unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
+            refuse_options(context, unused, "scores that exist already")
+        _check_destination(checkpoint, push_to_hub, scoring)
         scores = _scores(source, model, scoring)
         result = calibrate(scores, seed=seed)
         result.calibrator.save(to)
+        made = None
+        if checkpoint is not None:
+            made = _write(result, checkpoint, model[0] if model else None, push_to_hub, scoring)
     if json_:
-        typer.echo(json.dumps(_content(result, to)))
+        typer.echo(json.dumps(_content(result, to, made)))
     elif not scoring.quiet:
         _print(result, to)
+        _print_checkpoint(made)
+
+
+_LOADING = ("model", "revision", "device", "dtype", "token_budget", "trust_remote_code", "allow_pickle")
+"""Options that a checkpoint needs, also of scores that exist already."""
+
+
+def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scoring) -> None:
+    """Refuse a checkpoint that could not be written, before any scoring."""
+    from rmcalib.repair import check_destination
+
+    if folder is None:
+        if repo_id is not None:
+            raise ValueError("--push-to-hub: give a folder for the model with --checkpoint")
+        return
+    if scoring.endpoint is not None:
+        raise ValueError("--checkpoint: needs the weights, which a served model (--endpoint) does not have")
+    if scoring.reference is not None or scoring.reference_free is not None:
+        raise ValueError("--checkpoint: a policy's rewards do not come from a linear layer; use --calibrator")
+    check_destination(folder, repo_id)
+
+
+def _write(
+    result: Calibration, folder: Path, model: str | None, repo_id: str | None, scoring: Scoring
+) -> tuple[Checkpoint, str | None]:
+    from rmcalib.repair import push_checkpoint, write_checkpoint
+
+    options = scoring.load_options()
+    made = write_checkpoint(result, folder, model=model, repo_id=repo_id, options=options)
+    return made, None if repo_id is None else push_checkpoint(folder, repo_id)
 
 
 def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Scores:
@@ -76,10 +130,8 @@ def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Sc
     return run_model(names[0], bench, scoring)
 
 
-def _content(result: Calibration, to: Path) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
+def _content(result: Calibration, to: Path, made: tuple[Checkpoint, str | None] | None) -> dict[str, Any]:
+    content = {
         "calibrator": asdict(result.calibrator),
         "file": str(to),
         "measured": result.rows,
@@ -88,22 +140,17 @@ def _content(result: Calibration, to: Path) -> dict[str, Any]:
         "p_equal": result.p_equal,
         "warnings": result.warnings,
     }
-
-
-_LABELS = {
-    "mean_confidence": "says",
-    "accuracy": "right",
-    "overconfidence": "gap",
-    "lost_information": "lost information",
-    "usable_information": "usable information",
-    "nll": "log loss",
-}
+    if made is not None:
+        about = {key: str(v) if isinstance(v, Path) else v for key, v in asdict(made[0]).items()}
+        content["checkpoint"] = {**about, "url": made[1]}
+    return content
 
 
 def _print(result: Calibration, to: Path) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.repair import SHOWN
 
     console, one = open_console(), result.calibrator
     console.print(
@@ -114,7 +161,7 @@ def _print(result: Calibration, to: Path) -> None:
     )
     columns = table("", "before", "after, on held-out prompts")
     rows = {(row["stage"], row["metric"]): row for row in result.rows if row["category"] == "overall"}
-    for metric, label in _LABELS.items():
+    for metric, label in SHOWN.items():
         add_row(columns, label, *(_shown(rows[stage, metric]) for stage in ("before", "after")))
     print_table(console, columns)
     if len(result.categories) > 1:
@@ -126,6 +173,25 @@ def _print(result: Calibration, to: Path) -> None:
     for warning in result.warnings:
         say(f"warning: {clean_line(warning)}")
     console.print(Text(f"\nCalibrator: {to.resolve()}"), soft_wrap=True)
+
+
+def _print_checkpoint(made: tuple[Checkpoint, str | None] | None) -> None:
+    from rich.text import Text
+
+    from rmcalib._util.terminal import open_console
+
+    if made is None:
+        return
+    one, address = made
+    how = "" if one.recipe_file is None else f" --recipes {one.recipe_file}"
+    lines = [
+        f"Checkpoint: {one.folder.resolve()}",
+        f"  Its rewards are r / {one.temperature:.3g} (checked; largest relative difference "
+        f"{one.difference:.1e}).",
+        f"  Use it: rmcalib eval --model {one.folder}{how}",
+        *([] if address is None else [f"Uploaded: {address}"]),
+    ]
+    open_console().print(Text("\n".join(lines)), soft_wrap=True)
 
 
 def _shown(row: dict[str, Any]) -> str:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
-from rmcalib.cli._shared.options import Config, Json, Markdown, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.calibrators import apply_to_own
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Markdown,
+    Quiet,
+    Resamples,
+    Seed,
+    TieRule,
+    Ties,
+    Verbose,
+    metric_settings,
+)
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -42,7 +55,16 @@ def compare(
         ),
     ] = None,
     markdown: Markdown = None,
+    calibrator: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Divide the rewards of the model that a calibrator was fitted for by its temperature, and "
+            "check that it holds here; may be given for each of the two.",
+        ),
+    ] = None,
     recipes: options.Recipes = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
@@ -58,13 +80,14 @@ def compare(
     from rmcalib._util.terminal import clean_line
     from rmcalib.cli._shared.conditions import check_categories, parse_condition
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
-    from rmcalib.metrics import Settings, compare_scores
+    from rmcalib.metrics import compare_scores
     from rmcalib.publish import comparison_summary
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
     with plain_warnings(quiet=quiet, verbose=verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
+        first, second = apply_to_own((first, second), calibrator or (), quiet=quiet)
         known = registry(recipes or ())
         about = [recipe_of_run(name, s.manifest, known) for name, s in ((name_a, first), (name_b, second))]
         if name_a == name_b:
@@ -73,7 +96,7 @@ def compare(
             first,
             second,
             no_calibration=(why_no_calibration(about[0]), why_no_calibration(about[1])),
-            settings=Settings(resamples=resamples, seed=seed),
+            settings=metric_settings(resamples, seed, ties),
         )
         found = list(dict.fromkeys(row["category"] for row in rows))
         if category not in (*found, "all"):
@@ -162,9 +185,15 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
 
 
 def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:
-    """Say what A or B says and how often it is right; empty if it has no probabilities."""
+    """Say what A or B says, and how often it is right or people agree; empty without probabilities."""
     from rmcalib.report import number, percent, points
 
+    says, agree, gap = (
+        rows.get(name, {}).get(side) for name in ("vote_confidence", "vote_agreement", "vote_gap")
+    )
+    if says is not None and agree is not None and gap is not None:
+        people = f"{side.upper()} says {percent(says)}, people agree {percent(agree)} of the time"
+        return f"{people}: gap {points({'value': gap}, unit=' points')}."
     says, right, gap = (
         rows.get(name, {}).get(side) for name in ("mean_confidence", "accuracy", "overconfidence")
     )

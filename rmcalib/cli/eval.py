@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -16,7 +18,10 @@ from rmcalib.cli._shared.options import (
     Markdown,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -36,8 +41,10 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.metrics import Settings
     from rmcalib.repair import Calibrator
-    from rmcalib.report import Evaluation
+    from rmcalib.report import Evaluation, Joint
+    from rmcalib.scores import Scores
 
 __all__ = ["evaluate_models"]
 
@@ -61,7 +68,21 @@ GroupBy = Annotated[
 ]
 
 
-@with_options()
+Benchmarks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--benchmark",
+        "-b",
+        metavar="NAME",
+        help="A name that `rmcalib benchmarks` lists ('reward-bench-2' is the default, 'demo' for the demo "
+        "model), a Hub data set, or a .jsonl, .json, .parquet or .csv file or a folder of them; several "
+        "allowed.",
+        rich_help_panel=WHAT,
+    ),
+]
+
+
+@with_options(without=("benchmark",))
 def evaluate_models(
     *,
     context: typer.Context,
@@ -75,20 +96,14 @@ def evaluate_models(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    benchmark: Benchmarks = None,
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
-    calibrator: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it "
-            "holds here. The report goes to the subfolder calibrated/.",
-            rich_help_panel=REPORT,
-        ),
-    ] = None,
+    calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     markdown: Markdown = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -109,6 +124,7 @@ def evaluate_models(
     benchmark. Scores and report go to a folder of their own under --output.
     A killed run continues where it stopped, and a finished one is not scored
     again. Under torchrun or accelerate launch, processes share the prompts.
+    Several benchmarks are also compared: does one temperature serve them all?
 
     Exit codes: 0 done; 1 a --fail-if holds, or one of several models failed;
     2 bad usage or bad input.
@@ -116,42 +132,62 @@ def evaluate_models(
     from rmcalib._util.processes import is_main_process, joined
     from rmcalib._util.storage import shown
     from rmcalib.cli._shared.conditions import parse_condition
+    from rmcalib.cli._shared.joint import join_evaluations, print_joint
     from rmcalib.metrics import check_groupings
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
         refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
-    names = model_names(model, scores)
+    names, several = model_names(model, scores), list(dict.fromkeys(benchmark or []))
+    _check_several(several, scores, export_rewardbench, scoring)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:
         with team.step():
             output_folder(scoring.output)
-            bench = benchmark_for(names, scoring, scores)
-            by = check_groupings(group_by or (), bench)
-            repair = _load_calibrator(calibrator)
-        job = _Job(
-            scoring, scores, bench, conditions, export_rewardbench, resamples, examples, seed, by, repair
-        )
+            repair = load_calibrator(calibrator)
+            settings = metric_settings(resamples, seed, ties)
+            jobs = []
+            chosen: list[str | None] = [*several] or [None]
+            for one in chosen:
+                asked = replace(scoring, benchmark=one)
+                bench = benchmark_for(names, asked, scores)
+                by = check_groupings(group_by or (), bench)
+                jobs.append(
+                    _Job(
+                        *(asked, scores, bench, conditions, export_rewardbench),
+                        *(settings, examples, by, repair),
+                    )
+                )
         met: list[tuple[Condition, Evaluation]] = []
+        done: list[_Done] = []
 
-        def work(name: str | None) -> tuple[Evaluation, Path] | None:
-            result = job.run(name)
-            if result is not None:
-                met.extend((c, result[0]) for c in conditions if c.met(result[0].metrics))
-            return result
+        def work(name: str | None, job: _Job) -> None:
+            one = job.run(name)
+            if one is not None:
+                met.extend((c, one.result) for c in conditions if c.met(one.result.metrics))
+                done.append(one)
 
-        results, failed = for_each_model(names, work)
+        failed: list[dict[str, str]] = []
+        for name in names:
+            for job in jobs:
+                alone = len(names) * len(jobs) == 1
+                failed += for_each_model([name], partial(work, job=job), alone=alone)[1]
         if not main:
             return
-    done = [result for result in results if result is not None]
+    joint = None
+    if len(several) > 1 and done:
+        joint = join_evaluations([(one.result, one.scores) for one in done], scoring.recipes or ())
     if json_:
-        typer.echo(json.dumps(_content(done, failed, met)))
+        typer.echo(json.dumps(_content(done, failed, met, joint)))
     elif not scoring.quiet:
         from rmcalib.cli._shared.summary import print_evaluations
 
-        print_evaluations([(one, shown(folder)) for one, folder in done])
+        print_evaluations([(one.result, shown(one.folder)) for one in done], together=joint is None)
+        if joint is not None:
+            print_joint(joint)
+            say(f"One page of all: rmcalib report {scoring.output}")
     holding = [
         f"{one.model}: {condition.text} holds: {condition.subject} is {condition.value(one.metrics):.4g}"
         for condition, one in met
@@ -161,9 +197,18 @@ def evaluate_models(
     for line in holding:
         say(line)
     if not json_ and not scoring.quiet:
-        say_failures(failed, len(names))
+        say_failures(failed, len(names) * len(jobs), "model" if len(jobs) == 1 else "run")
     if failed or met:
         raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """One evaluated model: the result, its folder, and the scores it was made from."""
+
+    result: Evaluation
+    folder: Path
+    scores: Scores
 
 
 @dataclass(frozen=True)
@@ -175,19 +220,17 @@ class _Job:
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
-    resamples: int
+    settings: Settings
     examples: int
-    seed: int
     group_by: list[str]
     calibrator: Calibrator | None
 
-    def run(self, name: str | None) -> tuple[Evaluation, Path] | None:
-        """Get one model's scores, evaluate them and write the report; return it and its folder.
+    def run(self, name: str | None) -> _Done | None:
+        """Get one model's scores, evaluate them and write the report.
 
         Of several processes, only the main one evaluates; the others return None.
         """
         from rmcalib._util.processes import is_main_process
-        from rmcalib._util.terminal import clean_line
         from rmcalib.cli._shared.conditions import check_categories
         from rmcalib.judges import recipe_of_run, registry, remember_model
         from rmcalib.report import evaluate, write_evaluation
@@ -206,13 +249,15 @@ class _Job:
         if not is_main_process():
             return None
         recipe = recipe_of_run(name, scores.manifest, registry(self.scoring.recipes or ()))
+        used = calibrated(scores, self.calibrator, name, quiet=self.scoring.quiet)
         result = evaluate(
-            scores if self.calibrator is None else self.calibrator.apply(scores),
+            used,
             benchmark=bench,
             model=name,
             recipe=recipe,
-            resamples=self.resamples,
-            seed=self.seed,
+            resamples=self.settings.resamples,
+            seed=self.settings.seed,
+            ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
         )
@@ -223,38 +268,43 @@ class _Job:
             keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
         if self.calibrator is not None:
             folder = folder / "calibrated"
-            if not self.scoring.quiet:
-                say(clean_line(f"{name}: {self.calibrator.check(scores).sentence}"))
         write_evaluation(result, folder)
-        return result, folder
+        return _Done(result, folder, used)
 
 
-def _load_calibrator(path: Path | None) -> Calibrator | None:
-    """Read a calibrator, if one was given."""
-    if path is None:
-        return None
-    from rmcalib.repair import Calibrator
+def _check_several(several: list[str], scores: str | None, export: Path | None, scoring: Scoring) -> None:
+    """Refuse options that belong to one benchmark if there are several."""
+    if len(several) < 2:
+        return
+    given = {
+        "--scores": scores,
+        "--export-rewardbench": export,
+        "--benchmark-revision": scoring.benchmark_revision,
+    }
+    for option, value in given.items():
+        if value is not None:
+            raise ValueError(f"{option}: belongs to one benchmark, so give one --benchmark")
 
-    return Calibrator.load(path)
 
-
-def _write_markdown(
-    path: Path, done: list[tuple[Evaluation, Path]], failed: list[dict[str, str]], holding: list[str]
-) -> None:
+def _write_markdown(path: Path, done: list[_Done], failed: list[dict[str, str]], holding: list[str]) -> None:
     from rmcalib._util.files import write_text
     from rmcalib.publish import evaluation_summary
 
     errors = [f"{one['model']}: {one['error']}" for one in failed]
-    write_text(path, evaluation_summary([result for result, _ in done], [*errors, *holding]))
+    write_text(path, evaluation_summary([one.result for one in done], [*errors, *holding]))
 
 
 def _content(
-    done: list[tuple[Evaluation, Path]], failed: list[dict[str, str]], met: list[tuple[Condition, Evaluation]]
+    done: list[_Done],
+    failed: list[dict[str, str]],
+    met: list[tuple[Condition, Evaluation]],
+    joint: Joint | None,
 ) -> dict[str, Any]:
-    from rmcalib.report import evaluation_content
+    from rmcalib.report import evaluation_content, joint_content
 
     return {
-        "evaluations": [{**evaluation_content(result), "folder": str(folder)} for result, folder in done],
+        "evaluations": [{**evaluation_content(one.result), "folder": str(one.folder)} for one in done],
         "failed": failed,
         "conditions_met": [{"model": result.model, "condition": c.text} for c, result in met],
+        **({} if joint is None else {"benchmarks": joint_content(joint)}),
     }

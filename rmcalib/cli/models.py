@@ -77,7 +77,7 @@ def list_models(
     )
     console.print(Text(f"\n{len(found)} models: {counts}. Any other one-label classifier works by name."))
     shown = {recipe.status for recipe in found}
-    ways = [f"{name}, {told}" for name, told in _HOW.items() if name in shown]
+    ways = [f"{name}, {how}" for name, how in _HOW.items() if name in shown]
     console.print(Text(f"how: {'; '.join(ways)}"))
     console.print(Text("BT scale: are the rewards log-utilities of a Bradley-Terry (Plackett-Luce) model?"))
 
@@ -86,7 +86,7 @@ def _needs(recipe: Recipe) -> str:
     """What a user has to know before running it."""
     from rmcalib.judges import why_no_calibration
 
-    told = ["--trust-remote-code"] if recipe.trust_remote_code else []
-    told += [text for text in (recipe.reason, recipe.note) if text]
+    remarks = ["--trust-remote-code"] if recipe.trust_remote_code else []
+    remarks += [text for text in (recipe.reason, recipe.note) if text]
     reason = why_no_calibration(recipe)
-    return "; ".join([*told, *([f"no calibration: {reason}"] if reason else [])])
+    return "; ".join([*remarks, *([f"no calibration: {reason}"] if reason else [])])

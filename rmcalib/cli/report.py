@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Quiet,
+    Resamples,
+    Seed,
+    TieRule,
+    Ties,
+    Verbose,
+    metric_settings,
+)
 from rmcalib.cli._shared.places import Place, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
@@ -22,7 +32,11 @@ __all__ = ["report_leaderboard"]
 def report_leaderboard(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[DIR]...", help="Folders or URLs with runs of eval or batch."),
+        typer.Argument(
+            metavar="[DIR]...",
+            help="Folders or URLs with runs of eval or batch; 'real' (the default) is the built-in board of "
+            "real reward models.",
+        ),
     ] = None,
     table: Annotated[
         Path | None,
@@ -49,7 +63,8 @@ def report_leaderboard(
         ),
     ] = None,
     benchmark: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The benchmark, if there are runs of several.")
+        str | None,
+        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all, side by side."),
     ] = None,
     category: Annotated[
         list[str] | None,
@@ -70,6 +85,7 @@ def report_leaderboard(
         ),
     ] = None,
     recipes: options.Recipes = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
@@ -77,23 +93,34 @@ def report_leaderboard(
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Rank all scored models by calibration, and correlate it with their scores."""
+    """Rank all scored models by calibration, and correlate it with their scores.
+
+    Without folders, the page shows nine real reward models on RewardMATH,
+    whose published scores are built in. No network is needed. Runs of several
+    benchmarks give one page of all, with what the temperature of each does on
+    the others, and a leaderboard of each.
+    """
     from rmcalib._util.storage import shown
-    from rmcalib.metrics import Settings
+    from rmcalib.cli._shared.joint import print_joint
     from rmcalib.report import (
+        Joint,
+        joint_content,
         leaderboard_from_runs,
         leaderboard_from_table,
         official_from_hub,
         read_official,
+        report_from_runs,
+        write_joint,
         write_leaderboard,
     )
+    from rmcalib.scores import REAL
 
     methods: Any = _methods(method)
     shared: Any = {
         "methods": methods,
         "bradley_terry_only": bradley_terry_only,
         "recipes": tuple(recipes or ()),
-        "settings": Settings(resamples=resamples, seed=seed),
+        "settings": metric_settings(resamples, seed, ties),
     }
     folder = output_folder(output)
     with plain_warnings(quiet=quiet, verbose=verbose):
@@ -102,29 +129,33 @@ def report_leaderboard(
             given = next((name for name, value in clash.items() if value), None)
             if given is not None:
                 raise ValueError(f"--table cannot be combined with {given}")
-            board = leaderboard_from_table(table, metric=metric, categories=category, **shared)
+            board: Leaderboard | Joint = leaderboard_from_table(
+                table, metric=metric, categories=category, **shared
+            )
         else:
-            if not runs:
-                raise ValueError("name a folder with runs, such as runs/, or a table with --table FILE")
             if category:
                 raise ValueError("--category needs --table; runs have their own categories")
             official: Any = leaderboard and (
                 official_from_hub if leaderboard == "hub" else read_official(leaderboard)
             )
             with progress_bar("reading runs", quiet=quiet) as show:
-                board = leaderboard_from_runs(
-                    runs,
-                    benchmark=benchmark,
-                    metric=metric,
-                    official=official,
-                    on_model=None if show is None else lambda done, total, _: show(done, total, 0),
-                    **shared,
-                )
-        page = write_leaderboard(board, folder)
+                shared["on_model"] = None if show is None else lambda done, total, _: show(done, total, 0)
+                if benchmark is None and official is None:
+                    board = report_from_runs(runs or [REAL], metric=metric, **shared)
+                else:
+                    board = leaderboard_from_runs(
+                        runs or [REAL], benchmark=benchmark, metric=metric, official=official, **shared
+                    )
+        page = write_joint(board, folder) if isinstance(board, Joint) else write_leaderboard(board, folder)
     if json_:
-        typer.echo(json.dumps(_content(board, str(page))))
+        content = joint_content(board) if isinstance(board, Joint) else _content(board)
+        typer.echo(json.dumps({**content, "page": str(page)}))
     elif not quiet:
-        _print(board, shown(page))
+        if isinstance(board, Joint):
+            print_joint(board)
+        else:
+            _print(board)
+        _print_page(shown(page))
 
 
 def _methods(given: list[str] | None) -> tuple[str, ...]:
@@ -137,7 +168,7 @@ def _methods(given: list[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _content(board: Leaderboard, page: str) -> dict[str, Any]:
+def _content(board: Leaderboard) -> dict[str, Any]:
     from rmcalib.report import wide_rows
 
     return {
@@ -147,26 +178,29 @@ def _content(board: Leaderboard, page: str) -> dict[str, Any]:
         "summary": board.summary,
         "models": wide_rows(board),
         "correlations": board.correlations,
+        "split_correlations": board.split_correlations,
         "check": board.check,
         "training": board.training,
         "notes": board.notes,
-        "page": page,
     }
 
 
-def _print(board: Leaderboard, page: str) -> None:
+def _print(board: Leaderboard) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import interval, metric_name, number, p_value, percent, points
+    from rmcalib.report import interval, metric_name, number, p_value, percent, points, short_names
 
     terminal = open_console()
     if board.training:
         _print_training(board, terminal)
     main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
     measured = any("overconfidence" in row["values"] for row in board.models)
-    headings = (main, level, *(("says", "right", "gap in points") if measured else ()), "score")
+    scored = not measured or board.score_name != "accuracy"
+    headings = [main.replace(" ", "\n", 1), level]
+    headings += [*(("says", "right", "gap in points") if measured else ()), *(["score"] if scored else [])]
     best = table("model", *headings, title=f"Smallest {main}", gap=1)
+    names = short_names(row["model"] for row in board.ranked[:10])
     for row in board.ranked[:10]:
         values = row["values"]
         found = values[board.metric]
@@ -176,21 +210,31 @@ def _print(board: Leaderboard, page: str) -> None:
                 percent((values.get(key) or {}).get("value")) for key in ("mean_confidence", "accuracy")
             ]
             cells.append(points(values.get("overconfidence")))
-        add_row(best, f"{row['rank']:>2} {row['model']}", *cells, number(row["score"]))
+        cells += [number(row["score"])] if scored else []
+        add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
     print_table(terminal, best)
     scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
-    for row in (row for row in board.correlations if row["metric"] == board.metric):
+    split = [row for row in board.split_correlations if row["target"] == "accuracy"]
+    for row in split or (row for row in board.correlations if row["metric"] == board.metric):
         name = board.score_name if row["target"] == "leaderboard" else row["target"]
         if row["value"] is None:
             numbers = ["–", clean_line(row["note"]), "–"]
         else:
             numbers = [number(row["value"], 4), interval(row), p_value(row["p_value"])]
-        add_row(scores, name, main, row["method"], *numbers)
+        add_row(scores, name, metric_name(row["metric"]), row["method"], *numbers)
     print_table(terminal, scores)
     terminal.print(Text(f"\n{board.summary}"))
     for note in board.notes:
         terminal.print(Text(f"* {note}", style="dim"))
-    terminal.print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)
+
+
+def _print_page(page: str) -> None:
+    """Print where the page is, on one line however long it is, so that it can be copied."""
+    from rich.text import Text
+
+    from rmcalib._util.terminal import clean_line, open_console
+
+    open_console().print(Text(f"\nReport: {clean_line(page)}"), soft_wrap=True)
 
 
 def _print_training(board: Leaderboard, terminal: Any) -> None:

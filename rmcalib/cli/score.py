@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import typer
 
 from rmcalib._util.terminal import clean_line
+from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
@@ -29,6 +31,7 @@ def score_models(
     *,
     model: Models = None,
     scoring: Scoring,
+    calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     json_: Json = False,
     verbose: Verbose = False,
@@ -41,7 +44,7 @@ def score_models(
     """
     from rmcalib._util.processes import is_main_process, joined
     from rmcalib._util.storage import shown
-    from rmcalib.runs import run_folder
+    from rmcalib.runs import keep_scores, run_folder
 
     names = model_names(model)
     check_export(export_rewardbench, names, scoring.output)
@@ -50,14 +53,22 @@ def score_models(
         with team.step():
             output_folder(scoring.output)
             bench = benchmark_for(names, scoring)
+            repair = load_calibrator(calibrator)
 
         def work(name: str | None) -> dict[str, Any]:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
             scores = run_model(name, bench, scoring)
+            folder = run_folder(scoring.output, name, bench.name)
+            if repair is not None:
+                folder = folder / "calibrated"
+                if main:
+                    scores = calibrated(scores, repair, name, quiet=scoring.quiet)
+                    named = {**scores.manifest, "model": f"{name} (calibrated)"}
+                    scores = replace(scores, manifest=named)
+                    keep_scores(folder, scores, fresh=True)
             if export_rewardbench is not None and main:
                 scores.to_rewardbench_json(export_rewardbench)
-            file = run_folder(scoring.output, name, bench.name) / "scores.parquet"
-            return {"model": name, "scores": str(file), "manifest": scores.manifest}
+            return {"model": name, "scores": str(folder / "scores.parquet"), "manifest": scores.manifest}
 
         done, failed = for_each_model(names, work)
     if not main:

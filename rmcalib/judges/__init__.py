@@ -33,6 +33,7 @@ from rmcalib.judges._registry import (
     recipe_from,
     registry,
 )
+from rmcalib.judges._rescale import Rescaled, write_rescaled
 from rmcalib.judges._resolve import KINDS, check_judge_name, judge_kind, load_judge, registered_judges
 from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
 from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
@@ -54,6 +55,7 @@ __all__ = [
     "LoadOptions",
     "Progress",
     "Recipe",
+    "Rescaled",
     "RewardModel",
     "Scale",
     "ScoredItem",
@@ -94,4 +96,5 @@ __all__ = [
     "total_memory",
     "why_no_calibration",
     "work_of",
+    "write_rescaled",
 ]

@@ -152,6 +152,7 @@ def _hashed(recipe: Recipe) -> dict[str, Any]:
     values = dataclasses.asdict(recipe)
     values["status"] = {"rebuilt": "adapter", "own-code": "remote"}.get(recipe.status, recipe.status)
     values["head"] = "remote" if recipe.head == "own-code" else recipe.head
+    del values["family"]  # does not change a reward
     if recipe.scale is None:
         del values["scale"]
     return values

@@ -46,7 +46,7 @@ class ScoredItem:
     truncated : whether each text was cut. Empty: none was.
     details : more about each response, by name, such as votes; each has one entry per response. They stay
         with the judge's caller and are not written to the scores.
-    told_apart : whether the rewards differ; None if that says nothing about the judge.
+    distinct : whether the rewards differ; None where they cannot (equal texts, one response).
 
     Examples
     --------
@@ -59,7 +59,7 @@ class ScoredItem:
     n_tokens: tuple[int, ...] = ()
     truncated: tuple[bool, ...] = ()
     details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    told_apart: bool | None = None
+    distinct: bool | None = None
 
 
 class Judge(Protocol):
@@ -118,7 +118,7 @@ def work_of(judge: Judge) -> dict[str, int]:
 
 
 def asked_of(judge: Judge) -> dict[str, Any] | None:
-    """Return what identifies a judge before it is loaded; None if only loading can tell."""
+    """Return what identifies a judge before it is loaded; None if it is known only after loading."""
     asked: Callable[[], dict[str, Any] | None] | None = getattr(judge, "asked", None)
     return asked() if asked is not None else judge.identity()
 

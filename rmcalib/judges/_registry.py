@@ -63,6 +63,7 @@ class Recipe:
     bradley_terry: str = "unknown"  # is the reward a log-utility? "yes", "modified", "no" or "unknown"
     parameters: float | None = None  # billions
     note: str = ""
+    family: str | None = None  # models that are not independent: same maker or base; None: the organisation
     scale: str | None = None  # what the rewards are (`Scale`); None: as `bradley_terry` says
 
 

@@ -114,8 +114,8 @@ def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
         if options.get(option) is not None
     }
     if len(chosen) > 1:
-        told = " and ".join(f"{option} (of {name})" for name, option in chosen.items())
-        raise ValueError(f"{told} are options of different kinds of judges: leave one out, or name the kind")
+        named = " and ".join(f"{option} (of {name})" for name, option in chosen.items())
+        raise ValueError(f"{named} are options of different kinds of judges: leave one out, or name the kind")
     return next(iter(chosen), "classifier")
 
 

@@ -36,9 +36,10 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import Settings, Statistic, difference
+from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
+from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
@@ -47,9 +48,11 @@ __all__ = [
     "GROUPINGS",
     "GROUPS",
     "METHODS",
+    "NO_TEMPERATURE",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
+    "TIES",
     "Audit",
     "Board",
     "Comparison",
@@ -60,6 +63,8 @@ __all__ = [
     "Settings",
     "Statistic",
     "Table",
+    "Ties",
+    "Transfer",
     "added_metrics",
     "audit",
     "catalogue",
@@ -96,5 +101,6 @@ __all__ = [
     "summary_table",
     "ties_score",
     "top_1_prompts",
+    "transfer",
     "wide_rows",
 ]

@@ -19,6 +19,7 @@ from rmcalib.metrics._correlation import Method, correlation_rows
 from rmcalib.metrics._leaderboard import measure_model, ranked_metrics
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL
+from rmcalib.metrics._two_way import ModelErrors, correlate_errors, model_errors
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ class Board:
     categories : the categories of the benchmark.
     models : one row per model, best first; models without a value come last, and ``why`` says why.
     metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method.
+    correlations : one row per metric, target and method; errors and scores are of the same prompts, and
+        intervals resample models only.
+    split_correlations : one row per error and target, from different halves of the prompts
+        (`correlate_models`); empty for a table of figures.
     ranks : one row per model and way of ranking.
     reliability, rejection : curves of each model.
     notes : what a reader must know.
@@ -66,6 +70,7 @@ class Board:
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
+    split_correlations: list[Row]
     ranks: list[Row]
     reliability: list[Row]
     rejection: list[Row]
@@ -82,11 +87,16 @@ class Board:
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a leaderboard: its name, how to get its scores, and why it has no calibration, if so."""
+    """One model of a leaderboard: its name, how to get its scores, and what is known about it.
+
+    ``no_calibration`` says why it has no probabilities, if so. Models of one ``family`` are not independent;
+    by default the part of the name before the slash.
+    """
 
     name: str
     scores: Callable[[], Scores]
     no_calibration: str | None = None
+    family: str | None = None
 
 
 def leaderboard(
@@ -136,10 +146,10 @@ def leaderboard(
             "least one model, and a different name for each (give names=[...])"
         )
     known = registry(recipes)
-    entries = [
-        Entry(name, partial(_itself, one), why_no_calibration(recipe_of_run(name, one.manifest, known)))
-        for name, one in zip(names, every, strict=True)
-    ]
+    entries = []
+    for name, one in zip(names, every, strict=True):
+        recipe = recipe_of_run(name, one.manifest, known)
+        entries.append(Entry(name, partial(_itself, one), why_no_calibration(recipe), recipe.family))
     settings = Settings(resamples=resamples, level=level, seed=seed)
     return measure_entries(entries, metric=metric, methods=methods, settings=settings)
 
@@ -173,6 +183,7 @@ def measure_entries(
     curves: tuple[list[Row], list[Row]] = ([], [])
     prompts: dict[str, str] = {}
     sizes: dict[str, float] = {}
+    errors: dict[str, ModelErrors] = {}
     for i, entry in enumerate(entries):
         if on_model is not None:
             on_model(i, len(entries), entry.name)
@@ -185,6 +196,8 @@ def measure_entries(
         curves[1].extend(found.rejection)
         prompts[entry.name] = _digest(scores)
         sizes[entry.name] = round(len(scores) / scores.n_items, 1)
+        if entry.no_calibration is None and (own := model_errors(scores)) is not None:
+            errors[entry.name] = own
     notes = _size_notes(metric, sizes)
     if len(set(prompts.values())) > 1:
         odd = ", ".join(_odd_ones(prompts))
@@ -203,6 +216,9 @@ def measure_entries(
         settings=settings,
         curves=curves,
         notes=notes,
+        split_correlations=correlate_errors(
+            errors, families={one.name: one.family for one in entries if one.family}, settings=settings
+        ),
     )
 
 
@@ -218,6 +234,7 @@ def rank_models(
     settings: Settings,
     curves: tuple[list[Row], list[Row]] = ([], []),
     notes: Sequence[str] = (),
+    split_correlations: Sequence[Row] = (),
 ) -> Board:
     """Rank and correlate ``models`` by their tidy ``metrics``.
 
@@ -245,13 +262,15 @@ def rank_models(
         for i, name in enumerate(models)
     ]
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
+    # One category is the same as all of them together.
+    targets = categories if len(categories) > 1 else ()
     correlations = [
         row
         for method in methods
         for name in correlated
         for row in correlation_rows(
             _badness(name, column(name)),
-            {category: column(SCORE, category) for category in categories},
+            {category: column(SCORE, category) for category in targets},
             leaderboard=scores,
             metric=name,
             method=method,
@@ -273,6 +292,7 @@ def rank_models(
         models=rows,
         metrics=list(metrics),
         correlations=correlations,
+        split_correlations=list(split_correlations),
         ranks=[
             {"model": row["model"], "by": by, "rank": row["ranks"][by]}
             for row in rows

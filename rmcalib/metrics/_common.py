@@ -14,8 +14,6 @@ __all__ = ["on_common_prompts"]
 def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     """Return the scores of the prompts that all have, in the order of the first.
 
-    Prompts without a correct response are left out.
-
     Parameters
     ----------
     scores : the scores of two or more judges.
@@ -31,7 +29,7 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     >>> [one.reward.tolist() for one in on_common_prompts([a, b])]
     [[2.0, 0.0], [3.0, 0.0]]
     """
-    every = [one.decided() for one in scores]
+    every = list(scores)
     who = "the two" if len(every) == 2 else f"the {len(every)} judges"
     ids = [one.item_id[one.offsets[:-1]].tolist() for one in every]
     common = set(ids[0]).intersection(*ids[1:])

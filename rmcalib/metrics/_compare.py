@@ -17,7 +17,6 @@ from rmcalib.calibration import check_level
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
 from rmcalib.metrics._common import on_common_prompts
-from rmcalib.metrics._forecasts import forecast
 from rmcalib.metrics._statistic import Settings, Statistic, difference
 from rmcalib.metrics._table import Part, parts_of, statistic_of
 from rmcalib.scores import Scores
@@ -123,7 +122,7 @@ def compare_scores(
     check_level(settings.level)
     check_integer(settings.resamples, "resamples", 1)
     wanted = chosen_metrics(metrics)
-    both = [parts_of(forecast(scores)) for scores in on_common_prompts([a, b])]
+    both = [parts_of(scores) for scores in on_common_prompts([a, b])]
     return [
         {"category": one.name, "metric": metric.name, **row}
         for one, other in zip(*both, strict=True)

@@ -16,7 +16,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import reliability
 from rmcalib.metrics._catalogue import Metric, catalogue
 from rmcalib.metrics._diagrams import bin_rows
-from rmcalib.metrics._forecasts import Forecasts, accuracy_of, forecast, picked_rows
+from rmcalib.metrics._forecasts import Forecasts, accuracy_of, picked_rows
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL, parts_of, rows_of
 from rmcalib.scores import Scores
@@ -65,7 +65,7 @@ def measure_model(
     settings = settings or Settings()
     wanted = tuple(ranked_metrics().values()) if metrics is None else metrics
     fewer = replace(settings, resamples=min(BOARD_DRAWS, settings.resamples))
-    parts = list(parts_of(forecast(scores.decided())))
+    parts = list(parts_of(scores))
     rows = [
         row
         for part in parts

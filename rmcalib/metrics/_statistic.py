@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, chunks
 from rmcalib.calibration import (
     Difference,
     Inference,
@@ -25,21 +26,34 @@ from rmcalib.calibration import (
 )
 from rmcalib.calibration import difference as interval_difference
 
-__all__ = ["NO_INTERVAL", "Settings", "Statistic", "difference"]
+__all__ = ["NO_INTERVAL", "TIES", "Settings", "Statistic", "Ties", "difference"]
 
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 Limits = tuple[float, float]
+Ties = Literal["split", "drop", "davidson", "rao-kupper"]
+TIES: tuple[Ties, ...] = ("split", "drop", "davidson", "rao-kupper")
+"""What to do with people who find responses equally good; see `Settings`."""
 _CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next statistic
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed."""
+    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed, ties.
+
+    ``ties`` is about people's votes. "split" divides the vote of a person who finds the responses equally
+    good among them, "drop" leaves it out, "davidson" and "rao-kupper" forecast ties as an outcome of their
+    own, with one parameter that is fitted on other prompts.
+    """
 
     bins: int = 10
     resamples: int = 1000
     level: float = 0.95
     seed: int = 0
+    ties: Ties = "split"
+
+    def __post_init__(self) -> None:
+        """Check what is chosen from a list."""
+        check_choice(self.ties, "ties", TIES)
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,9 @@ class Statistic:
     note : why there is no value, or no interval.
     values : (n,) one number per prompt, if the value is their mean: differences are then paired exactly.
     limits : maps a level to the limits of the interval, or to None if there are none.
+    choices : (n,) the row of each prompt's first choice, if its number changes by 1 where that is right.
     influence : returns how much each prompt contributes to the deviation of the value (n,); sums to 0.
+    centre : returns an error without the bias of noise, for differences of errors that cannot be negative.
     resampled : maps weights (R, n) to values (R,), for statistics without formulas.
     own_draws : maps a number of resamples and a seed to values (R,), for statistics that are resampled in
         another way than prompt by prompt.
@@ -67,7 +83,9 @@ class Statistic:
     note: str = ""
     values: FloatArray | None = None
     limits: Callable[[float], Limits | None] | None = None
+    choices: IntArray | None = None
     influence: Callable[[], FloatArray] | None = None
+    centre: Callable[[], float] | None = None
     resampled: Callable[[FloatArray], FloatArray] | None = None
     own_draws: Callable[[int, int], FloatArray] | None = None
     no_limits: str = ""
@@ -141,21 +159,34 @@ class Statistic:
 
     @classmethod
     def estimated(
-        cls, value: float, limits: Callable[[float], Interval], influence: Callable[[], FloatArray], n: int
+        cls,
+        value: float,
+        limits: Callable[[float], Interval],
+        influence: Callable[[], FloatArray],
+        n: int,
+        *,
+        centre: Callable[[], float] | None = None,
     ) -> Statistic:
-        """Return a value with its interval at any level, and the influence (n,) of each prompt on it."""
+        """Return a value with its interval at any level, and the influence (n,) of each prompt on it.
+
+        ``centre`` returns an error without the bias of noise, which pushes errors up.
+        """
 
         def ends(level: float) -> Limits:
             found = limits(level)
             return found.low, found.high
 
-        return cls(value, n, limits=ends, influence=influence)
+        return cls(value, n, limits=ends, influence=influence, centre=centre)
 
     @classmethod
     def inferred(cls, value: float, inference: Callable[[], Inference], n: int) -> Statistic:
         """Return a calibration error, whose inference is made when its interval is asked for."""
         return cls.estimated(
-            value, lambda level: inference().interval(level), lambda: inference().influence, n
+            value,
+            lambda level: inference().interval(level),
+            lambda: inference().influence,
+            n,
+            centre=lambda: inference().centre,
         )
 
     @property
@@ -201,14 +232,16 @@ def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | N
     if a.value is None or b.value is None or a.n < 2:
         return None
     if a.values is not None and b.values is not None:
-        return mean_difference(a.values, b.values, level=settings.level)
+        jumps = a.choices is not None and b.choices is not None and not np.array_equal(a.choices, b.choices)
+        return mean_difference(a.values, b.values, level=settings.level, jumps=jumps)
     if a.influence is not None and b.influence is not None:
         if a.value == b.value and np.array_equal(a.influence(), b.influence()):
             return Difference(0.0, 0.0, 0.0, 1.0)  # one and the same forecast
         one, other = a.interval(settings), b.interval(settings)
         if one is None or other is None:
             return None
-        return interval_difference(one, other, a.influence(), b.influence())
+        centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
+        return interval_difference(one, other, a.influence(), b.influence(), centres=centres)
     if not all(side.resampled or side.own_draws for side in (a, b)):
         return None
     draws = b.draws(settings) - a.draws(settings)

@@ -71,7 +71,7 @@ def metric_rows(
     about = {"model": model, "benchmark": benchmark}
     return [
         {**about, **row}
-        for part in parts_of(forecast(scores, lengths=lengths))
+        for part in parts_of(scores, lengths=lengths)
         for row in rows_of(part, wanted, settings, no_calibration)
     ]
 
@@ -79,17 +79,25 @@ def metric_rows(
 class Part:
     """The prompts of one category, or all of them, split by what can be asked of them."""
 
-    def __init__(self, name: str, everything: Forecasts, members: BoolArray) -> None:
+    def __init__(
+        self, name: str, everything: Forecasts, members: BoolArray, voted: Forecasts | None = None
+    ) -> None:
         self.name = name
         self.is_everything = bool(members.all())
         one = members & top_1_prompts(everything)
         masks = {"one": one, "several": members & ~one}
         self._everything, self._masks = everything, {**masks, "all": members}
         self._made: dict[str, Forecasts] = {"all": everything} if name == OVERALL else {}
+        self._voted = voted
         self.only_tied = not everything.one_answer[members].any()
 
     def forecasts(self, prompts: str) -> Forecasts | None:
-        """Return the prompts with "one" correct response, with "several", or "all"; None if none are."""
+        """Return the prompts with "one" correct response, with "several", "all", or those with "votes".
+
+        None if there are none.
+        """
+        if prompts == "votes":
+            return self._voted
         if not self._masks[prompts].any():
             return None
         if prompts not in self._made:
@@ -97,20 +105,33 @@ class Part:
         return self._made[prompts]
 
 
-def parts_of(everything: Forecasts) -> Iterator[Part]:
-    """Yield all prompts first, then each category."""
+def parts_of(scores: Scores, *, lengths: FloatArray | None = None) -> Iterator[Part]:
+    """Yield all prompts first, then each category.
+
+    Prompts without a correct response, because as many people prefer one as another, count only for metrics
+    of votes. ``lengths`` (N,) are those of all responses.
+    """
+    decided = scores.decided()
+    if lengths is not None and decided is not scores:
+        lengths = lengths[np.isin(scores.item_id, decided.item_id)]
+    everything, has_votes = forecast(decided, lengths=lengths), scores.n_votes > 0
+    voted = forecast(scores.take(has_votes)) if has_votes.any() else None
     for shown, name in category_names(everything).items():
-        members = np.ones(len(everything), dtype=bool) if name is None else everything.category == name
-        yield Part(shown, everything, members)
+        if name is None:
+            yield Part(shown, everything, np.ones(len(everything), dtype=bool), voted)
+            continue
+        own = None if voted is None else voted.category == name
+        part = select_prompts(voted, own) if voted is not None and own is not None and own.any() else None
+        yield Part(shown, everything, everything.category == name, part)
 
 
 def statistic_of(
     metric: Metric, part: Part, settings: Settings, no_calibration: str | None = None
 ) -> Statistic | None:
-    """Compute a metric of a part; None if the part has no prompts with several correct responses to ask."""
+    """Compute a metric of a part; None if it is about several correct responses or votes, and none are."""
     forecasts = part.forecasts(metric.prompts)
     if forecasts is None:
-        if metric.prompts == "several":
+        if metric.prompts in ("several", "votes"):
             return None
         tied = f"{part.name} has no single right answer"
         return Statistic.missing(0, tied if part.only_tied else "no prompt with one correct response")

@@ -48,12 +48,12 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
     other_sizes = sum(len(item.responses) != size for item, size, _ in there)
     other_categories = sum(item.category != category for item, _, category in there)
     has = {n: "has" if n == 1 else "have" for n in (missing, other_sizes, other_categories)}
-    told = {
+    differences = {
         f"of the {len(names)} scored prompts {'is' if strange == 1 else 'are'} not in": strange,
         f"of the {len(there)} others {has[other_sizes]} another number of responses in": other_sizes,
         f"of the {len(there)} others {has[other_categories]} another category in": other_categories,
     }
-    notes = [f"{n} {text} {benchmark.name}." for text, n in told.items() if n]
+    notes = [f"{n} {text} {benchmark.name}." for text, n in differences.items() if n]
     if missing:
         notes.append(f"{missing} of the {len(items)} prompts of {benchmark.name} {has[missing]} no scores.")
     return notes

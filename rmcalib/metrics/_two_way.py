@@ -9,25 +9,53 @@ parts of the prompts follow from the influence of each prompt, so nothing is fit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_integer
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
 from rmcalib.calibration import ErrorOptions, binned_inference, check_level, resampling_weights
 from rmcalib.metrics._catalogue import scale
-from rmcalib.metrics._correlation import kendall
 from rmcalib.metrics._forecasts import Forecasts, accuracy_of, forecast, select_prompts, top_1_prompts
 from rmcalib.metrics._statistic import Settings
 from rmcalib.scores import Scores
 
-__all__ = ["correlate_models", "two_way_kendall"]
+__all__ = [
+    "ModelErrors",
+    "correlate_errors",
+    "correlate_models",
+    "model_errors",
+    "two_way_kendall",
+]
 
 Row = dict[str, Any]
 FEW_MODELS = 10
+_FEWEST = 3  # models: two are always in order
 _SPLITS = 100
 
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
+Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
+
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """What correlations over models need of one model: n prompts with one correct response.
+
+    Attributes
+    ----------
+    ids : (n,) the names of the prompts, in increasing order.
+    category : (n,) their categories.
+    right : (n,) whether the model is right; 1/t if t responses share the largest reward.
+    errors : the value of each error, and the influence (n,) of each prompt on it; without those that the
+        model does not have.
+    """
+
+    ids: npt.NDArray[np.str_]
+    category: npt.NDArray[np.str_]
+    right: FloatArray
+    errors: Mapping[str, Measured]
 
 
 def correlate_models(
@@ -52,7 +80,8 @@ def correlate_models(
 
     Returns
     -------
-    Rows of metric, target, method, value, low, high, p_value, n (models), families, prompts and note.
+    Rows of metric, target (accuracy, or the accuracy of a category), method, value, low, high, p_value, n
+    (models), families, prompts (of the target) and note.
 
     Examples
     --------
@@ -65,35 +94,89 @@ def correlate_models(
     >>> [row["metric"] for row in rows], rows[0]["note"]
     (['ece', 'lost_information', 'abs_log_temperature'], 'too few models: 4, and at least 10 are needed')
     """
+    found = {name: model_errors(one) for name, one in scores.items()}
+    known = {name: one for name, one in found.items() if one is not None}
+    settings = Settings(resamples=check_integer(resamples, "resamples", 1), level=level, seed=seed)
     check_level(level)
-    check_integer(resamples, "resamples", 1)
-    parts = _common(scores)
+    rows = correlate_errors(known, families=families, settings=settings) if len(known) == len(found) else []
+    if not rows:
+        raise ValueError("scores: the models share fewer than two prompts with exactly one correct response")
+    return rows
+
+
+def model_errors(scores: Scores) -> ModelErrors | None:
+    """Return the errors of one model, with the influence of each prompt on them.
+
+    None if no prompt has exactly one correct response.
+
+    >>> columns = {"item_id": ["b", "b", "a", "a"], "category": ["x"] * 4, "response": [0, 1] * 2,
+    ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
+    >>> found = model_errors(Scores.from_columns(columns))
+    >>> found.ids.tolist(), found.right.tolist()
+    (['a', 'b'], [0.0, 1.0])
+    """
+    everything = forecast(scores.decided())
+    members = top_1_prompts(everything)
+    if not members.any():
+        return None
+    part = select_prompts(everything, members)
+    ids = part.scores.item_id[part.scores.offsets[:-1]][part.source]
+    order = np.argsort(ids)
+    errors = {name: found for name, measure in _MEASURES.items() if (found := measure(part)) is not None}
+    return ModelErrors(
+        ids[order],
+        part.category[order],
+        accuracy_of(part)[order],
+        {name: (value, influence[order]) for name, (value, influence) in errors.items()},
+    )
+
+
+def correlate_errors(
+    models: Mapping[str, ModelErrors],
+    *,
+    families: Mapping[str, str] | None = None,
+    settings: Settings,
+) -> list[Row]:
+    """Correlate the errors of models with their accuracy, as `correlate_models` does.
+
+    Empty if the models share fewer than two prompts.
+    """
+    parts = _on_shared_prompts(models)
     names = list(parts)
+    if not names or len(parts[names[0]].ids) < 2:
+        return []
+    category = parts[names[0]].category
     family = [(families or {}).get(name) or name.partition("/")[0] for name in names]
     _, clusters = np.unique(family, return_inverse=True)
-    prompts = len(next(iter(parts.values()))) if parts else 0
+    several = sorted(set(category.tolist()))
+    targets = {"accuracy": np.ones(len(category), dtype=bool)}
+    targets |= {name: category == name for name in several if len(several) > 1}
     rows = []
-    for metric, measure in _MEASURES.items():
-        found = {name: measured for name, part in parts.items() if (measured := measure(part)) is not None}
-        kept = np.array([name in found for name in names], dtype=bool)
-        about: Row = {"metric": metric, "target": "accuracy", "method": "kendall"}
-        counts = {"n": len(found), "families": len(set(clusters[kept])), "prompts": prompts}
-        tau: Row = dict.fromkeys(("value", "low", "high", "p_value"))
-        if len(found) >= 3:
-            tau = two_way_kendall(
-                [found[name] for name in found],
-                [_accuracy(parts[name]) for name in found],
-                clusters=clusters[kept],
-                resamples=resamples,
-                level=level,
-                seed=seed,
-            )
-        few = len(set(clusters[kept])) < FEW_MODELS
-        note = f"too few models: {len(found)}, and at least {FEW_MODELS} are needed" if few else ""
-        if few and len(found) >= FEW_MODELS:
-            note = f"too few families of models: {counts['families']}, and at least {FEW_MODELS} are needed"
-        rows.append(about | tau | counts | {"note": note})
+    for metric in _MEASURES:
+        having = [name for name in names if metric in parts[name].errors]
+        kept = np.array([name in having for name in names], dtype=bool)
+        n_families = len(set(clusters[kept].tolist()))
+        for target, members in targets.items():
+            tau: Row = dict.fromkeys(("value", "low", "high", "p_value"))
+            if len(having) >= _FEWEST:
+                tau = two_way_kendall(
+                    [parts[name].errors[metric] for name in having],
+                    [_accuracy(parts[name].right, members) for name in having],
+                    clusters=clusters[kept],
+                    settings=settings,
+                )
+            counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
+            about = {"metric": metric, "target": target, "method": "kendall"}
+            rows.append(about | tau | counts | {"note": _too_few(len(having), n_families)})
     return rows
+
+
+def _too_few(n_models: int, n_families: int) -> str:
+    """Say that there are too few models, or families; empty if there are enough."""
+    if n_families >= FEW_MODELS:
+        return ""
+    what, n = ("families of models", n_families) if n_models >= FEW_MODELS else ("models", n_models)
+    return f"too few {what}: {n}, and at least {FEW_MODELS} are needed"
 
 
 def two_way_kendall(
@@ -101,9 +184,7 @@ def two_way_kendall(
     scores: Sequence[Measured],
     *,
     clusters: IntArray,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
+    settings: Settings,
 ) -> Row:
     """Return Kendall's tau of minus the errors and the scores of models, taken from different prompts.
 
@@ -111,26 +192,23 @@ def two_way_kendall(
     ----------
     errors, scores : the value of each of M models, and the influence (n,) of each prompt on it.
     clusters : (M,) the family of each model.
-    resamples, level, seed : of the interval.
+    settings : resamples, level and seed of the interval.
 
     Returns
     -------
     A row of value (the mean over splits), low, high and p_value.
     """
-    rng = np.random.default_rng(seed)
-    (e, e_influence), (s, s_influence) = (_stacked(one) for one in (errors, scores))
-    n = e_influence.shape[1]
-    whole = [_split_tau(e, s, e_influence, s_influence, np.ones(n), rng) for _ in range(_SPLITS)]
-    value = float(np.mean(whole))
+    rng, level = np.random.default_rng(settings.seed), settings.level
+    both = _stacked(errors), _stacked(scores)
+    n_models, n = both[0][1].shape
+    value = float(_split_taus(*both, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng).mean())
     _, clusters = np.unique(clusters, return_inverse=True)
-    n_clusters = int(clusters.max()) + 1
-    draws = []
-    for models, prompts in zip(
-        resampling_weights(resamples, n_clusters, rng), resampling_weights(resamples, n, rng), strict=True
-    ):
-        weights = models[clusters]
-        draws.append(_split_tau(e, s, e_influence, s_influence, prompts, rng, weights))
-    drawn = np.array(draws)
+    parts = []
+    for part in chunks(settings.resamples, n + n_models**2):
+        size = part.stop - part.start
+        models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
+        parts.append(_split_taus(*both, resampling_weights(size, n, rng), models, rng))
+    drawn = np.concatenate(parts)
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn) or not np.isfinite(value):
         return dict.fromkeys(("value", "low", "high", "p_value"))
@@ -144,31 +222,39 @@ def two_way_kendall(
     }
 
 
-def _split_tau(
-    e: FloatArray,
-    s: FloatArray,
-    e_influence: FloatArray,
-    s_influence: FloatArray,
-    prompts: FloatArray,
-    rng: np.random.Generator,
-    models: FloatArray | None = None,
-) -> float:
-    """Tau of errors on a random half of the prompts and scores on the other half, both ways."""
-    half = rng.permutation(len(prompts)) < len(prompts) // 2
-    models = np.ones(len(e)) if models is None else models
+def _split_taus(
+    errors: Stacked, scores: Stacked, prompts: FloatArray, models: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Tau (R,) of errors on a random half of the prompts and scores on the other half, both ways.
+
+    ``prompts`` (R, n) and ``models`` (R, M): how often each is drawn.
+    """
+    size, n = prompts.shape
+    half = rng.permuted(np.broadcast_to(np.arange(n) < n // 2, (size, n)), axis=1)
     found = []
     for one in (half, ~half):
         first, second = (_rescaled(np.where(mask, prompts, 0.0)) for mask in (one, ~one))
-        found.append(kendall(-(e + e_influence @ first), s + s_influence @ second, models[None])[0])
-    return float(np.mean(found))
+        e, s = (value + weights @ influence.T for (value, influence), weights in zip(
+            (errors, scores), (first, second), strict=True))  # fmt: skip
+        found.append(_taus(-e, s, models))
+    return np.asarray(np.mean(found, axis=0))
+
+
+def _taus(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Tau-b (R,) of values x and y (R, M) of weighted models."""
+    pairs = weights[:, :, None] * weights[:, None, :]
+    sx, sy = (np.sign(values[:, :, None] - values[:, None, :]) for values in (x, y))
+    together, alone_x, alone_y = ((pairs * signs).sum(axis=(1, 2)) for signs in (sx * sy, sx**2, sy**2))
+    spread = np.sqrt(alone_x * alone_y)
+    return np.divide(together, spread, out=np.full(len(x), np.nan), where=spread > 0)
 
 
 def _rescaled(weights: FloatArray) -> FloatArray:
-    """Weights that sum to the number of prompts."""
-    return weights * len(weights) / max(float(weights.sum()), 1.0)
+    """Weights (R, n) whose rows sum to n."""
+    return weights * weights.shape[1] / np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
 
 
-def _stacked(measured: Sequence[Measured]) -> tuple[FloatArray, FloatArray]:
+def _stacked(measured: Sequence[Measured]) -> Stacked:
     return np.array([value for value, _ in measured]), np.array([influence for _, influence in measured])
 
 
@@ -178,43 +264,29 @@ def _normal_p(value: float, spread: float) -> float:
     return float(2 * ndtr(-abs(value) / spread)) if spread > 0 else float(value == 0)
 
 
-def _common(scores: Mapping[str, Scores]) -> dict[str, Forecasts]:
-    """The forecasts of the prompts that all models have, in the same order."""
-    parts: dict[str, tuple[Forecasts, list[str]]] = {}
-    for name, one in scores.items():
-        everything = forecast(one)
-        part = select_prompts(everything, top_1_prompts(everything))
-        parts[name] = part, one.item_id[one.offsets[:-1]][part.source].tolist()
-    shared = set.intersection(*(set(ids) for _, ids in parts.values())) if parts else set()
-    if len(shared) < 2:
-        raise ValueError("scores: the models share fewer than two prompts with exactly one correct response")
-    order = {name: i for i, name in enumerate(sorted(shared))}
-    return {name: _ordered(part, [order.get(one, -1) for one in ids]) for name, (part, ids) in parts.items()}
+def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:
+    """Return the models on the prompts that all of them have; errors there follow from the influences."""
+    every = [set(one.ids.tolist()) for one in models.values()]
+    shared = list(set.intersection(*every)) if every else []
+    return {name: _restricted(one, np.isin(one.ids, shared)) for name, one in models.items()}
 
 
-def _ordered(part: Forecasts, place: list[int]) -> Forecasts:
-    """The prompts with a place, in the order of their places."""
-    at = np.array(place)
-    wanted = np.flatnonzero(at >= 0)
-    wanted = wanted[np.argsort(at[wanted], kind="stable")]
-    rows = np.concatenate([np.arange(part.offsets[i], part.offsets[i + 1]) for i in wanted])
-    return Forecasts(
-        log_probability=part.log_probability[rows],
-        is_correct=part.is_correct[rows],
-        reward=part.reward[rows],
-        length=part.length[rows],
-        offsets=np.concatenate([[0], np.cumsum(part.sizes[wanted])]).astype(np.int64),
-        source=part.source[wanted],
-        category=part.category[wanted],
-        one_answer=part.one_answer[wanted],
-        scores=part.scores,
-        whole=part.whole,
-    )
+def _restricted(one: ModelErrors, kept: BoolArray) -> ModelErrors:
+    """Return a model on some of its prompts."""
+    if kept.all():
+        return one
+    more = len(kept) / max(int(kept.sum()), 1)
+    errors = {}
+    for name, (value, influence) in one.errors.items():
+        rest = influence[kept] * more
+        errors[name] = value + float(rest.sum()), rest - rest.sum() / max(len(rest), 1)
+    return ModelErrors(one.ids[kept], one.category[kept], one.right[kept], errors)
 
 
-def _accuracy(part: Forecasts) -> Measured:
-    right = accuracy_of(part)
-    return float(right.mean()), (right - right.mean()) / len(right)
+def _accuracy(right: FloatArray, members: BoolArray) -> Measured:
+    """Return the accuracy on some prompts."""
+    value = float(right[members].mean())
+    return value, np.where(members, right - value, 0.0) / int(members.sum())
 
 
 def _ece(part: Forecasts) -> Measured | None:

@@ -16,6 +16,7 @@ from rmcalib.ranking._encodings import (
     ranks_from_orders,
 )
 from rmcalib.ranking._explicit import ExplicitRankings, Mixture, enumerate_rankings, index_of_orders
+from rmcalib.ranking._independent import IndependentRewards
 from rmcalib.ranking._mallows import Mallows, MarginalEstimate
 from rmcalib.ranking._pairwise import PairwiseProbabilities
 from rmcalib.ranking._partial import PartialRankings
@@ -27,6 +28,7 @@ __all__ = [
     "ExplicitRankings",
     "HasPartialRankings",
     "HasTemperature",
+    "IndependentRewards",
     "Mallows",
     "MarginalEstimate",
     "Mixture",

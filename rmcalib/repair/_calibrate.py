@@ -11,7 +11,13 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, segment_log_softmax
-from rmcalib.calibration import cross_fit, fit_top_1_temperature, mean_interval, temperature_interval
+from rmcalib.calibration import (
+    cross_fit,
+    equal_temperatures,
+    fit_top_1_temperature,
+    mean_interval,
+    temperature_interval,
+)
 from rmcalib.metrics import Forecasts, Settings, metric_rows, select_prompts
 from rmcalib.repair._calibrator import Calibrator, single_answers
 from rmcalib.runs import content_hash
@@ -20,17 +26,17 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Calibration", "RefusedError", "calibrate"]
+__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate"]
 
-SHOWN = (
-    "mean_confidence",
-    "accuracy",
-    "overconfidence",
-    "lost_information",
-    "usable_information",
-    "nll",
-)
-"""The metrics that are reported before and after."""
+SHOWN = {
+    "mean_confidence": "says",
+    "accuracy": "right",
+    "overconfidence": "gap",
+    "lost_information": "lost information",
+    "usable_information": "usable information",
+    "nll": "log loss",
+}
+"""The metrics that are reported before and after, and what tables call them."""
 FEWEST = 20
 """Prompts below which no temperature is fitted, for a category or for all."""
 
@@ -191,45 +197,23 @@ def _rows(
     return [
         {"stage": stage, **{key: row[key] for key in ("category", "metric", "value", "low", "high", "n")}}
         for stage, of in stages.items()
-        for row in metric_rows(of, model="", benchmark="", metrics=SHOWN, settings=settings)
+        for row in metric_rows(of, model="", benchmark="", metrics=tuple(SHOWN), settings=settings)
     ]
 
 
 def _by_category(part: Forecasts, level: float) -> tuple[list[dict[str, Any]], float | None]:
-    """Return each category's own temperature, and the p-value of the test that they are equal.
-
-    The test compares the log-likelihood of one temperature with that of one per category: twice the
-    difference has a χ² distribution with one degree of freedom less than there are categories.
-    """
-    from scipy.special import chdtrc
-
+    """Return each category's own temperature, and the p-value of the test that they are equal."""
     rows: list[dict[str, Any]] = []
-    separate = 0.0
+    sets = []
     for name in dict.fromkeys(part.category.tolist()):
         own = select_prompts(part, part.category == name)
         if len(own) < FEWEST:
             continue
         found = temperature_interval(own.reward, own.is_correct, own.prompt, level=level)
-        rows.append(
-            {
-                "category": name,
-                "temperature": found.value,
-                "low": found.low,
-                "high": found.high,
-                "n": len(own),
-            }
-        )
-        separate += float(_losses(own, np.full(len(own), _usable(own))).sum())
-    if len(rows) < 2:
-        return rows, None
-    kept = select_prompts(part, np.isin(part.category, [row["category"] for row in rows]))
-    one = float(_losses(kept, np.full(len(kept), _usable(kept))).sum())
-    return rows, float(chdtrc(len(rows) - 1, max(2 * (one - separate), 0.0)))
-
-
-def _usable(part: Forecasts) -> float:
-    """Return the fitted temperature; at a limit, the end of the range searched."""
-    return fit_top_1_temperature(part.reward, part.is_correct, part.prompt).temperature
+        limits = {"temperature": found.value, "low": found.low, "high": found.high}
+        rows.append({"category": name, **limits, "n": len(own)})
+        sets.append((own.reward, own.is_correct, own.prompt))
+    return rows, equal_temperatures(sets).p_value if len(sets) > 1 else None
 
 
 def _warnings(
@@ -257,6 +241,7 @@ def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:
         "n": len(part),
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": content_hash(scores),
+        "model_revision": manifest.get("model_revision"),
     }
 
 

@@ -52,7 +52,8 @@ class Calibrator:
     temperature : what rewards are divided by; low, high : its interval.
     level : confidence level of the interval.
     model : the judge whose rewards these are.
-    fitted_on : benchmark, revision, n (prompts), categories, and a hash of the scores.
+    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, and the model's
+        revision.
     versions : of rmcalib, numpy and scipy.
 
     Examples

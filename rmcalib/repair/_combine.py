@@ -131,7 +131,7 @@ def combine(
     """
     check_level(level)
     called, every = _named(scores, names)
-    common = on_common_prompts(every)
+    common = on_common_prompts([one.decided() for one in every])
     everything = forecast(common[0])
     kept = top_1_prompts(everything)
     n = int(kept.sum())

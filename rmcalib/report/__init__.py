@@ -1,7 +1,7 @@
 """Tables, figures and pages, drawn from what `metrics` computed."""
 
 from rmcalib.report._confidence import groups_figure, says_right_figure
-from rmcalib.report._drawing import figure_bytes, figure_png
+from rmcalib.report._drawing import figure_bytes, figure_png, short_names
 from rmcalib.report._headline import HEADLINE, headline
 from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 from rmcalib.report._reliability import plot_reliability, reliability_figure
@@ -19,11 +19,15 @@ from rmcalib.report.leaderboard._runs import open_scores
 from rmcalib.report.leaderboard._tables import official_from_hub, read_official
 from rmcalib.report.leaderboard._words import metric_name
 from rmcalib.report.rankings._forecast import forecast_report, report_content, write_forecast_report
+from rmcalib.report.several._joint import Joint, join_benchmarks, report_from_runs
+from rmcalib.report.several._page import joint_content, write_joint
+from rmcalib.report.several._words import temperature_text
 
 __all__ = [
     "HEADLINE",
     "UNNAMED",
     "Evaluation",
+    "Joint",
     "Leaderboard",
     "evaluate",
     "evaluation_content",
@@ -33,6 +37,8 @@ __all__ = [
     "groups_figure",
     "headline",
     "interval",
+    "join_benchmarks",
+    "joint_content",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",
@@ -47,10 +53,14 @@ __all__ = [
     "read_official",
     "reliability_figure",
     "report_content",
+    "report_from_runs",
     "says_right_figure",
+    "short_names",
     "signed",
+    "temperature_text",
     "wide_rows",
     "write_evaluation",
     "write_forecast_report",
+    "write_joint",
     "write_leaderboard",
 ]

@@ -67,9 +67,7 @@ def plot_reliability(
     _draw_diagram(ax, rows, curve)
     ax.set_xlabel(_PROBABILITY)
     ax.set_ylabel(_FREQUENCY)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    return figure
+    return ax.figure.canvas.figure  # also if the axes are in a part of the figure
 
 
 def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:

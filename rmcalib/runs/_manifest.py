@@ -49,7 +49,7 @@ def score_inputs(
 
 
 def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
-    """Return a hash of what was asked for; None if the judge cannot tell before it is loaded.
+    """Return a hash of what was asked for; None if the judge is known only after loading.
 
     It is in the manifest of a run (`asked`). Any command or engine that asks for the same again finds the run
     finished (`finished_scores`), and loads no weights.

@@ -128,12 +128,12 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
     own = {item.id for item in shard(run.benchmark.items, team.rank, team.world)}
     items = [item for item in run.remaining if item.id in own]
     count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
-    told_apart: set[bool | None] = set()
+    distinct: set[bool | None] = set()
     for scored in scored_chunks(judge, items, count):
         run.add(scored)
-        told_apart |= {item.told_apart for item in scored}
+        distinct |= {item.distinct for item in scored}
         team.check()
-    if is_indifferent(told_apart):
+    if is_indifferent(distinct):
         warnings.warn(f"{judge.name}: {INDIFFERENT}", stacklevel=2)
 
 

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib.scores._beats import as_lists, is_beats
+
 __all__ = [
     "COLUMNS",
     "KINDS",
     "NEEDED",
+    "OTHER_KINDS",
     "VOTE_COLUMNS",
     "Place",
     "checked_columns",
@@ -34,10 +37,13 @@ KINDS: dict[str, Any] = {
     "truncated": np.bool_,
     "votes": np.int64,
     "ties": np.int64,
+    "beats": np.object_,
 }
 COLUMNS = (*KINDS,)[:7]
 NEEDED = COLUMNS[:5]
-VOTE_COLUMNS = (*KINDS,)[7:]
+VOTE_COLUMNS = (*KINDS,)[7:9]
+OTHER_KINDS = ("steps", "spread", "quantiles")
+"""Columns of other kinds of scores, which become rewards when they are read."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
 
@@ -46,8 +52,15 @@ _EXPECTED = {
     np.int64: "a whole number",
     np.bool_: "true or false",
     np.float64: "a finite number",
+    np.object_: "a list of probabilities",
 }
-_SAFE = {np.str_: "iu", np.int64: "iu", np.bool_: "b", np.float64: "iu"}  # dtypes without a bad value
+_SAFE = {
+    np.str_: "iu",
+    np.int64: "iu",
+    np.bool_: "b",
+    np.float64: "iu",
+    np.object_: "",
+}  # dtypes without a bad value
 _NAMES = {"item_id": "item", "response": "response"}
 _REMEDY = {
     "item_id": "it needs a character, and no NUL or lone surrogate",
@@ -72,17 +85,20 @@ def row_place(row: int) -> str:
 
 
 def columns_of_rows(
-    rows: Iterable[Mapping[str, Any]], *, source: str, place: Place = row_place
+    rows: Iterable[Mapping[str, Any]], *, source: str, place: Place = row_place, missing: bool = False
 ) -> dict[str, list[Any]]:
     """Turn rows into columns; optional ones count only where every row has them.
+
+    The reward itself is optional where steps, quantiles or pairwise probabilities replace it. With
+    ``missing``, it may be empty.
 
     >>> row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": None}
     >>> columns_of_rows([row], source="s.jsonl")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
     """
-    columns: dict[str, list[Any]] = {name: [] for name in KINDS}
-    present = dict.fromkeys(KINDS, 0)
+    columns: dict[str, list[Any]] = {name: [] for name in (*KINDS, *OTHER_KINDS)}
+    present = dict.fromkeys(columns, 0)
     kept: dict[str, str] = {}
     n = 0
     for row in rows:
@@ -92,11 +108,15 @@ def columns_of_rows(
             # Every prompt's name comes once per response: one copy of it is enough.
             values.append(kept.setdefault(value, value) if isinstance(value, str) else value)
             present[name] += name in row
-    names = [name for name in KINDS if name in NEEDED or (n and present[name] == n)]
-    empty = [columns[name].index(None) for name in names if None in columns[name]]
+    names = [name for name in columns if name in NEEDED or (n and present[name] == n)]
+    if present["reward"] == 0 and {"steps", "quantiles", "beats"} & {*names}:
+        names.remove("reward")
+    may_be_empty = ("reward", "steps", "quantiles") if missing else ()
+    checked = [name for name in names if name not in may_be_empty]
+    empty = [columns[name].index(None) for name in checked if None in columns[name]]
     if empty:
         row_number = min(empty)
-        absent = [name for name in names if columns[name][row_number] is None]
+        absent = [name for name in checked if columns[name][row_number] is None]
         raise ValueError(
             f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
         )
@@ -152,6 +172,8 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
         if not _IS[kind](value):
             remedy = f" ({_REMEDY[name]})" if name in _REMEDY else ""
             raise _BadValueError(row, f"{name} is {_shown(value)}, not {_EXPECTED[kind]}{remedy}")
+    if kind is np.object_:
+        return as_lists(listed)
     # Converted one by one: numpy would turn all of a mixed list into texts first.
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
 
@@ -159,14 +181,14 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
 def _check_range(name: str, array: npt.NDArray[Any]) -> None:
     if name == "reward":
         bad = np.abs(array) > LARGEST_REWARD
-        told = f"is too large to compute with (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
+        problem = f"is too large (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
     elif name in VOTE_COLUMNS:
-        bad, told = array < 0, "is a number of votes, so 0 or more"
+        bad, problem = array < 0, "is a number of votes, so 0 or more"
     else:
         return
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise _BadValueError(row, f"{name} is {array[row].item()!r}, which {told}")
+        raise _BadValueError(row, f"{name} is {array[row].item()!r}, which {problem}")
 
 
 def _all_good_texts(values: Any) -> bool:
@@ -208,6 +230,7 @@ _IS: dict[Any, Callable[[Any], bool]] = {
     np.int64: _is_whole,
     np.bool_: _is_truth,
     np.float64: _is_number,
+    np.object_: is_beats,
 }
 _TYPES: dict[Any, Callable[[Any], Any]] = {np.str_: str, np.int64: int, np.bool_: bool, np.float64: float}
 

@@ -14,13 +14,15 @@ import numpy.typing as npt
 from rmcalib._util.files import write_file, write_text
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.texts import json_lines, parse_json
-from rmcalib.scores._columns import KINDS, NEEDED
+from rmcalib.scores._columns import KINDS, NEEDED, OTHER_KINDS
+from rmcalib.scores._rewardmath import SCORE_COLUMNS, VERDICT_COLUMNS
 
 __all__ = [
     "read_json",
     "read_jsonl",
     "read_parquet",
     "read_scores_hash",
+    "read_tidy",
     "write_json",
     "write_jsonl",
     "write_parquet",
@@ -39,14 +41,33 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     try:
         with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
             names = file.schema_arrow.names
-            table = file.read([name for name in names if name in KINDS])
+            table = file.read([name for name in names if name in (*KINDS, *OTHER_KINDS)])
             stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: {_why(error)}") from error
     columns = {name: _array(table.column(name)) for name in table.column_names}
-    if not {*NEEDED} <= {*columns}:  # the error lists the others, one of which may be meant
+    absent = {*NEEDED} - {*columns}
+    replaced = absent == {"reward"} and {*OTHER_KINDS, "beats"} & {*columns}
+    if absent and not replaced:  # the error lists the others, one of which may be meant
         columns |= {name: np.empty(0) for name in names if name not in columns}
     return columns, json.loads(stored)
+
+
+def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:
+    """Return the columns of RewardMATH's tidy table of many models; None if the file is not one."""
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
+            names = {*file.schema_arrow.names}
+            for wanted in (SCORE_COLUMNS, VERDICT_COLUMNS):
+                if {*wanted} <= names:
+                    found: dict[str, list[Any]] = file.read(list(wanted)).to_pydict()
+                    return found
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: {_why(error)}") from error
+    return None
 
 
 def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:

@@ -209,8 +209,8 @@ def _blocks(model: str, commit: str) -> Iterator[bytes]:
         except FileNotFoundError:
             known = published_models(revision=commit)
             near = difflib.get_close_matches(model, known, n=2)
-            told = f"did you mean {' or '.join(near)}?" if near else f"there are {len(known)} others"
-            raise HubError(f"{model}: no published scores in {RESULTS} ({told})") from None
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(known)} others"
+            raise HubError(f"{model}: no published scores in {RESULTS} ({hint})") from None
         with file:
             while block := file.read(_BLOCK):
                 yield block

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import check_choice
-from rmcalib._util.storage import as_path
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
+from rmcalib.scores._beats import flat_beats, soften
 from rmcalib.scores._columns import (
     COLUMNS,
     NEEDED,
@@ -24,12 +24,14 @@ from rmcalib.scores._columns import (
     columns_of_rows,
     row_place,
 )
+from rmcalib.scores._consistency import check, is_ordered, starts_of
+from rmcalib.scores._kinds import Reading, plain_columns
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["UNKNOWN_LENGTH", "Scores", "load_scores"]
+__all__ = ["UNKNOWN_LENGTH", "Scores"]
 
 UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
 _OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
@@ -46,6 +48,9 @@ class Scores:
     Where people voted, ``votes`` counts those who preferred the response, and ``ties`` those who found the
     prompt's responses equally good, repeated on each of its rows. Both are None in other benchmarks.
 
+    Judges that compare two responses, or whose rewards are distributions, have ``beats``: for each response
+    the probabilities that it beats response 0, 1, ... of its prompt, with None where one is not known.
+
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
     (4, 2, [2.5, -1.0, 0.0, 3.0], [0, 2, 4])
@@ -61,10 +66,11 @@ class Scores:
     manifest: dict[str, Any] = field(default_factory=dict)
     votes: npt.NDArray[np.int64] | None = None
     ties: npt.NDArray[np.int64] | None = None
+    beats: npt.NDArray[np.object_] | None = None
 
     def __post_init__(self) -> None:
         """Refuse scores that no metric could be computed from."""
-        _check(self)
+        check(self)
 
     def __len__(self) -> int:
         """Count the responses."""
@@ -78,7 +84,7 @@ class Scores:
     @cached_property
     def offsets(self) -> npt.NDArray[np.int64]:
         """Where each prompt's responses start, and the end: int (n_items + 1,)."""
-        return np.append(_starts(self.item_id), len(self)).astype(np.int64)
+        return np.append(starts_of(self.item_id), len(self)).astype(np.int64)
 
     @property
     def n_items(self) -> int:
@@ -124,9 +130,15 @@ class Scores:
             shares: npt.NDArray[np.float64] = own / total
         return shares
 
+    @cached_property
+    def pair_probabilities(self) -> npt.NDArray[np.float64] | None:
+        """P(i beats j) of each prompt's responses as matrices, row after row: (Σ m²,); NaN where unknown."""
+        return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
+
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns by name; `votes` and `ties` are among them only where people voted."""
+        """Return the columns by name; `votes` and `ties` only where people voted, `beats` only if known."""
         names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
+        names = names if self.beats is None else (*names, "beats")
         return {name: getattr(self, name) for name in names}
 
     def take(self, items: ArrayLike) -> Scores:
@@ -172,6 +184,8 @@ class Scores:
         about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
         about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)
         columns = {**self.columns(), "reward": self.reward / temperature}
+        if self.beats is not None:
+            columns["beats"] = soften(self.beats, temperature)
         return Scores.from_columns(columns, about, source=f"scores at temperature {temperature:g}")
 
     @classmethod
@@ -215,16 +229,27 @@ class Scores:
         *,
         source: str = "scores",
         place: Place = row_place,
+        reading: Reading | None = None,
     ) -> Scores:
         """Build scores from columns; prompts keep the order of their first row.
 
-        ``n_tokens``, ``truncated``, ``votes`` and ``ties`` may be missing. An error names ``source`` and the
-        ``place`` of the bad row.
+        ``n_tokens``, ``truncated``, ``votes``, ``ties`` and ``beats`` may be missing. Instead of ``reward``
+        there may be ``steps``, ``quantiles`` or ``beats``, and beside it ``spread``; ``reading`` says how
+        they become rewards. An error names ``source`` and the ``place`` of the bad row.
+
+        >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
+        ...            "is_correct": [True, False], "steps": [[0.9, 0.8], [0.9, 0.1]]}
+        >>> scores = Scores.from_columns(columns, reading=Reading(steps="min"))
+        >>> scores.reward.round(2).tolist(), scores.manifest["steps"]
+        ([1.39, -2.2], 'min')
         """
+        columns, kind = plain_columns(columns, reading or Reading(), source=source, place=place)
         absent = [name for name in NEEDED if name not in columns]
         if absent:
             raise ValueError(f"{source}: no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
         n = len(columns["reward"])
+        if n == 0 and "missing" in kind:
+            raise ValueError(f"{source}: no prompt has a score for each of its responses")
         if n == 0:
             raise ValueError(f"{source}: no scores in it")
         given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
@@ -233,12 +258,12 @@ class Scores:
         elif "ties" in given:
             raise ValueError(f"{source}: a column ties, but no column votes")
         arrays = checked_columns(given, source=source, place=place)
-        if not _is_ordered(arrays["item_id"], arrays["response"]):
+        if not is_ordered(arrays["item_id"], arrays["response"]):
             _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
             order = np.lexsort((arrays["response"], first[inverse]))
             arrays = {name: array[order] for name, array in arrays.items()}
         try:
-            return cls(**arrays, manifest=dict(manifest or {}))
+            return cls(**arrays, manifest={**(manifest or {}), **kind})
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from error
 
@@ -250,13 +275,21 @@ class Scores:
         *,
         source: str = "scores",
         place: Place = row_place,
+        reading: Reading | None = None,
     ) -> Scores:
         """Build scores from rows (mappings with the columns' names)."""
-        columns = columns_of_rows(rows, source=source, place=place)
-        return cls.from_columns(columns, manifest, source=source, place=place)
+        absent = reading is not None and reading.missing != "refuse"
+        columns = columns_of_rows(rows, source=source, place=place, missing=absent)
+        return cls.from_columns(columns, manifest, source=source, place=place, reading=reading)
 
     @classmethod
-    def from_pandas(cls, table: pd.DataFrame, manifest: Mapping[str, Any] | None = None) -> Scores:
+    def from_pandas(
+        cls,
+        table: pd.DataFrame,
+        manifest: Mapping[str, Any] | None = None,
+        *,
+        reading: Reading | None = None,
+    ) -> Scores:
         """Build scores from a table with our columns; others are ignored.
 
         >>> import pandas as pd
@@ -266,7 +299,7 @@ class Scores:
         1
         """
         columns = {str(name): table[name].to_numpy() for name in table.columns}
-        return cls.from_columns(columns, manifest, source="table")
+        return cls.from_columns(columns, manifest, source="table", reading=reading)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the scores as a table, one row per response.
@@ -281,21 +314,21 @@ class Scores:
         )
 
     @classmethod
-    def from_parquet(cls, path: str | Path) -> Scores:
+    def from_parquet(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
         """Read a Parquet file with our columns, and the manifest if it carries one."""
         columns, manifest = _files.read_parquet(path)
-        return cls.from_columns(columns, manifest, source=str(path))
+        return cls.from_columns(columns, manifest, source=str(path), reading=reading)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file that carries the manifest."""
         _files.write_parquet(path, self.columns(), self.manifest)
 
     @classmethod
-    def from_jsonl(cls, path: str | Path) -> Scores:
+    def from_jsonl(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
         """Read JSONL: one object per response, with our columns (the optional ones may be missing)."""
         places: list[str] = []
         rows = _files.read_jsonl(path, places)
-        return cls.from_rows(rows, source=str(path), place=places.__getitem__)
+        return cls.from_rows(rows, source=str(path), place=places.__getitem__, reading=reading)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write JSONL, one object per response."""
@@ -315,69 +348,3 @@ class Scores:
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write RewardBench's `eval-set-scores` form, without the texts (scores have none)."""
         _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
-
-
-def load_scores(path: str | Path) -> Scores:
-    """Read scores from a `.parquet`, `.jsonl` or `.json` (RewardBench's) file."""
-    readers = {
-        ".parquet": Scores.from_parquet,
-        ".jsonl": Scores.from_jsonl,
-        ".json": Scores.from_rewardbench_json,
-    }
-    reader = readers.get(as_path(path).suffix)
-    if reader is None:
-        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(readers)}")
-    return reader(path)
-
-
-def _starts(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
-    return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
-
-
-def _is_ordered(item_id: npt.NDArray[np.str_], response: npt.NDArray[np.int64]) -> bool:
-    """Tell whether each prompt's responses are next to each other and in order already."""
-    starts = _starts(item_id)
-    sizes = np.diff(np.r_[starts, len(item_id)])
-    in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
-    return in_order and len(np.unique(item_id[starts])) == len(starts)
-
-
-def _check(scores: Scores) -> None:
-    def first(wrong: npt.NDArray[np.bool_]) -> int:
-        return int(np.flatnonzero(wrong)[0])
-
-    def name(row: int) -> str:
-        return f"item {str(scores.item_id[row])!r}, response {scores.response[row]}"
-
-    if (scores.votes is None) != (scores.ties is None):
-        raise ValueError("votes and ties: give both or none")
-    if len({len(array) for array in scores.columns().values()}) != 1:
-        raise ValueError("the columns have different lengths")
-    bad = ~np.isfinite(scores.reward)
-    if bad.any():
-        row = first(bad)
-        raise ValueError(
-            f"{name(row)}: the reward is {scores.reward[row]} ({bad.sum()} of them are not finite)"
-        )
-    starts = scores.offsets[:-1]
-    sizes = np.diff(scores.offsets)
-    if len(np.unique(scores.item_id[starts])) != len(starts):
-        raise ValueError("the responses of an item are not next to each other")
-    bad = scores.response != np.arange(len(scores)) - np.repeat(starts, sizes)
-    if bad.any():
-        row = first(bad)
-        twice = row and scores.response[row] == scores.response[row - 1]
-        told = "is there twice" if twice else "comes too early"
-        raise ValueError(f"{name(row)} {told}: an item's responses are numbered 0, 1, 2, ...")
-    bad = scores.category != np.repeat(scores.category[starts], sizes)
-    if bad.any():
-        raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
-    if scores.ties is not None:
-        bad = scores.ties != np.repeat(scores.ties[starts], sizes)
-        if bad.any():
-            raise ValueError(f"{name(first(bad))}: another number of ties than the item's other responses")
-    correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
-    unanswered = (correct == 0) & (scores.n_votes == 0)
-    for kind, wrong in (("correct", unanswered), ("wrong", correct == sizes)):
-        if wrong.any():
-            raise ValueError(f"item {str(scores.item_id[starts[first(wrong)]])!r}: no {kind} response")

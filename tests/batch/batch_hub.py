@@ -12,6 +12,7 @@ from rmcalib.scores import Scores
 from tests.hooks import PATIENCE
 from tests.hub import tiny, world
 from tests.hub.server import LoopbackHub
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 GOOD = ("org/rm-10m", "org/rm-20m", "org/rm-30m", "org/rm-40m", "org/rm-50m", "org/rm-60m")
@@ -70,7 +71,7 @@ def command(*options: object) -> list[str]:
 
 def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[str]:
     """Run `rmcalib batch` to its end; a traceback on its standard error fails the test."""
-    done = subprocess.run(command(*options), env=env, capture_output=True, text=True, timeout=PATIENCE)
+    done = run_python(command(*options)[1:], env=env)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

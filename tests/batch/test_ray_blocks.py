@@ -58,17 +58,17 @@ def test_a_worker_checks_the_model_once_and_scores_the_same_bits(
     assert there.reward.tobytes() == local.reward.tobytes()
 
 
-@pytest.mark.parametrize("n_told_apart", [0, 1])
-def test_one_reward_for_all_responses_is_judged_over_all_prompts(
-    n_told_apart: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("n_distinct", [0, 1])
+def test_one_reward_for_all_responses_is_noticed_over_all_prompts(
+    n_distinct: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = load_benchmark("demo", limit=N)
-    told_apart = {item.id for item in bench.items[:n_told_apart]}
+    distinct = {item.id for item in bench.items[:n_distinct]}
     chunks = ItemScorer.chunks
 
     def indifferent(scorer: ItemScorer, items: Any) -> Iterator[list[ScoredItem]]:
         for chunk in chunks(scorer, items):
-            yield [dataclasses.replace(item, told_apart=item.id in told_apart) for item in chunk]
+            yield [dataclasses.replace(item, distinct=item.id in distinct) for item in chunk]
 
     monkeypatch.setattr(ItemScorer, "chunks", indifferent)
     _, warned = on_a_cluster(tmp_path / "cluster", monkeypatch)
@@ -76,7 +76,7 @@ def test_one_reward_for_all_responses_is_judged_over_all_prompts(
         warnings.simplefilter("always")
         score("demo", bench, device="cpu", token_budget=512)
     local = [str(warning.message) for warning in caught if warning.category is UserWarning]
-    assert warned == local == ([] if n_told_apart else [f"demo: {scoring.INDIFFERENT}"])
+    assert warned == local == ([] if n_distinct else [f"demo: {scoring.INDIFFERENT}"])
 
 
 def test_responses_with_one_text_say_nothing_of_the_model() -> None:
@@ -89,4 +89,4 @@ def test_responses_with_one_text_say_nothing_of_the_model() -> None:
     ]
     scorer = ItemScorer(load_model("demo", device="cpu"))
     (chunk,) = scorer.chunks(items)
-    assert [item.told_apart for item in chunk] == [None, True]
+    assert [item.distinct for item in chunk] == [None, True]

@@ -168,7 +168,7 @@ def test_what_workers_warn_of_is_reported_once(
                 rewards=(1.0,) * len(item.responses),
                 n_tokens=(1,) * len(item.responses),
                 truncated=(False,) * len(item.responses),
-                told_apart=True,
+                distinct=True,
             )
             for item in items
         ]

@@ -171,3 +171,15 @@ def test_importing_the_package_is_light() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_parts_are_disjoint_and_make_up_the_whole() -> None:
+    whole = load_benchmark("demo")
+    parts = [load_benchmark("demo", part=f"{k}/3") for k in (1, 2, 3)]
+    assert [part.name for part in parts] == ["demo-1of3", "demo-2of3", "demo-3of3"]
+    assert sorted(item.id for part in parts for item in part.items) == sorted(item.id for item in whole.items)
+    assert all(60 < len(part) < 150 for part in parts)
+    assert len(load_benchmark("demo", part="1/3", limit=10)) == 10
+    for wrong in ("0/2", "3/2", "half", "1/0", "1/1000"):
+        with pytest.raises(ValueError, match=f"part: '{wrong}' is not a part"):
+            load_benchmark("demo", part=wrong)

@@ -7,8 +7,6 @@ imported. They run unchanged, except that they need not sleep between their atte
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from tests.benchmarks.shapes import SHAPES, write
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
+from tests.processes import run_python
 
 _FILES = ("GET /org", "GET /datasets", "GET /a")
 PRELUDE = (
@@ -59,13 +58,7 @@ def commit(hub: LoopbackHub, kind: str, name: str, ref: str = "main") -> str:
 
 def run(url: str, home: Path, code: str, **env: str) -> list[str]:
     """Run `code` after the prelude and return the lines it prints; a traceback fails the test."""
-    result = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code],
-        env=environment(url, home, **env),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    result = run_python(["-c", PRELUDE + code], env=environment(url, home, **env))
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr, result.stderr
     return result.stdout.splitlines()
@@ -364,7 +357,7 @@ def test_what_is_no_repository(name: str) -> None:
 
 @pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
 def test_what_is_no_revision(revision: str) -> None:
-    with pytest.raises(HubError, match="is no branch, tag or commit"):
+    with pytest.raises(HubError, match="is not a branch, tag or commit"):
         resolve_commit("org/x", revision=revision)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
+    Difference,
     ErrorOptions,
     Interval,
     binned_inference,
@@ -316,10 +317,49 @@ def test_p_value_and_interval_of_a_difference_agree(
 ) -> None:
     one, other = Interval(a, a - x, a + y, 0.95, 0), Interval(b, b - u, b + v, 0.95, 0)
     influence = np.random.default_rng(seed).normal(size=(2, 5))
-    found = difference(one, other, *influence)
-    assert found.low <= found.value <= found.high
-    if min(abs(found.low), abs(found.high)) > 1e-9:
-        assert (found.p_value <= 0.05) == (not found.low <= 0 <= found.high)
+    for centres in (None, (a - x * x, b + v * u)):
+        found = difference(one, other, *influence, centres=centres)
+        assert found.low <= found.value <= found.high
+        if min(abs(found.low), abs(found.high)) > 1e-9:
+            assert (found.p_value <= 0.05) == (not found.low <= 0 <= found.high)
+
+
+def test_difference_of_errors_that_noise_pushes_up() -> None:
+    one, other = np.array([1.0, -1.0]), np.array([1.0, 1.0])
+    noise, real = Interval(0.05, 0.0, 0.06, 0.95, 0), Interval(0.11, 0.07, 0.14, 0.95, 0)
+    found = difference(noise, real, one, other, centres=(0.0, 0.1))
+    assert found.value == pytest.approx(0.06)
+    assert found.high == pytest.approx(0.1 + 0.04)  # the noise of the calibrated one cannot add to it
+    assert found.low == pytest.approx(0.1 - (0.03**2 + 0.06**2) ** 0.5)
+    # A positive correlation with an error that may be 0 is not used.
+    assert difference(noise, real, one, one, centres=(0.0, 0.1)) == found
+    both = difference(noise, Interval(0.04, 0.0, 0.08, 0.95, 0), one, one, centres=(0.0, 0.01))
+    assert (both.low, both.high) == pytest.approx((-0.06, 0.08))
+
+
+def test_centre_has_no_bias_of_noise() -> None:
+    rng = np.random.default_rng(0)
+    p, groups = rng.uniform(0.05, 0.95, 300), np.arange(300)
+    centres, values = [], []
+    for seed in range(30):
+        y = (rng.random(300) < p).astype(float)
+        found = binned_inference(p, y, groups, ErrorOptions(), one_per_group=False, resamples=99, rng=seed)
+        centres.append(found.centre)
+        values.append(found.value)
+    assert min(values) > 0
+    assert 5 <= sum(centre == 0 for centre in centres) <= 25  # half of them
+
+
+def test_a_jump_that_no_prompt_shows_is_possible() -> None:
+    same = np.ones(100)
+    assert mean_difference(same, same) == Difference(0.0, 0.0, 0.0, 1.0)
+    found = mean_difference(same, same, jumps=True)
+    assert (found.low, found.high) == pytest.approx((-found.high, -found.low))
+    assert found.high == pytest.approx(1.98 * (2 / 101) ** 0.5 / 102**0.5, rel=1e-2)
+    worse = np.where(np.arange(100) < 9, 0.0, 1.0)
+    plain, wider = mean_difference(same, worse), mean_difference(same, worse, jumps=True)
+    assert plain.value == wider.value == pytest.approx(-0.09)
+    assert wider.p_value < 0.05
 
 
 def test_mean_difference_is_paired() -> None:

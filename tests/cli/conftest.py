@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from rmcalib.cli import main
-from tests.hooks import PATIENCE
 from tests.hub import tiny
+from tests.processes import run_python
 
 ROOT = Path(__file__).parents[2]
 FILES = ["metrics.csv", "metrics.json", "reliability.png", "report.html", "run.json", "scores.parquet"]
@@ -91,15 +91,7 @@ def command(*args: str | Path) -> list[str]:
 
 def run_process(*args: str | Path, cwd: Path, **more: str) -> Outcome:
     """Run the command line as a process of its own."""
-    done = subprocess.run(
-        command(*args),
-        cwd=cwd,
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_python(command(*args)[1:], cwd=cwd, env=environment(**more))
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 

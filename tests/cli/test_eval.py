@@ -229,3 +229,33 @@ def test_models_lists_the_registry(invoke: Invoke) -> None:
     assert {entry["status"] for entry in entries} >= {"plain", "rebuilt", "own-code", "unsupported"}
     chosen = json.loads(invoke("models", "--include", "nicolinho/*", "--json").out)
     assert len(chosen) == 2
+
+
+def test_several_benchmarks_are_evaluated_and_compared(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    other = write_rows(tmp_path / "other.jsonl", tiny.benchmark_rows(24))
+    base = ("eval", "--model", tiny_model, "--resamples", "20", "--benchmark", bench_file)
+    done = invoke(*base, "--benchmark", other)
+    assert done.code == 0, done.err
+    assert len(list((tmp_path / "runs").glob("*/*/report.html"))) == 2
+    assert "best T" in done.out
+    assert "rmcalib report runs" in done.err
+    content = json.loads(invoke(*base, "--benchmark", other, "--json").out)
+    assert [one["benchmark"] for one in content["evaluations"]] == ["small", "other"]
+    assert content["benchmarks"]["benchmarks"] == ["small", "other"]
+    assert "benchmarks" not in json.loads(invoke(*base, "--json").out)
+
+
+@pytest.mark.parametrize("option", ["--scores", "--export-rewardbench", "--benchmark-revision"])
+def test_options_of_one_benchmark_are_refused_with_several(option: str, invoke: Invoke) -> None:
+    result = invoke("eval", "--benchmark", "a.jsonl", "--benchmark", "b.jsonl", option, "x.json")
+    assert result.code == 2
+    assert f"{option}: belongs to one benchmark, so give one --benchmark" in result.err
+
+
+def test_one_of_several_benchmarks_may_fail(tiny_model: Path, bench_file: Path, invoke: Invoke) -> None:
+    base = ("eval", "--model", tiny_model, "--resamples", "20", "--benchmark", bench_file)
+    missing = invoke(*base, "--benchmark", "nowhere.jsonl")
+    assert missing.code == 2  # before anything is scored
+    assert "nowhere.jsonl" in missing.err

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Outcome
-from tests.hooks import PATIENCE
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.hub.world import BENCH, MODEL, RESULTS, WITHOUT_WAITING, environment, save_files, serve
 from tests.metrics.slow_metrics import Prompt
 from tests.metrics.worlds import scores_of
+from tests.processes import run_python
 
 EVAL = ("eval", "--model", MODEL, "--benchmark", BENCH, "--resamples", "20", "--device", "cpu")
 
@@ -35,15 +33,8 @@ def hub(files: dict[str, Path]) -> Iterator[LoopbackHub]:
 
 
 def run(hub_url: str, folder: Path, *args: str, **more: str) -> Outcome:
-    done = subprocess.run(
-        [sys.executable, "-c", f"{WITHOUT_WAITING}from rmcalib.cli import main; main()", *args],
-        cwd=folder,
-        env=environment(hub_url, folder / "cache", **more),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    code = f"{WITHOUT_WAITING}from rmcalib.cli import main; main()"
+    done = run_python(["-c", code, *args], cwd=folder, env=environment(hub_url, folder / "cache", **more))
     assert "Traceback" not in done.stderr, done.stderr
     return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -29,10 +29,10 @@ import os
 if os.environ.get("RANK") == "0":
     import time
     import rmcalib.cli
-    def told(error, *, told=rmcalib.cli._told):
+    def marked(error, *, one_line=rmcalib.cli._one_line):
         time.sleep(2)
-        return told(error)
-    rmcalib.cli._told = told
+        return one_line(error)
+    rmcalib.cli._one_line = marked
 """
 
 
@@ -183,7 +183,7 @@ def test_accelerate_with_one_process_on_cpus_is_pointed_out(
 ) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # what accelerate sets, and no rank
     monkeypatch.setenv("MASTER_PORT", "29500")
-    told = invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--limit", "2")
-    assert told.code == 0
-    (line,) = ours(told)
+    alone = invoke("score", "--model", tiny_model, "--benchmark", bench_file, "--limit", "2")
+    assert alone.code == 0
+    (line,) = ours(alone)
     assert "accelerate has started a single process" in line

@@ -3,22 +3,21 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Invoke
+from tests.processes import run_python
 
 NO_DATA = {"HTTPS_PROXY": "http://127.0.0.1:9"}  # nobody listens there
 FAST = ["--learner", "mallows", "--folds", "2", "--resamples", "0"]
 
 
 def prolr(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rmcalib", "prolr", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "RMCALIB_DATA"}
     environment |= {**NO_DATA, "RMCALIB_CACHE": str(cwd / "cache")}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=environment)
+    return run_python(["-m", "rmcalib", "prolr", *arguments], cwd=cwd, env=environment)
 
 
 def test_iris_offline_ends_with_a_table_and_a_figure(tmp_path: Path) -> None:

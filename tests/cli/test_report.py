@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from rmcalib import load_scores as rmcalib_scores
 from tests.batch.batch_hub import environment
 from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
+from tests.processes import run_python
 from tests.report.boards import synthetic, write_run, write_runs
 
 ROOT = Path(__file__).parents[2]
@@ -21,8 +22,7 @@ PAPER = ROOT.parent / "shared/data/rewardbench2/paper_reward_models.csv"
 def rmcalib(
     *arguments: str | Path, cwd: Path, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rmcalib", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False, env=env)
+    return run_python(["-m", "rmcalib", *arguments], cwd=cwd, env=env)
 
 
 def test_the_papers_table_from_the_command_line(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_runs_from_the_command_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["report"], "name a folder with runs"),
+        (["report", "runs", "real", "--leaderboard", "official.csv"], "runs of several benchmarks"),
         (["report", "nowhere"], "nowhere: no such folder"),
         (["report", "empty"], "empty: no runs in it"),
         (["report", "--table", "nowhere.csv"], "nowhere.csv: No such file"),
@@ -84,6 +84,7 @@ def test_bad_usage_is_one_clear_line(
     write_runs(tmp_path / "runs", 1, n=10)
     (tmp_path / "empty").mkdir()
     (tmp_path / "t.csv").write_text("model,score,error\na,1,0.5\n")
+    (tmp_path / "official.csv").write_text("model,score\na,1\n")
     (tmp_path / "broken/org__rm/b").mkdir(parents=True)
     (tmp_path / "broken/org__rm/b/scores.parquet").write_text("not Parquet")
     result = invoke(*arguments)
@@ -126,7 +127,7 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
     assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
     assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
     assert any("no figures for org/model-2" in note for note in told["notes"])
-    # Now from the cache, with no Hub there any more; a model that was never asked for cannot be had so.
+    # Now from the cache, with no Hub there any more; a model that was never asked for is not available then.
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 0, offline.stderr
     assert json.loads(offline.stdout)["check"] == told["check"]
@@ -142,3 +143,57 @@ def test_official_figures_from_the_hub_are_of_one_benchmark(tmp_path: Path, invo
     result = invoke("report", "runs", "--leaderboard", "hub")
     assert result.code == 2
     assert "is about allenai/reward-bench-2, and the runs are of org/bench" in result.err
+
+
+def test_without_arguments_the_page_shows_the_built_in_models(tmp_path: Path, invoke: Invoke) -> None:
+    result = invoke("report", "--resamples", "20", "--json")
+    assert result.code == 0, result.err
+    content = json.loads(result.out)
+    assert content["benchmark"] == "rewardmath"
+    found = {row["model"]: row for row in content["models"]}
+    assert len(found) == 9
+    sure = found["openbmb/Eurus-RM-7b"]
+    assert sure["mean_confidence"] == pytest.approx(0.993, abs=5e-4)
+    assert sure["accuracy"] == pytest.approx(0.170, abs=5e-4)
+    assert any("MIT License, Copyright (c) 2024 Sunghwan Kim" in note for note in content["notes"])
+    # One category is the same as all prompts: nothing is shown twice.
+    assert {row["target"] for row in content["correlations"]} == {"leaderboard"}
+    assert not (tmp_path / "report/figures/heatmap.png").exists()
+    page = (tmp_path / "report/report.html").read_text(encoding="utf-8")
+    assert "Skywork/Skywork-Reward-Llama-3.1-8B" in page
+    assert "Sunghwan Kim" in page
+
+
+def test_own_runs_stand_beside_the_built_in_models(tmp_path: Path, invoke: Invoke) -> None:
+    mine = rmcalib_scores("real/internlm/internlm2-7b-reward").at_temperature(1.3)
+    write_run(tmp_path / "runs", "me/mine", mine, benchmark="mine", benchmark_format="rewardmath")
+    options = ("--benchmark", "rewardmath", "--resamples", "20", "--json")
+    result = invoke("report", "real", "runs", *options)
+    assert result.code == 0, result.err
+    content = json.loads(result.out)
+    assert content["models"][0]["model"] == "me/mine"
+    assert len(content["models"]) == 10
+    assert not any("same prompts" in note for note in content["notes"])
+
+
+def test_built_in_scores_can_be_compared(invoke: Invoke) -> None:
+    names = ("real/internlm/internlm2-7b-reward", "real/openbmb/Eurus-RM-7b")
+    compared = invoke("compare", *names, "--resamples", "20", "--json")
+    assert json.loads(compared.out)["b"] == "openbmb/Eurus-RM-7b"
+    wrong = invoke("compare", "real/nobody", "real/openbmb/Eurus-RM-7b")
+    assert wrong.code == 2
+    assert "real/nobody: no such scores are built in (have: real/" in wrong.err
+
+
+def test_runs_of_several_benchmarks_are_shown_side_by_side(tmp_path: Path, invoke: Invoke) -> None:
+    for benchmark, scale in (("one", 0.3), ("two", 4.0)):
+        write_run(tmp_path / "runs", "org/rm", synthetic(0, scale=scale), benchmark=benchmark)
+    result = invoke("report", "runs", "--resamples", "20")
+    assert result.code == 0, result.err
+    assert "No single temperature is right for all benchmarks" in " ".join(result.out.split())
+    assert str(Path("report/report.html")) in result.out
+    content = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert {row["benchmark"] for row in content["temperatures"]} == {"one", "two"}
+    assert (tmp_path / "report/one/report.html").is_file()
+    one = json.loads(invoke("report", "runs", "--benchmark", "one", "--resamples", "20", "--json").out)
+    assert one["benchmark"] == "one"

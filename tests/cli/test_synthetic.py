@@ -1,20 +1,18 @@
-"""The command as a user runs it: a subprocess, its output, its files, its errors."""
+"""The command as a user runs it: its output, its files, its errors."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Invoke, visible
+from tests.processes import run_python
 
 FAST = ["--instances", "120", "--resamples", "20"]
 
 
 def test_report_from_the_command_line(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rmcalib", "synthetic", *FAST]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    result = run_python(["-m", "rmcalib", "synthetic", *FAST], cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "Not calibrated" in result.stdout
     assert max(map(len, result.stdout.splitlines()[:-1])) <= 80

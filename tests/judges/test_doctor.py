@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from rmcalib.judges import _doctor as doctor
 from rmcalib.judges._inference import devices
 from tests.hooks import PATIENCE
+from tests.processes import run_python
 
 
 @pytest.fixture
@@ -85,13 +84,7 @@ def test_a_crash_costs_one_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_half_precision_works_on_processors_that_announce_too_much(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     options = ("--dtype", "bfloat16", "--device", "cpu", "--limit", "30", "--resamples", "20", "--quiet")
-    done = subprocess.run(
-        [sys.executable, "-m", "rmcalib", "eval", *options, "--output", str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
+    done = run_python(["-m", "rmcalib", "eval", *options, "--output", tmp_path], env=environment)
     assert (done.returncode, done.stderr) == (0, "")
 
 

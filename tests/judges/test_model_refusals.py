@@ -157,7 +157,7 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
     with pytest.raises(HubError, match=r"no tokenizer in it: save it beside the weights"):
         load_model(str(folder), device="cpu")
     (folder / "config.json").unlink()
-    with pytest.raises(HubError, match=r"no config\.json, so this is no transformers model"):
+    with pytest.raises(HubError, match=r"no config\.json, so this is not a transformers model"):
         load_model(str(folder), device="cpu")
 
 

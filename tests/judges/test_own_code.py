@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 from tests.hub.world import environment
 from tests.judges.folders import IDS, OWN_CODE, CustomHead, rewards
+from tests.processes import run_python
 
 CODE = """
 from transformers import LlamaForSequenceClassification
@@ -44,13 +43,7 @@ def files_of(folder: Path, auto_map: object, **more: bytes) -> dict[str, bytes]:
 
 
 def load(hub: LoopbackHub, home: Path, name: str, **env: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, name],
-        env=environment(hub.url, home, **env),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(["-c", SCRIPT, name], env=environment(hub.url, home, **env))
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -77,13 +70,7 @@ def test_a_model_that_points_to_itself_runs_the_code_of_its_own_commit(tmp_path:
             hub.add("models", "org/own", files_of(saved, auto_map) | code, ref=f"v{version}")
             hub.add("models", "org/own", files_of(saved, auto_map) | code)
         script = SCRIPT.replace("sys.argv[1],", "sys.argv[1], revision='v1',")
-        done = subprocess.run(
-            [sys.executable, "-c", script, "org/own"],
-            env=environment(hub.url, tmp_path / "home"),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python(["-c", script, "org/own"], env=environment(hub.url, tmp_path / "home"))
     assert done.stdout.splitlines()[:1] == ["opaque 1 {}"], done.stderr
 
 
@@ -107,10 +94,11 @@ def test_folders_that_borrow_nothing(content: str, tmp_path: Path) -> None:
     assert pin_code("x/y", [tmp_path], {}) is None
 
 
-def test_code_that_cannot_be_had_is_told(tmp_path: Path) -> None:
+def test_code_that_is_not_available_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "../../x--m.M"}}))
     with pytest.raises(
-        HubError, match=r"x/y: the code that it borrows cannot be had: '\.\./\.\./x' is neither"
+        HubError,
+        match=r"x/y: the code that it imports is not available: '\.\./\.\./x' is neither",
     ):
         pin_code("x/y", [tmp_path], {})
 

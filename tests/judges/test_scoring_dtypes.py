@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_python
 
 # In a process of its own: the instructions must be chosen before the first matrix product, and what some
 # processors announce and do not have ends the process.
@@ -45,13 +45,8 @@ print(json.dumps(worst))
 def test_the_drift_of_narrow_dtypes_is_small(dtype: str, bound: float) -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    done = subprocess.run(  # one process for each: a crash of one dtype says nothing of the other
-        [sys.executable, "-c", WORKER, dtype],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    # One process for each: a crash of one dtype says nothing of the other.
+    done = run_python(["-c", WORKER, dtype], env=environment)
     if done.returncode < 0:
         pytest.skip(f"this processor cannot multiply in {dtype} (signal {-done.returncode})")
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from rmcalib.metrics import correlate_models
+from rmcalib.metrics import Settings, correlate_models
 from rmcalib.metrics._two_way import two_way_kendall
 from rmcalib.scores import Scores
 
@@ -37,7 +37,10 @@ def test_without_influence_it_is_plain_kendall() -> None:
     errors, scores = rng.normal(size=12), rng.normal(size=12)
     still = np.zeros(40)
     found = two_way_kendall(
-        [(e, still) for e in errors], [(s, still) for s in scores], clusters=np.arange(12), resamples=50
+        [(e, still) for e in errors],
+        [(s, still) for s in scores],
+        clusters=np.arange(12),
+        settings=Settings(resamples=50),
     )
     assert found["value"] == pytest.approx(kendalltau(-errors, scores).statistic)
     assert found["low"] <= found["value"] <= found["high"]
@@ -54,7 +57,7 @@ def test_noise_of_shared_prompts_does_not_correlate() -> None:
         naive.append(kendalltau(means, means).statistic)
         measured = [(value, row) for value, row in zip(means, influence, strict=True)]
         errors = [(-value, -row) for value, row in measured]
-        found = two_way_kendall(errors, measured, clusters=np.arange(12), resamples=1)
+        found = two_way_kendall(errors, measured, clusters=np.arange(12), settings=Settings(resamples=1))
         split.append(found["value"])
     assert np.mean(naive) == pytest.approx(1.0)
     # Each half has the observed noise of its own prompts only, so that the two are nearly independent.

@@ -103,6 +103,24 @@ def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderbo
     assert all(row["n"] == 7 for row in board.correlations)
 
 
+def test_correlations_with_accuracy_come_from_different_halves(board: Leaderboard) -> None:
+    assert {row["metric"] for row in board.split_correlations} == {
+        "ece", "lost_information", "abs_log_temperature",
+    }  # fmt: skip
+    assert {row["target"] for row in board.split_correlations} == {"accuracy", "Factuality", "Focus", "Math"}
+    for row in board.split_correlations:
+        assert row["low"] <= row["value"] <= row["high"]
+        assert row["n"] == 7
+        assert row["families"] == 2  # org and LxzGordon
+        assert row["note"] == "too few models: 7, and at least 10 are needed"
+    page, text = leaderboard_page(board), to_markdown(board)
+    sentence = "Correlations over models mean little here: too few models: 7, and at least 10 are needed."
+    assert sentence in page
+    assert sentence in text
+    assert "Correlation with accuracy" in page
+    assert "| |log T| | Math |".replace("| |log T| |", "| \\|log T\\| |") in text
+
+
 class _Reader(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -185,7 +203,7 @@ def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: 
     for i in range(3):
         write_run(tmp_path, f"org/model-{i}", synthetic(i, skill=0.5 + i), benchmark=benchmark)
     board = leaderboard_from_runs([tmp_path], settings=FAST)
-    assert f"the rank by {name} is" in board.summary
+    assert "too few models: 3, and at least 10 are needed" in board.summary
     for text in (leaderboard_page(board), to_markdown(board)):
         assert name in text
         assert "leaderboard score" not in text

@@ -13,6 +13,7 @@ import pytest
 
 from rmcalib.runs import Run, RunError, run_folder
 from rmcalib.scores import load_scores
+from tests.processes import run_python
 from tests.runs.small_runs import BENCH, INPUTS, same, scored, scored_item
 
 ROOT = Path(__file__).parents[2]
@@ -139,9 +140,7 @@ def test_ranks_write_parts_of_their_own(tmp_path: Path) -> None:
 def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS):
         code = f"{PRELUDE}Run(Path(sys.argv[1]), BENCH, INPUTS).__enter__()"
-        second = subprocess.run(
-            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False, cwd=ROOT
-        )
+        second = run_python(["-c", code, tmp_path], cwd=ROOT)
         assert f"is in use by process {os.getpid()} on" in second.stderr
     with Run(tmp_path, BENCH, INPUTS):
         pass  # given back

@@ -107,7 +107,7 @@ def test_what_is_not_a_temperature(temperature: float) -> None:
 
 @pytest.mark.parametrize("reward", [1.1e100, -1e308])
 def test_rewards_too_large_to_compute_with_are_refused(reward: float, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"reward is .*e\+\d+, which is too large to compute with"):
+    with pytest.raises(ValueError, match=r"reward is .*e\+\d+, which is too large \(at most"):
         Scores.from_arrays([[reward, 0.0]])
     row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": reward}
     path = tmp_path / "s.jsonl"

@@ -28,9 +28,9 @@ from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import STEPS, simulate
 from rmcalib.calibration._intervals import (
     Interval,
-    binned_worlds,
     bootstrap_sums,
     check_level,
+    recentred_alternatives,
     recentred_interval,
     resampled_sums,
 )
@@ -115,7 +115,7 @@ def ece_interval(
             rng=generator,
         )
     total, replicates = unpack_bins(sums.sum(axis=0)), unpack_bins(resampled_sums(sums, resamples, generator))
-    alternatives = binned_worlds(total, replicates, options)
+    alternatives = recentred_alternatives(total, replicates, options)
     return recentred_interval(float(binned_error(total, options)), *alternatives, level=level)
 
 

@@ -40,6 +40,12 @@ class Inference:
         """Return the test of calibration: how often a calibrated forecast shows so large an error."""
         return compare_with_null(self.value, self.null)
 
+    @property
+    def centre(self) -> float:
+        """The error without the bias of noise: the one under which half of the draws exceed the value."""
+        middle = np.maximum.accumulate(np.median(self.draws, axis=1))
+        return float(np.interp(self.value, middle, self.truths))
+
     def interval(self, level: float = 0.95) -> Interval:
         """Return the interval; it excludes 0 exactly if the test's p-value is at most 1 − level."""
         check_level(level)
@@ -55,8 +61,12 @@ class Inference:
         rank = int(alpha * (len(self.null) + 1) + 1e-9)
         largest[0] = np.partition(self.null, -rank)[-rank]
         low = float(np.interp(self.value, np.maximum.accumulate(largest), self.truths))
-        low = min(low, below) if below > 0 else low
-        return Interval(self.value, min(max(low, 1e-3 * self.value), self.value), high, level, len(self.null))
+        # The simulations keep the number of forecasts in each bin, which a squared error depends on strongly.
+        if below > 0 or self.square is not None:
+            low = min(low, below)
+        # The test rejects 0, even if nothing more is known.
+        low = min(max(low, 1e-3 * self.value), self.value)
+        return Interval(self.value, low, high, level, len(self.null))
 
     def _smooth_limits(self, level: float) -> tuple[float, float]:
         """Limits of the error as if it were a smooth function of means."""
@@ -77,18 +87,31 @@ class Difference:
     p_value: float
 
 
-def difference(a: Interval, b: Interval, influence_a: FloatArray, influence_b: FloatArray) -> Difference:
+def difference(
+    a: Interval,
+    b: Interval,
+    influence_a: FloatArray,
+    influence_b: FloatArray,
+    *,
+    centres: tuple[float, float] | None = None,
+) -> Difference:
     """Return b − a for two estimates from the same groups, with an interval that combines theirs.
 
-    The distance of the lower limit from the value is √(x² + y² − 2ρxy), where x is the distance of b to its
-    lower limit, y that of a to its upper limit, and ρ the correlation of the influences (Zou and Donner
-    2008). The upper limit is found in the same way. Intervals of calibration errors are not symmetric, and
-    those of calibrated forecasts reach 0, so that their noise does not count as a difference.
+    The distance of the lower limit from the difference is √(x² + y² − 2ρxy), where x is the distance of b to
+    its lower limit, y that of a to its upper limit, and ρ the correlation of the influences (Zou and Donner
+    2008). The upper limit is found in the same way.
+
+    Noise pushes calibration errors up, and those of calibrated forecasts most. For them ``centres`` has the
+    errors without that bias, and distances are taken from there. Where the interval of one error holds 0,
+    its influence says little about its noise, and a positive ρ counts as 0; where both do, the limits are
+    the largest and the smallest difference that the two intervals allow. The interval is widened, if
+    necessary, to hold the value.
 
     Parameters
     ----------
     a, b: the estimates with their intervals, of the same level.
     influence_a, influence_b: (G,) how much each group contributes to the deviation of either value.
+    centres: the errors of a and b without the bias of noise; None for estimates without such a bias.
 
     Returns
     -------
@@ -97,27 +120,37 @@ def difference(a: Interval, b: Interval, influence_a: FloatArray, influence_b: F
     Examples
     --------
     >>> timid, bold = Interval(0.01, 0.0, 0.02, 0.95, 0), Interval(0.04, 0.0, 0.05, 0.95, 0)  # only noise
-    >>> found = difference(timid, bold, np.array([0.1, -0.1]), np.array([0.1, -0.1]))
+    >>> found = difference(timid, bold, np.array([0.1, -0.1]), np.array([0.1, -0.1]), centres=(0.0, 0.0))
     >>> round(found.value, 3), round(found.low, 3), round(found.high, 3), found.p_value > 0.05
-    (0.03, -0.0, 0.03, True)
+    (0.03, -0.02, 0.05, True)
     """
     if a.level != b.level:
         raise ValueError(f"b: its level {b.level} is not that of a, {a.level}")
-    value = b.value - a.value
     spread = float(np.sqrt((influence_a**2).sum() * (influence_b**2).sum()))
     correlation = float((influence_a * influence_b).sum()) / spread if spread > 0 else 0.0
-    below = _combined(b.value - b.low, a.high - a.value, correlation)
-    above = _combined(b.high - b.value, a.value - a.low, correlation)
-    return Difference(value, value - below, value + above, _p_value(value, below, above, a.level))
+    centre_a, centre_b = a.value, b.value
+    if centres is not None:
+        centre_a, centre_b = (min(max(c, i.low), i.high) for c, i in zip(centres, (a, b), strict=True))
+        hold_0 = (a.low <= 0) + (b.low <= 0)
+        correlation = (correlation, min(correlation, 0.0), -1.0)[hold_0]
+    middle, value = centre_b - centre_a, b.value - a.value
+    below = _combined(centre_b - b.low, a.high - centre_a, correlation)
+    above = _combined(b.high - centre_b, centre_a - a.low, correlation)
+    low, high = min(middle - below, value), max(middle + above, value)
+    p_value = 1.0 if low <= 0 <= high and value * middle <= 0 else _p_value(middle, below, above, a.level)
+    return Difference(value, low, high, p_value)
 
 
-def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95) -> Difference:
+def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95, jumps: bool = False) -> Difference:
     """Return mean(b) − mean(a) for numbers (n,) of the same prompts, with the interval of `skew_interval`.
 
     Parameters
     ----------
     a, b: (n,) one number of either model for each prompt.
     level: confidence level.
+    jumps: whether the numbers of a prompt can differ by 1, because one model is right and the other wrong.
+        Few prompts, or none, may show such a jump. Two prompts are then added, one with +1 and one with −1
+        (Bonett and Price 2012).
 
     Returns
     -------
@@ -128,10 +161,15 @@ def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95) -> Dif
     >>> found = mean_difference(np.zeros(8), np.array([1.0, 2.0] * 4))
     >>> found.value, found.low > 1, found.p_value < 0.01
     (1.5, True, True)
+    >>> found = mean_difference(np.zeros(100), np.zeros(100), jumps=True)
+    >>> round(found.low, 3), round(found.high, 3)
+    (-0.028, 0.028)
     """
     check_level(level)
     moved = b - a
-    value, (low, high) = float(moved.mean()), skew_interval(moved, level)
+    value = float(moved.mean())
+    low, high = skew_interval(np.append(moved, [1.0, -1.0]) if jumps else moved, level)
+    low, high = min(low, value), max(high, value)
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
 
 

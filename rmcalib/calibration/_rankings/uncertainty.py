@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer
 from rmcalib.calibration._binning import BinSums, ErrorOptions, as_bins
 from rmcalib.calibration._intervals import (
-    SHARES,
+    SIZES,
     Interval,
     check_level,
     recentred,
@@ -277,15 +277,15 @@ def _resampled_interval(
 ) -> Interval:
     """Return an interval without simulated rankings, for pair marginals: resample and recentre bin sums."""
     weights = resampling_weights(resamples, len(question.dist), rng)
-    draws, truths = _Average((len(SHARES), resamples), question), _Average((len(SHARES),), question)
+    draws, truths = _Average((len(SIZES), resamples), question), _Average((len(SIZES),), question)
     for chunk in event_chunks(question, question.choose()[0], rng, replicates=resamples):
         total = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
         replicates = _weighted_sums(weights, chunk, n_bins(question.error))
-        for number, share in enumerate(SHARES):
+        for number, share in enumerate(SIZES):
             draws.add(number, recentred(total, replicates, share))
             truths.add(number, recentred(total, total, share))
     true = truths.means()
-    return recentred_interval(float(true[SHARES == 1][0]), draws.means(), true, level=level)
+    return recentred_interval(float(true[SIZES == 1][0]), draws.means(), true, level=level)
 
 
 class _Average:

@@ -4,11 +4,15 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from rmcalib.metrics import Settings
 
 __all__ = [
     "REPORT",
@@ -19,8 +23,11 @@ __all__ = [
     "Quiet",
     "Resamples",
     "Seed",
+    "TieRule",
+    "Ties",
     "Verbose",
     "load_config",
+    "metric_settings",
     "named_folder",
     "refuse_options",
     "results_folder",
@@ -29,6 +36,15 @@ __all__ = [
 
 REPORT, OTHER = "What to report", "Other options"  # panels of the help, after those of scoring
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
+
+
+class TieRule(StrEnum):
+    """What to do with votes for "equally good"."""
+
+    SPLIT = "split"
+    DROP = "drop"
+    DAVIDSON = "davidson"
+    RAO_KUPPER = "rao-kupper"
 
 
 class Command(TyperCommand):
@@ -123,6 +139,14 @@ def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., No
     return decorate
 
 
+def metric_settings(resamples: int, seed: int, ties: TieRule) -> "Settings":
+    """Return the settings of metrics that the options of a command ask for."""
+    from rmcalib.metrics import Settings
+
+    rule: Any = ties.value
+    return Settings(resamples=resamples, seed=seed, ties=rule)
+
+
 def named_folder(text: str) -> Path:
     """Return the folder that ``text`` names; an empty text, as of an unset variable, names none.
 
@@ -140,8 +164,8 @@ def results_folder(default: str) -> Any:
     >>> results_folder("runs/x").help
     'Folder for the results; default runs/x.'
     """
-    told = f"Folder for the results; default {default}."
-    return typer.Option("--output", "-o", metavar="DIR", parser=named_folder, help=told)
+    text = f"Folder for the results; default {default}."
+    return typer.Option("--output", "-o", metavar="DIR", parser=named_folder, help=text)
 
 
 Config = Annotated[
@@ -171,6 +195,14 @@ Markdown = Annotated[
         "--markdown",
         metavar="FILE",
         help="Write a summary as Markdown, for a pull request or a workflow's page.",
+        rich_help_panel=REPORT,
+    ),
+]
+Ties = Annotated[
+    TieRule,
+    typer.Option(
+        help="What to do with votes for 'equally good': split them among the responses, drop them, or "
+        "forecast them with a model of ties.",
         rich_help_panel=REPORT,
     ),
 ]

@@ -34,7 +34,7 @@ _JUDGE_OPTIONS = (
     *("endpoint", *SERVING),
     *("reference", "reference_free", "beta"),
 )
-RUNNING_A_MODEL = ("limit", *_JUDGE_OPTIONS)
+RUNNING_A_MODEL = ("part", "limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
 
 WHAT, HOW, SERVED = "What to score", "How to score", "Models that are served"
@@ -74,6 +74,14 @@ BenchmarkFormat = Annotated[
 BenchmarkRevision = Annotated[
     str | None,
     typer.Option(metavar="REV", help="Branch, tag or commit of the benchmark.", rich_help_panel=WHAT),
+]
+Part = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K/N",
+        help="Use only part K of N of the prompts: calibrate on 1/2, evaluate on 2/2.",
+        rich_help_panel=WHAT,
+    ),
 ]
 Limit = Annotated[
     int | None,
@@ -234,6 +242,7 @@ class Scoring:
     benchmark: BenchmarkName = None
     format: BenchmarkFormat = None
     benchmark_revision: BenchmarkRevision = None
+    part: Part = None
     limit: Limit = None
     revision: Revision = None
     device: Device = "auto"

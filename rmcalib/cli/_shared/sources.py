@@ -74,8 +74,11 @@ def benchmark_for(
     if name is None and scores is None:
         name = "demo" if list(names) == ["demo"] else "reward-bench-2"
     if name is not None:
-        limit = scoring.limit if scores is None else None  # from a config file; it has no effect here
-        bench = load_benchmark(name, format=scoring.format, revision=scoring.benchmark_revision, limit=limit)
+        # With scores, a limit or part from a config file has no effect.
+        limit, part = (scoring.limit, scoring.part) if scores is None else (None, None)
+        bench = load_benchmark(
+            name, format=scoring.format, revision=scoring.benchmark_revision, part=part, limit=limit
+        )
         if not scoring.quiet:
             for note in bench.notes:
                 say(f"warning: {note}")
@@ -94,11 +97,11 @@ def benchmark_for(
 
 
 def for_each_model(
-    names: Sequence[str | None], work: Callable[[str | None], T]
+    names: Sequence[str | None], work: Callable[[str | None], T], *, alone: bool | None = None
 ) -> tuple[list[T], list[Failure]]:
     """Call ``work`` for every model; return its results, and the models that failed.
 
-    An error of the only model is raised.
+    An error is raised if the model is ``alone``, by default if it is the only one.
     """
     from rmcalib._util.processes import is_main_process
 
@@ -108,7 +111,7 @@ def for_each_model(
         try:
             done.append(work(name))
         except (ValueError, OSError, MemoryError) as error:
-            if len(names) == 1:
+            if len(names) == 1 if alone is None else alone:
                 raise
             failed.append({"model": str(name), "error": " ".join(str(error).split())})
             if is_main_process():
@@ -116,11 +119,11 @@ def for_each_model(
     return done, failed
 
 
-def say_failures(failed: list[Failure], n_models: int) -> None:
-    """Print which models failed, if any."""
+def say_failures(failed: list[Failure], n: int, noun: str = "model") -> None:
+    """Print which of ``n`` models or runs failed, if any."""
     if failed:
         names = ", ".join(entry["model"] for entry in failed)
-        say(f"{len(failed)} of {n_models} models failed: {names} (see above)")
+        say(f"{len(failed)} of {n} {noun}s failed: {names} (see above)")
 
 
 def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
@@ -129,14 +132,14 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
-    tell = say if is_main_process() and not scoring.quiet else lambda _: None
+    notify = say if is_main_process() and not scoring.quiet else lambda _: None
     with progress_bar(name, quiet=scoring.quiet) as draw:
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal begun
             if not begun and total < all_responses:
                 before = all_responses - total
-                tell(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
+                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
             begun = True
             if draw is not None:
                 draw(done, total, tokens)
@@ -150,7 +153,7 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
             **scoring.judge_options(),
         )
     if not begun:
-        tell(f"{name}: all responses were scored before (--fresh scores them again)")
+        notify(f"{name}: all responses were scored before (--fresh scores them again)")
     return scores
 
 

@@ -17,6 +17,12 @@ __all__ = ["print_evaluations"]
 
 WIDTH = 80
 _MEANINGS = {
+    "vote_confidence": "says, where people voted",
+    "vote_agreement": "people agree: share that prefers its first choice",
+    "vote_gap": "gap to people, in points",
+    "vote_agreement_ceiling": "noise ceiling of people agree",
+    "vote_log_loss": "log loss against votes",
+    "vote_log_loss_ceiling": "its noise ceiling",
     "mean_confidence": "says: mean probability of its first choice",
     "accuracy": "right: how often that choice is correct",
     "overconfidence": "gap: says less right, in points",
@@ -25,12 +31,15 @@ _MEANINGS = {
 }
 
 
-def print_evaluations(done: list[tuple[Evaluation, str]]) -> None:
-    """Print each evaluation, and a table of all models if there are several."""
+_PERCENT = ("mean_confidence", "accuracy", "vote_confidence", "vote_agreement", "vote_agreement_ceiling")
+
+
+def print_evaluations(done: list[tuple[Evaluation, str]], *, together: bool = True) -> None:
+    """Print each evaluation, and a table of all models if there are several and they belong ``together``."""
     terminal = open_console(widest=WIDTH)
     for result, folder in done:
         _print_one(terminal, result, folder)
-    if len(done) > 1:
+    if together and len(done) > 1:
         _print_all(terminal, [result for result, _ in done])
 
 
@@ -55,10 +64,10 @@ def _print_headline(terminal: Console, result: Evaluation) -> None:
         row = find_value(rows, metric)
         if row is None or row["value"] is None:
             continue
-        if metric == "overconfidence":
+        if metric in ("overconfidence", "vote_gap"):
             value, _, around = points(row).partition(" ")
             add_row(shown, meaning, value, around.strip("[]").replace(", ", " to "))
-        elif metric in ("mean_confidence", "accuracy"):
+        elif metric in _PERCENT:
             around = "" if row["low"] is None else f"{percent(row['low'])} to {percent(row['high'])}"
             add_row(shown, meaning, percent(row["value"]), around)
         else:

@@ -7,6 +7,7 @@ is an error that says what the checkpoint has instead.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from rmcalib.judges._inference.heads import (
 from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import Recipe
 
-__all__ = ["Asked", "build"]
+__all__ = ["Asked", "adapter_file", "build", "stock_head"]
 
 Built = tuple[nn.Module, nn.Module, str]
 """The transformer, its head, and its kind: "causal", "encoder" or "opaque"."""
@@ -173,10 +174,8 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
     """
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     where = folder if adapter is None else adapter
-    file = None if adapter is None else _adapter_file(adapter)
-    expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
-    names = tensor_names(where, file, allow_pickle=asked.options.allow_pickle)
-    stored = [name for name in names if _plain_name(name) in expected]
+    file = None if adapter is None else adapter_file(adapter)
+    stored = stock_head(tensor_names(where, file, allow_pickle=asked.options.allow_pickle))
     if stored:
         prefix, _, _ = stored[0].rpartition(".")
         config.num_labels = read_tensors(where, prefix, file, allow_pickle=asked.options.allow_pickle)[
@@ -201,10 +200,20 @@ def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]
     except ImportError as error:
         raise HubError(f"{asked.name}: a PEFT adapter; install `peft` to load it") from error
 
-    names = tensor_names(adapter, _adapter_file(adapter), allow_pickle=asked.options.allow_pickle)
+    names = tensor_names(adapter, adapter_file(adapter), allow_pickle=asked.options.allow_pickle)
     supplied = {_plain_name(name) for name in names if "lora_" not in name}
     wrapped = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     return wrapped.merge_and_unload(safe_merge=True), supplied
+
+
+def stock_head(names: Iterable[str]) -> list[str]:
+    """Return which of a checkpoint's tensors is the weight of a stock classifier's last layer.
+
+    >>> stock_head(["model.norm.weight", "base_model.model.score.weight"])
+    ['base_model.model.score.weight']
+    """
+    expected = {f"{head}{end}" for head in _HEAD_NAMES for end in (".weight", ".out_proj.weight")}
+    return [name for name in names if _plain_name(name) in expected]
 
 
 def _plain_name(name: str) -> str:
@@ -212,7 +221,8 @@ def _plain_name(name: str) -> str:
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
 
 
-def _adapter_file(adapter: Path) -> str:
+def adapter_file(adapter: Path) -> str:
+    """Return the name of the file with the weights of a PEFT adapter."""
     safe = "adapter_model.safetensors"
     return safe if (adapter / safe).is_file() else "adapter_model.bin"
 

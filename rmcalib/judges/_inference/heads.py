@@ -154,6 +154,15 @@ def read_tensors(
     return result
 
 
+def file_tensors(path: Path, *, allow_pickle: bool = False) -> dict[str, torch.Tensor]:
+    """Read all tensors of one file."""
+    if path.suffix == ".safetensors":
+        from safetensors.torch import load_file
+
+        return load_file(path)
+    return _pickled(path, allow_pickle)
+
+
 def weight_files(folder: Path, file: str | None = None) -> list[Path]:
     """List the files that a checkpoint's weights are read from: safetensors if there are all, else pickle."""
     if file is not None:

@@ -63,7 +63,7 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
 
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
-            raise HubError(f"{asked.name}: no config.json, so this is no transformers model")
+            raise HubError(f"{asked.name}: no config.json, so this is not a transformers model")
         raise HubError(
             f"{asked.name}: no tokenizer in it: save it beside the weights (tokenizer.save_pretrained), or "
             "name the repository that has it in a recipe (`tokenizer`)"
@@ -153,7 +153,7 @@ def _load_config(asked: Asked, folder: Path) -> Any:
 
     path = folder / "config.json"
     if not path.is_file():
-        raise HubError(f"{asked.name}: no config.json, so this is no transformers model")
+        raise HubError(f"{asked.name}: no config.json, so this is not a transformers model")
     with translated(asked.name), _quietly():
         if asked.recipe.architecture is None:
             return AutoConfig.from_pretrained(folder, **asked.code())

@@ -31,7 +31,7 @@ def pin_code(name: str, folders: Iterable[Path], known: Mapping[str, str]) -> tu
     try:
         return found[0], known.get(found[0]) or resolve_commit(found[0])
     except HubError as error:
-        raise HubError(f"{name}: the code that it borrows cannot be had: {error}") from error
+        raise HubError(f"{name}: the code that it imports is not available: {error}") from error
 
 
 def code_repositories(folders: Iterable[Path]) -> list[str]:

@@ -97,25 +97,25 @@ def score_items(
     [4, 4, 4]
     """
     scorer = ItemScorer(model, max_length, token_budget, share=share, progress=progress)
-    return _judged(model.name, scorer.chunks(items))
+    return _warn_if_indifferent(model.name, scorer.chunks(items))
 
 
-def _judged(name: str, chunks: Iterator[list[ScoredItem]]) -> Iterator[list[ScoredItem]]:
-    told_apart: set[bool | None] = set()
+def _warn_if_indifferent(name: str, chunks: Iterator[list[ScoredItem]]) -> Iterator[list[ScoredItem]]:
+    distinct: set[bool | None] = set()
     for chunk in chunks:
-        told_apart |= {item.told_apart for item in chunk}
+        distinct |= {item.distinct for item in chunk}
         yield chunk
-    if is_indifferent(told_apart):
+    if is_indifferent(distinct):
         warnings.warn(f"{name}: {INDIFFERENT}", stacklevel=2)
 
 
-def is_indifferent(told_apart: set[bool | None]) -> bool:
-    """Tell whether no prompt's responses were told apart, of `ScoredItem.told_apart` of all prompts.
+def is_indifferent(distinct: set[bool | None]) -> bool:
+    """Return whether no prompt had distinct rewards, given `ScoredItem.distinct` of all prompts.
 
     >>> is_indifferent({None, False}), is_indifferent({True, False}), is_indifferent({None})
     (True, False, False)
     """
-    return False in told_apart and True not in told_apart
+    return False in distinct and True not in distinct
 
 
 def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
@@ -153,7 +153,7 @@ def _finish(
                 rewards=tuple(float(reward) for reward in own),
                 n_tokens=tuple(len(text) for text in texts),
                 truncated=tuple(text.truncated for text in texts),
-                told_apart=bool(own.max() - own.min() > least) if differ else None,
+                distinct=bool(own.max() - own.min() > least) if differ else None,
             )
         )
     return scored

@@ -68,7 +68,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Answer:
-    """The outputs of the model for one text, and the text's length in tokens, if the server tells it."""
+    """The outputs of the model for one text, and the text's length in tokens, if the server reports it."""
 
     outputs: tuple[float, ...]
     n_tokens: int | None = None
@@ -104,10 +104,10 @@ def find_server(
         path="/classify",
     )
     if kind == "vllm":
-        version = _told(client, "/version").get("version")
+        version = _asked(client, "/version").get("version")
         return dataclasses.replace(found, version=_text(version), raw={"use_activation": False})
-    info = _told(client, "/get_model_info", "/model_info")
-    version = _told(client, "/get_server_info", "/server_info").get("version")
+    info = _asked(client, "/get_model_info", "/model_info")
+    version = _asked(client, "/get_server_info", "/server_info").get("version")
     return dataclasses.replace(
         found,
         checkpoint=_text(info.get("model_path")) or found.checkpoint,
@@ -211,11 +211,11 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     for card in cards:
         if card.get("owned_by") in SERVER_KINDS:
             return str(card["owned_by"])
-    paths = _told(client, "/openapi.json").get("paths")
+    paths = _asked(client, "/openapi.json").get("paths")
     if isinstance(paths, Mapping) and "/get_reward" in paths:
         return "openrlhf"
     raise ServerError(
-        f"{client.url}: cannot tell what kind of server this is: name it with --endpoint-kind "
+        f"{client.url}: the kind of server is unknown: name it with --endpoint-kind "
         f"({', '.join(SERVER_KINDS)})"
     )
 
@@ -236,7 +236,7 @@ def _card_of(
     )
 
 
-def _told(client: Client, *paths: str) -> Mapping[str, Any]:
+def _asked(client: Client, *paths: str) -> Mapping[str, Any]:
     """Return the first of some optional answers; empty if there is none."""
     for path in paths:
         try:

@@ -30,6 +30,7 @@ from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
 from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE
 from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
+from rmcalib.metrics._catalogue._votes import VOTES
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
@@ -55,6 +56,7 @@ _OWN = (
     *TEMPERATURE,
     *REFERENCE,
     *SEVERAL,
+    *VOTES,
     *BENCHMARK_SCORE,
     *MARGINS,
     *LENGTHS,

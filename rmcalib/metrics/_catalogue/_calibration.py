@@ -34,7 +34,16 @@ from rmcalib.metrics._forecasts import (
 )
 from rmcalib.metrics._statistic import Settings, Statistic
 
-__all__ = ["CALIBRATION", "FIRST_CHOICE", "REFERENCE", "SCORES", "SEVERAL", "SMOOTH_RESAMPLES", "outcomes"]
+__all__ = [
+    "CALIBRATION",
+    "FIRST_CHOICE",
+    "REFERENCE",
+    "SCORES",
+    "SEVERAL",
+    "SMOOTH_RESAMPLES",
+    "null_metrics",
+    "outcomes",
+]
 
 SMOOTH_RESAMPLES = 200
 
@@ -49,14 +58,16 @@ def mean_confidence(forecasts: Forecasts, settings: Settings) -> Statistic:
     return Statistic.mean(_confidence(forecasts, settings))
 
 
-def accuracy(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+def accuracy(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Fraction of prompts whose correct response has the largest reward."""
-    return Statistic.proportion(accuracy_of(forecasts))
+    found = Statistic.proportion(accuracy_of(forecasts))
+    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
 
 
 def overconfidence(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Mean confidence minus accuracy."""
-    return Statistic.mean(_confidence(forecasts, settings) - accuracy_of(forecasts))
+    found = Statistic.mean(_confidence(forecasts, settings) - accuracy_of(forecasts))
+    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
 
 
 def pooled_ece(**options: Any) -> Measure:
@@ -191,14 +202,17 @@ def _one_per_prompt(
     )
 
 
-def _null_metrics(
-    error: Metric, inference: Callable[[Forecasts, Settings], Inference], what: str, heading: str = ""
+def null_metrics(
+    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
 ) -> tuple[Metric, ...]:
-    """The three numbers of a null test, as metrics beside the error that it is about."""
+    """Return the three numbers of a null test, as metrics beside the error that it is about."""
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
-            return Statistic.constant(getattr(inference(forecasts, settings).test(), field), len(forecasts))
+            found = inference(forecasts, settings)
+            if found is None:
+                return Statistic.missing(0, f"no prompt to compute the {what} of")
+            return Statistic.constant(getattr(found.test(), field), len(forecasts))
 
         return Metric(
             f"{error.name}_{suffix}",
@@ -293,7 +307,7 @@ _PAIRWISE = Metric(
 )
 CALIBRATION = (
     _ECE,
-    *_null_metrics(_ECE, _ece, "ECE", heading="p"),
+    *null_metrics(_ECE, _ece, "ECE", heading="p"),
     Metric(
         "ece_bound",
         "the largest ECE that this number of responses allows: 2/m",
@@ -317,7 +331,7 @@ CALIBRATION = (
         depends_on_m=True,
     ),
     _CONFIDENCE,
-    *_null_metrics(_CONFIDENCE, _confidence_inference, "confidence ECE"),
+    *null_metrics(_CONFIDENCE, _confidence_inference, "confidence ECE"),
     Metric(
         "debiased_ece",
         "root of the binned squared error minus its sampling variance",
@@ -353,7 +367,7 @@ CALIBRATION = (
         depends_on_m=True,
     ),
     _PAIRWISE,
-    *_null_metrics(_PAIRWISE, _pairwise, "pairwise ECE"),
+    *null_metrics(_PAIRWISE, _pairwise, "pairwise ECE"),
 )
 
 SCORES = (
@@ -420,5 +434,5 @@ SEVERAL = (
         depends_on_m=True,
     ),
     _CORRECT_FIRST,
-    *_null_metrics(_CORRECT_FIRST, _correct_first, "correct-first ECE"),
+    *null_metrics(_CORRECT_FIRST, _correct_first, "correct-first ECE"),
 )

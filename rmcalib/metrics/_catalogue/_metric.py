@@ -25,6 +25,7 @@ GROUPS: dict[str, str] = {
     "temperature": "At the best temperature",
     "reference": "Reference protocol",
     "several": "Several correct responses",
+    "votes": "People's votes",
     "rewards": "Benchmark score and rewards",
     "length": "Length",
     "other": "Other",
@@ -43,7 +44,8 @@ class Metric:
     statistic : computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic` of the prompts.
     better : whether a "low" or a "high" value is better, or one near "zero"; None if none is.
     unit : what the number counts, such as "probability" or "nats".
-    prompts : what it is computed on: prompts with "one" correct response, with "several", or "all".
+    prompts : what it is computed on: prompts with "one" correct response, with "several", "all", or those
+        with people's "votes". A metric of "several" or "votes" is left out where there are none.
     needs : "probabilities" if it means nothing for rewards that are not utilities; "lengths" if it needs the
         lengths of the responses.
     label : what people call it; the name by default.
@@ -70,7 +72,7 @@ class Metric:
     statistic: Measure
     better: Literal["low", "high", "zero"] | None = None
     unit: str = ""
-    prompts: Literal["one", "several", "all"] = "one"
+    prompts: Literal["one", "several", "all", "votes"] = "one"
     needs: frozenset[Need] = frozenset({"probabilities"})
     label: str = ""
     heading: str | None = None
@@ -88,7 +90,7 @@ class Metric:
         if not callable(self.statistic):
             raise ValueError(f"metric {self.name}: statistic is not a function of forecasts and settings")
         check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
-        check_choice(self.prompts, f"metric {self.name}: prompts", ("one", "several", "all"))
+        check_choice(self.prompts, f"metric {self.name}: prompts", ("one", "several", "all", "votes"))
         check_choice(self.group, f"metric {self.name}: group", tuple(GROUPS))
         for name in ("compared", "ranked"):
             where = ("everywhere", "overall", "nowhere")

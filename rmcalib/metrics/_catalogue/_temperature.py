@@ -97,6 +97,7 @@ def _of_scale(
         lambda level: getattr(scale(forecasts, level), name),
         lambda: influence,
         len(forecasts),
+        centre=(lambda: found.lost_centre) if name == "lost" else None,
     )
 
 

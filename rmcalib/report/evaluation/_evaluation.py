@@ -19,6 +19,7 @@ from rmcalib.metrics import (
     OVERALL,
     Forecasts,
     Settings,
+    Ties,
     added_metrics,
     audit,
     category_names,
@@ -39,6 +40,7 @@ from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import reliability_figure
 from rmcalib.report.evaluation._examples import Example, worst_examples
+from rmcalib.report.evaluation._votes import has_votes, tie_note
 from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
@@ -133,6 +135,7 @@ def evaluate(
     n_examples: int = 10,
     metrics: Iterable[str] | None = None,
     group_by: Iterable[str] = (),
+    ties: Ties = "split",
 ) -> Evaluation:
     """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
 
@@ -148,6 +151,8 @@ def evaluate(
     n_examples : number of the worst forecasts to keep.
     metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
     group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
+    ties : what to do with people who find responses equally good: "split" their vote, "drop" it, or give ties
+        a probability of their own ("davidson", "rao-kupper").
 
     Returns
     -------
@@ -168,18 +173,17 @@ def evaluate(
         )
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    n_undecided = scores.n_items - scores.decided().n_items
-    scores = scores.decided()
+    every, scores = scores, scores.decided()
     name = clean_line(model or scores.manifest.get("model") or "unknown model")
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
-    settings = Settings(bins, resamples, level, seed)
-    lengths = response_lengths(scores, benchmark)
+    settings = Settings(bins, resamples, level, seed, ties)
+    lengths = response_lengths(every, benchmark)
     grouped = list(group_by)
     wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
-        scores,
+        every,
         model=name,
         benchmark=on,
         lengths=lengths,
@@ -187,7 +191,7 @@ def evaluate(
         settings=settings,
         metrics=wanted,
     )
-    everything = forecast(scores, lengths=lengths)
+    everything = forecast(scores)
     reliability = [] if reason else _reliability(everything, settings)
     crowded = crowded_bin([row for row in reliability if row["panel"] == OVERALL])
     return Evaluation(
@@ -198,7 +202,8 @@ def evaluate(
         margins=_margins(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
-            *_undecided_notes(n_undecided),
+            *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
+            *tie_note(rows, ties),
             *([crowded] if crowded else []),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
@@ -206,16 +211,17 @@ def evaluate(
         summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings, wanted, grouped),
+        made_from=made_from(every, recipe, benchmark, settings, wanted, grouped),
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
     )
 
 
-def _undecided_notes(n: int) -> list[str]:
+def _undecided_notes(n: int, *, voted: bool) -> list[str]:
     left_out = "1 prompt is" if n == 1 else f"{n:,} prompts are"
-    return [f"{left_out} left out: as many people preferred one response as another."] if n else []
+    where = " where a correct response is needed" if voted else ""
+    return [f"{left_out} left out{where}: as many people preferred one response as another."] if n else []
 
 
 def made_from(
@@ -232,10 +238,10 @@ def made_from(
     """
     return inputs_hash(
         {
-            "scores": [scores.manifest.get("hash"), content_hash(scores.decided())],
+            "scores": [scores.manifest.get("hash"), content_hash(scores)],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
-            "settings": asdict(settings),
+            "settings": {k: v for k, v in asdict(settings).items() if k != "ties" or scores.has_votes},
             "rmcalib": __version__,
             **({} if metrics is None else {"metrics": list(metrics)}),
             **({"group_by": list(group_by)} if group_by else {}),

@@ -17,6 +17,7 @@ from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_svg
 from rmcalib.report.evaluation._examples import Example
+from rmcalib.report.evaluation._votes import VOTE_METRICS, vote_tiles, who_disagrees
 from rmcalib.report.evaluation._words import score_name, time_words
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def evaluation_page(evaluation: Evaluation) -> str:
         lead=f"{lead}." if stop else lead,
         rest=rest,
         notes=[clean_line(note) for note in evaluation.notes],
-        tiles=_tiles(rows),
+        tiles=vote_tiles(rows) or _tiles(rows),
+        votes=_votes(rows, categories),
         headline=[row | _direction(row["overconfidence"]) for row in headline],
         has_information=any(_known(row["lost_information"]) for row in headline),
         ece=_by_category(rows, categories, _ECE),
@@ -155,6 +157,16 @@ def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
             tile = {"value": number(row["value"]), "interval": around}
         tiles.append({"name": name, "meaning": _MEANINGS[metric], **tile})
     return tiles
+
+
+def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
+    """The numbers about votes of each category that has some."""
+    found = _by_category(rows, categories, VOTE_METRICS)
+    return [
+        row | _direction(row["vote_gap"]) | {"more": who_disagrees(row["vote_disagreement_excess"])}
+        for row in found
+        if _known(row["vote_agreement"])
+    ]
 
 
 def _direction(gap: Mapping[str, Any] | None) -> dict[str, str]:

@@ -25,7 +25,8 @@ class Leaderboard:
     score_name : the name of the score over all categories. Scores are from 0 to 1.
     models : one row per model, the best first; those without a value come last, and ``why`` gives the reason.
     metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method.
+    correlations : one row per metric, target and method, from the same prompts.
+    split_correlations : one row per error and target, from different halves of the prompts; a table has none.
     ranks : one row per model and way of ranking.
     reliability, rejection : the curves of each model.
     check : our scores against official ones.
@@ -40,6 +41,7 @@ class Leaderboard:
     models: list[Row]
     metrics: list[Row]
     correlations: list[Row]
+    split_correlations: list[Row]
     ranks: list[Row]
     reliability: list[Row]
     rejection: list[Row]
@@ -74,7 +76,8 @@ def assemble(
 
     ``marks`` is what is known of each model, ``notes`` come before those of the board.
     """
-    score_name = "accuracy" if board.score == "accuracy" else score_name
+    if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
+        score_name = "accuracy"
     models = [
         row | {"scale": marks[row["model"]].bradley_terry, "mark": scale_note(marks[row["model"]])}
         for row in board.models
@@ -88,11 +91,19 @@ def assemble(
         models=models,
         metrics=[{"model": r["model"], "benchmark": benchmark, **r} for r in board.metrics],
         correlations=board.correlations,
+        split_correlations=board.split_correlations,
         ranks=board.ranks,
         reliability=board.reliability,
         rejection=board.rejection,
         check=check,
         notes=[*notes, *board.notes],
-        summary=summary_words(models, board.correlations, board.metric, METHODS, score_name),
+        summary=summary_words(
+            models, board.correlations, board.metric, METHODS, score_name, board.split_correlations
+        ),
         settings=board.settings,
     )
+
+
+def _same_as_accuracy(board: Board) -> bool:
+    """Tell whether the score of every model is its accuracy, as where one category asks for one answer."""
+    return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +28,8 @@ from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._training import step_labels, training_rows
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
-from rmcalib.scores import Scores
 
-__all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table"]
+__all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table", "leaderboard_of"]
 
 _REFERENCE = {
     "ece_score": (
@@ -57,7 +55,7 @@ def leaderboard_from_runs(
 
     Parameters
     ----------
-    folders : folders that hold runs, at any depth.
+    folders : folders that hold runs, at any depth; ``"real"`` is the built-in board of real reward models.
     benchmark : which benchmark, if there are runs of several.
     metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
         that has a better direction.
@@ -73,9 +71,36 @@ def leaderboard_from_runs(
     -------
     A :class:`Leaderboard`.
     """
-    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
+    metric = metric or DEFAULT_METRIC
     check_sortable(metric)
     runs, notes = find_runs(folders, benchmark=benchmark)
+    return leaderboard_of(
+        runs,
+        notes,
+        metric=metric,
+        methods=methods,
+        official=official,
+        bradley_terry_only=bradley_terry_only,
+        recipes=recipes,
+        settings=settings or Settings(),
+        on_model=on_model,
+    )
+
+
+def leaderboard_of(
+    runs: Sequence[ScoredRun],
+    notes: Sequence[str],
+    *,
+    metric: str,
+    methods: Sequence[Method],
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
+    bradley_terry_only: bool,
+    recipes: Iterable[str | Path],
+    settings: Settings,
+    on_model: Callable[[int, int, str], None] | None,
+) -> Leaderboard:
+    """Make a leaderboard of runs of one benchmark; the other parameters as above."""
+    notes = list(notes)
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
     kept, left_out = _on_scale(runs, lambda run: recipe_of[run.folder], bradley_terry_only)
@@ -87,8 +112,9 @@ def leaderboard_from_runs(
         [
             Entry(
                 names[run.folder],
-                partial(Scores.from_parquet, run.scores_file),
+                run.scores,
                 why_no_calibration(recipe_of[run.folder]),
+                recipe_of[run.folder].family or run.model.partition("/")[0],
             )
             for run in kept
         ],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rmcalib.report.leaderboard._board import Leaderboard
 
-__all__ = ["FIGURES", "draw_figures"]
+__all__ = ["FIGURES", "draw_figures", "drawn_correlations"]
 
 _COLOURS = (BLUE, GOOD, BAD, INK)
 _MARKERS = ("o", "s", "^", "D")
@@ -34,10 +34,18 @@ def draw_figures(board: Leaderboard) -> dict[str, Figure]:
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
+def drawn_correlations(board: Leaderboard) -> list[dict[str, Any]]:
+    """Return the rows that `correlation_figure` draws: from halves of the prompts, or else one method's."""
+    split = [row for row in board.split_correlations if row["value"] is not None]
+    method = board.correlations[0]["method"] if board.correlations else ""
+    return split or [
+        row for row in board.correlations if row["value"] is not None and row["method"] == method
+    ]
+
+
 def correlation_figure(board: Leaderboard) -> Figure | None:
     """Draw the coefficients with their intervals: one line per target, one colour and marker per error."""
-    method = board.correlations[0]["method"] if board.correlations else ""
-    rows = [row for row in board.correlations if row["value"] is not None and row["method"] == method]
+    rows = drawn_correlations(board)
     if not rows:
         return None
     targets = list(dict.fromkeys(row["target"] for row in rows))
@@ -80,8 +88,8 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
     axes.set_ylim(len(targets) - 0.4, -0.6)
     low = min(0.0, *(row["low"] for row in rows))
     axes.set_xlim(low - 0.05, 1.02)
-    sign = {"kendall": "Kendall's τ-b", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}[method]
-    axes.set_xlabel(f"{sign}: positive if a smaller error comes with a better score")
+    signs = {"kendall": "Kendall's τ-b", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
+    axes.set_xlabel(f"{signs[rows[0]['method']]}: positive if a smaller error comes with a better score")
     if len(metrics) > 1:
         _legend(figure, axes, len(metrics))
     return figure

@@ -46,12 +46,12 @@ def calibration_figure(board: Leaderboard) -> Figure | None:
 
 
 def heat_figure(board: Leaderboard) -> Figure | None:
-    """Draw the ECE of each model by category as a heat map, the best model on top."""
+    """Draw the ECE of each model by category as a heat map, the best model on top; None for one category."""
     import pandas
     import seaborn
 
     categories = [c for c in board.categories if any(c in row["category_ece"] for row in board.ranked)]
-    if not categories or "ece" not in {row["metric"] for row in board.metrics}:
+    if len(categories) < 2 or "ece" not in {row["metric"] for row in board.metrics}:
         return None
     rows = [row for row in board.ranked if "ece" in row["values"]]
     names = short_names(row["model"] for row in rows)

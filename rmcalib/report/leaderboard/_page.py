@@ -16,10 +16,10 @@ from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
-from rmcalib.report.leaderboard._figures import FIGURES, draw_figures
+from rmcalib.report.leaderboard._figures import FIGURES, draw_figures, drawn_correlations
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
 from rmcalib.report.leaderboard._scatter import scatter_tips
-from rmcalib.report.leaderboard._words import metric_name, target_name, to_markdown
+from rmcalib.report.leaderboard._words import metric_name, target_name, to_markdown, too_few_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,6 +28,10 @@ __all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
+    ("vote_confidence", "says to people", percent),
+    ("vote_agreement", "people agree", percent),
+    ("vote_gap", "gap to people in points", None),
+    ("vote_log_loss_excess", "log loss above noise", number),
     ("mean_confidence", "says", percent),
     ("accuracy", "right", percent),
     ("overconfidence", "gap in points", None),
@@ -35,11 +39,14 @@ _COLUMNS = (
     ("usable_information", f"usable infor{_SOFT}mation", number),
     ("ece", "ECE", number),
     ("ece_p_value", "ECE p-value", None),
-    ("temperature", f"best temper{_SOFT}ature", lambda value: number(value, 2)),
+    ("temperature", f"best temper{_SOFT}ature", number),
 )
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
-_TABLES = ("training", "metrics", "correlations", "ranks", "reliability", "rejection", "check")
+_TABLES = (
+    *("training", "metrics", "correlations", "split_correlations"),
+    *("ranks", "reliability", "rejection", "check"),
+)
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
@@ -134,7 +141,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         metric_words=_metric_words(board),
         level=level,
         columns=columns,
-        categories=board.categories,
+        categories=board.categories if len(board.categories) > 1 else [],
         other=board.other,
         score_name=board.score_name,
         rank_words=rank_words(board),
@@ -144,6 +151,8 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
             {**row, "metric_name": metric_name(row["metric"]), "target": target_name(board, row["target"])}
             for row in board.correlations
         ],
+        split=[{**row, "metric_name": metric_name(row["metric"])} for row in board.split_correlations],
+        too_few=too_few_words(board.split_correlations),
         figures=drawings,
         protocols=protocols,
         check=check,
@@ -195,7 +204,7 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
     if row is None:
         return {"text": "–", "value": None, "interval": ""}
     around = "" if row["low"] is None else interval(row)
-    if key == "overconfidence":
+    if key in ("overconfidence", "vote_gap"):
         return {"text": points(row), "value": row["value"], "interval": ""}
     if key == "ece_p_value":
         return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}
@@ -235,13 +244,13 @@ def _metric_words(board: Leaderboard) -> str:
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
+    by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
         "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
         "difference in points, with its interval; positive is over-confident. The p-value is the probability "
         "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
-        f"likelihood if rewards are divided by it. Score: {board.score_name}; the last columns show it for "
-        "each category. Errors and scores are from 0 to 1. Point at a number to see its interval; "
-        "leaderboard.csv has all numbers."
+        f"likelihood if rewards are divided by it. Score: {board.score_name}{by_category}. Errors and scores "
+        "are from 0 to 1. Point at a number to see its interval; leaderboard.csv has all numbers."
     )
 
 
@@ -252,11 +261,8 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         f"{row['model']} {number(row['values'][board.metric]['value'])}" for row in board.ranked[:10]
     )
     found = ", ".join(
-        f"{target_name(board, row['target'])} {row['value']:.2f}"
-        for row in board.correlations
-        if row["metric"] == board.metric
-        and row["value"] is not None
-        and row["method"] == board.correlations[0]["method"]
+        f"{metric_name(row['metric'])} and {target_name(board, row['target'])} {row['value']:.2f}"
+        for row in drawn_correlations(board)
     )
     said = ", ".join(
         f"{point['model']} says {percent(point['x'])} and is right {percent(point['y'])}"
@@ -267,7 +273,7 @@ def _labels(board: Leaderboard) -> dict[str, str]:
         "says_right": f"Scatter plot: what each model says against how often it is right: {said}",
         "best": f"The ten best models by {error}, with intervals: {ten}",
         "calibration": f"All models by {error}, with intervals",
-        "correlation": f"Correlation of {error} with scores, with intervals: {found}",
+        "correlation": f"Correlation of errors with scores, with intervals: {found}",
         "scores": f"Scatter plot: {error} against {board.score_name}, one point per model",
         "categories": f"Scatter plots: {error} against the score of each category, one point per model",
         "heatmap": "Heat map: ECE of each model by category",

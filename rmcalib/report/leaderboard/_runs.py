@@ -13,25 +13,28 @@ from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.leaderboard._training import step_labels
-from rmcalib.scores import Scores, load_scores, read_scores_hash
+from rmcalib.scores import REAL, Scores, is_built_in, load_board, load_scores, read_scores_hash
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
 
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One finished run: its folder, its manifest, the names of model and benchmark, and the label to show."""
+    """One finished run: its folder, its manifest, the names of model and benchmark, and the label to show.
+
+    The scores are in the folder, unless they are built in.
+    """
 
     folder: Path
     manifest: dict[str, Any]
     model: str
     benchmark: str
     label: str
+    built_in: Scores | None = None
 
-    @property
-    def scores_file(self) -> Path:
-        """Where the scores are."""
-        return self.folder / "scores.parquet"
+    def scores(self) -> Scores:
+        """Read the scores."""
+        return self.built_in or Scores.from_parquet(self.folder / "scores.parquet")
 
 
 def find_runs(
@@ -41,16 +44,32 @@ def find_runs(
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
     kept, and labelled by what differs. If there are runs of several benchmarks, ``benchmark`` selects one.
+    The folder ``real`` is the built-in board.
     """
     runs, notes = _finished_runs(folders)
     return _tell_apart(_one_benchmark(runs, benchmark), notes)
+
+
+def runs_by_benchmark(folders: Iterable[str | Path]) -> tuple[dict[str, list[ScoredRun]], list[str]]:
+    """Find the finished runs under some folders, by benchmark; return them with notes."""
+    runs, notes = _finished_runs(folders)
+    names = dict.fromkeys(run.benchmark for run in runs)
+    groups = {}
+    for name in names:
+        groups[name], notes = _tell_apart([run for run in runs if run.benchmark == name], notes)
+    return groups, notes
 
 
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
-    for folder in map(as_path, folders):
+    for name in dict.fromkeys(map(str, folders)):
+        if name == REAL:
+            runs += _built_in_runs()
+            notes.append(_source_note(runs[-1]))
+            continue
+        folder = as_path(name)
         if not folder.is_dir():
             raise ValueError(f"{folder}: no such folder (runs are written by `rmcalib eval --output`)")
         files = find_files(folder, "scores.parquet")
@@ -69,6 +88,21 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
     return runs, notes
 
 
+def _built_in_runs() -> list[ScoredRun]:
+    return [
+        ScoredRun(Path(REAL, model), scores.manifest, model, scores.manifest["benchmark"], model, scores)
+        for model, scores in load_board(REAL).items()
+    ]
+
+
+def _source_note(run: ScoredRun) -> str:
+    about = run.manifest
+    return (
+        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
+        f"({about['licence']}), published with arXiv 2410.01729."
+    )
+
+
 def _unfinished_note(run: ScoredRun) -> str:
     return f"The run of {clean_line(run.model)} on {clean_line(run.benchmark)} is not finished and left out."
 
@@ -82,23 +116,28 @@ def run_of(folder: Path) -> ScoredRun:
 
 
 def open_scores(source: str | Path) -> tuple[Scores, str]:
-    """Read scores from a run folder, a folder with one run in it, or a file; return them with a name."""
+    """Read scores from a run folder, a folder with one run in it, or a file; return them with a name.
+
+    ``real/<model>`` are the built-in scores of a real model.
+    """
     path = as_path(source)
-    if path.is_file():
-        scores = load_scores(path)
+    if is_built_in(source) or path.is_file():
+        scores = load_scores(source)
         return scores, str(scores.manifest.get("model") or path.stem)
     runs, _ = _tell_apart(*_finished_runs([path]))
     if len(runs) > 1:
         have = ", ".join(str(run.folder) for run in runs[:3])
         raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
-    return Scores.from_parquet(runs[0].scores_file), runs[0].label
+    return runs[0].scores(), runs[0].label
 
 
 def _is_finished(run: ScoredRun) -> bool:
     """Tell whether the scores belong to the manifest; a folder without a manifest counts as finished."""
     if run.manifest.get("status", "finished") != "finished":
         return False
-    return "hash" not in run.manifest or read_scores_hash(run.scores_file) == run.manifest["hash"]
+    return (
+        "hash" not in run.manifest or read_scores_hash(run.folder / "scores.parquet") == run.manifest["hash"]
+    )
 
 
 def _is_run(path: Path, top: Path) -> bool:
@@ -130,7 +169,7 @@ def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]
         kept = [
             run
             for run in runs
-            if wanted == run.benchmark
+            if wanted in (run.benchmark, run.manifest.get("benchmark_format"))
             or key in (folder_name(run.benchmark), run.folder.name)
             or folder_name(run.benchmark).endswith(f"__{key}")
         ]

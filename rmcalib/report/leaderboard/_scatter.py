@@ -36,7 +36,7 @@ def score_figure(board: Leaderboard) -> Figure | None:
 
 
 def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
-    """Draw calibration against each category's score, one panel per category."""
+    """Draw calibration against each category's score, one panel per category; None if there is only one."""
     from matplotlib.figure import Figure
 
     panels = []
@@ -48,7 +48,7 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
         ]
         if len(points) >= _FEWEST:
             panels.append((category, points))
-    if not panels:
+    if len(panels) < 2:
         return None
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, leaves_out_zero
+from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
@@ -21,11 +22,15 @@ __all__ = [
     "summary_words",
     "target_name",
     "to_markdown",
+    "too_few_words",
     "unseen_notes",
 ]
 
 Row = Mapping[str, Any]
-_REFERENCE = {"ece_score": "ECE (ece_score)"}  # a column of the paper's tables
+_NAMES = {
+    "ece_score": "ECE (ece_score)",  # a column of the paper's tables
+    "abs_log_temperature": "|log T|",
+}
 
 
 def metric_name(metric: str) -> str:
@@ -36,7 +41,7 @@ def metric_name(metric: str) -> str:
     """
     if metric in catalogue():
         return catalogue()[metric].label
-    return _REFERENCE.get(metric, metric)
+    return _NAMES.get(metric, metric)
 
 
 def target_name(board: Leaderboard, target: str) -> str:
@@ -50,6 +55,7 @@ def summary_words(
     metric: str,
     methods: Mapping[str, str],
     score_name: str,
+    split: Sequence[Row] = (),
 ) -> str:
     """Name the best model, and summarise how its metric correlates with the scores.
 
@@ -61,19 +67,16 @@ def summary_words(
     if not ranked:
         return f"{total}, none with a value for {metric_name(metric)}."
     sentences = [_best_words(ranked, metric, total), _gap_words(ranked)]
+    own = next((r for r in split if (r["metric"], r["target"]) == (metric, "accuracy")), None)
     found = next((r for r in correlations if r["target"] == "leaderboard" and r["value"] is not None), None)
-    if found is not None:
-        low, high = found["low"], found["high"]
-        if low > 0:
-            meaning = f"models with a smaller {metric_name(metric)} have better scores"
-        elif high < 0:
-            meaning = f"models with a smaller {metric_name(metric)} have worse scores"
-        else:
-            meaning = "the interval includes zero, so these models do not show a correlation"
-        sentences.append(
-            f"{methods[found['method']]} between {metric_name(metric)} and the rank by {score_name} is "
-            f"{found['value']:.2f} [{low:.2f}, {high:.2f}] over {found['n']} models: {meaning}."
-        )
+    if own is not None and own["note"]:
+        sentences.append(too_few_words([own]))
+    elif own is not None and own["value"] is not None:
+        what = f"{metric_name(metric)} and accuracy, from different halves of the prompts,"
+        sentences.append(_tau_words(own, what, metric, methods))
+    elif found is not None:
+        what = f"{metric_name(metric)} and the rank by {score_name}"
+        sentences.append(_tau_words(found, what, metric, methods))
     tempered = [row for row in ranked if "ece_at_temperature" in row["values"] and "ece" in row["values"]]
     if tempered:
         better = sum(
@@ -83,6 +86,30 @@ def summary_words(
             f"One fitted temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
         )
     return " ".join(filter(None, sentences))
+
+
+def too_few_words(split: Sequence[Row]) -> str:
+    """Say in a sentence that there are too few models for correlations; empty if there are enough.
+
+    >>> too_few_words([{"note": "too few models: 4, and at least 10 are needed"}])
+    'Correlations over models mean little here: too few models: 4, and at least 10 are needed.'
+    """
+    note = next((row["note"] for row in split if row["note"]), "")
+    return f"Correlations over models mean little here: {note}." if note else ""
+
+
+def _tau_words(found: Row, what: str, metric: str, methods: Mapping[str, str]) -> str:
+    low, high = found["low"], found["high"]
+    if low > 0:
+        meaning = f"models with a smaller {metric_name(metric)} are better"
+    elif high < 0:
+        meaning = f"models with a smaller {metric_name(metric)} are worse"
+    else:
+        meaning = "the interval includes zero, so these models do not show a correlation"
+    return (
+        f"{methods[found['method']]} between {what} is {found['value']:.2f} [{low:.2f}, {high:.2f}] over "
+        f"{found['n']} models: {meaning}."
+    )
 
 
 def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
@@ -99,14 +126,16 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
 
 
 def _gap_words(ranked: Sequence[Row]) -> str:
-    gaps = [gap for row in ranked if (gap := row["values"].get("overconfidence")) is not None]
+    voted = any("vote_gap" in row["values"] for row in ranked)
+    metric, start = ("vote_gap", "Against people's votes, ") if voted else ("overconfidence", "")
+    gaps = [gap for row in ranked if (gap := row["values"].get(metric)) is not None]
     if not gaps:
         return ""
     sure = [direction(gap["value"]) for gap in gaps if leaves_out_zero(gap)]
     over, under = sure.count("over-confident"), sure.count("under-confident")
     return (
-        f"{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, {under} "
-        f"under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
+        f"{start}{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, "
+        f"{under} under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
     )
 
 
@@ -162,9 +191,14 @@ def to_markdown(board: Leaderboard) -> str:
         if key != main and any(key in row["values"] for row in board.models)
     ]
     names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
-    lines = [f"# Models by calibration: {_cell(board.benchmark)}", "", _cell(board.summary), ""]
+    lines = [
+        f"# Models by calibration: {markdown_text(board.benchmark)}",
+        "",
+        markdown_text(board.summary),
+        "",
+    ]
     lines += [f"## Smallest {metric_name(main)}", ""]
-    lines += _table(
+    lines += markdown_table(
         [
             *("#", "model", metric_name(main), "interval"),
             *(names.get(key) or metric_name(key) for key in known),
@@ -185,8 +219,9 @@ def to_markdown(board: Leaderboard) -> str:
     )
     if any(row["scale"] == "no" for row in board.ranked[:10]):
         lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
+    lines += _split_lines(board)
     lines += ["", "## Correlation with benchmark scores", ""]
-    lines += _table(
+    lines += markdown_table(
         ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
         [
             [
@@ -208,26 +243,36 @@ def to_markdown(board: Leaderboard) -> str:
             "## Check against official scores",
             "",
             f"{len(board.check)} scores compared; the largest difference is {worst['difference']:+.4f} "
-            f"({_cell(worst['model'])}, {_cell(worst['category'])}).",
+            f"({markdown_text(worst['model'])}, {markdown_text(worst['category'])}).",
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
     notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
     if notes:
-        lines += ["## Notes", "", *(f"- {_cell(note)}" for note in notes), ""]
-    lines.append(f"Protocol: {_cell(board.protocol)}. Seed {board.settings.seed}.")
+        lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
+    lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
     return "\n".join(lines) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
-
-
-def _cell(text: str) -> str:
-    """Escape characters that Markdown or HTML would read as markup."""
-    plain = clean_line(text).replace("&", "&amp;").replace("<", "&lt;")
-    return plain.replace("|", "\\|").replace("`", "\\`").replace("[", "\\[")
+def _split_lines(board: Leaderboard) -> list[str]:
+    if not board.split_correlations:
+        return []
+    rows = [
+        [
+            metric_name(row["metric"]),
+            row["target"],
+            number(row["value"]),
+            interval(row),
+            p_value(row["p_value"]),
+            str(row["n"]),
+            str(row["families"]),
+        ]
+        for row in board.split_correlations
+    ]
+    head = ["error", "accuracy of", "Kendall's tau", "interval", "p-value", "models", "families"]
+    words = "The error comes from one half of the prompts and the accuracy from the other. "
+    words += too_few_words(board.split_correlations)
+    return ["", "## Correlation with accuracy", "", words.strip(), "", *markdown_table(head, rows)]
 
 
 def _value(row: Row | None, metric: str) -> str:

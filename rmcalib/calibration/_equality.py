@@ -1,0 +1,94 @@
+"""Does one temperature serve several sets of prompts?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib.calibration._temperature import LOG_RANGE
+from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, slopes, sorted_by_group
+
+__all__ = ["Equality", "equal_temperatures"]
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A test that several sets of prompts have the same best temperature.
+
+    Attributes
+    ----------
+    temperature : the temperature that fits all sets best; 0 or infinity where :func:`temperature_interval`
+        has them.
+    statistic : how much worse it fits than a temperature for each set.
+    degrees : degrees of freedom of its χ² distribution: one less than there are sets.
+    p_value : the probability of at least this statistic if one temperature is right for all.
+    """
+
+    temperature: float
+    statistic: float
+    degrees: int
+    p_value: float
+
+
+def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Equality:
+    """Test whether top-1 forecasts softmax(rewards/T) need the same T on several sets of prompts.
+
+    The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with the log loss NLL_s and
+    the best temperature T̂_s of each set. I_s is the variance of the slopes of the prompts' log-likelihoods
+    and J_s their mean curvature: the same correction as in :func:`temperature_interval`.
+
+    Parameters
+    ----------
+    sets : for each set its rewards (N,), outcomes (N,), 1 for the one correct response of each prompt, and
+        the labels of the prompts (N,). At least two sets.
+
+    Returns
+    -------
+    Equality: the common temperature and the p-value.
+
+    Examples
+    --------
+    >>> outcomes, prompts = [1, 0, 1, 0, 0, 1] * 30, np.arange(180) // 2
+    >>> same = equal_temperatures([([2.0, 0.0] * 90, outcomes, prompts)] * 2)
+    >>> round(same.temperature, 2), round(same.p_value, 2)
+    (2.89, 1.0)
+    >>> other = ([8.0, 0.0] * 90, outcomes, prompts)
+    >>> equal_temperatures([([2.0, 0.0] * 90, outcomes, prompts), other]).p_value < 0.05
+    True
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import chdtrc
+
+    if len(sets) < 2:
+        raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
+    parts, best = [], []
+    for rewards, outcomes, groups in sets:
+        r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
+        fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
+        weight = 2.0
+        if fit.at_limit is None and len(sizes) > 1:
+            slope, curvature = slopes(r, correct, sizes, fit.temperature)
+            if curvature.mean() > 0:
+                weight /= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
+        limit = {"cold": -LOG_RANGE[1], "hot": -LOG_RANGE[0]}.get(fit.at_limit or "")
+        best.append(float(np.log(fit.temperature)) if limit is None else limit)
+        parts.append((r, correct, sizes, weight, float(losses(r, correct, sizes, fit.temperature).sum())))
+
+    def worse(log_t: float) -> float:
+        each = [
+            weight * (float(losses(r, correct, sizes, float(np.exp(log_t))).sum()) - least)
+            for r, correct, sizes, weight, least in parts
+        ]
+        return float(sum(each))
+
+    # Each term is convex in 1/T, so that the sum has its minimum between theirs.
+    low, high = min(best), max(best)
+    found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
+    place = min((float(found.x), low, high), key=worse) if high > low else low
+    statistic, degrees = max(worse(place), 0.0), len(sets) - 1
+    limits = {-LOG_RANGE[1]: 0.0, -LOG_RANGE[0]: np.inf}
+    common = limits.get(place, float(np.exp(place)))
+    return Equality(common, statistic, degrees, float(chdtrc(degrees, statistic)))

@@ -1,0 +1,232 @@
+"""A copy of a reward model whose rewards are divided by a number.
+
+Rewards come out of a linear layer, so its weights and bias are divided. Nothing else changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.files import write_json
+from rmcalib._util.hub import SMALL_FILES, HubError, translated
+from rmcalib.judges._options import LoadOptions
+from rmcalib.judges._reward_model import locate
+
+if TYPE_CHECKING:
+    import torch
+
+    from rmcalib.judges._registry import Recipe
+
+__all__ = ["Rescaled", "write_rescaled"]
+
+_COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
+_LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
+_MEAN = "normalizer.mean"  # where Safe-RLHF's models keep what they subtract
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """What was written.
+
+    Attributes
+    ----------
+    tensors : names of the tensors that were divided.
+    recipe : how to read the copy; that of the model, with the names of the copy's files.
+    revision : the model's commit, or the SHA-256 of a local folder's files.
+    """
+
+    tensors: tuple[str, ...]
+    recipe: Recipe
+    revision: str
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The last linear layer: its file, its weight and bias by name, and which output is the reward."""
+
+    file: Path
+    tensors: tuple[str, ...]
+    row: int | None
+
+
+def write_rescaled(
+    name: str, divisor: float, target: Path, options: LoadOptions | None = None, **changes: Any
+) -> Rescaled:
+    """Copy a model to `target` so that its rewards are divided by `divisor`.
+
+    Weights are written as safetensors, the layer that was divided in float32. Large files that stay the same
+    are hard links where the file system allows it, so do not change them in place.
+
+    Parameters
+    ----------
+    name : a Hub id, a local folder (a model or a PEFT adapter that carries its head), or `"demo"`.
+    divisor : a positive number.
+    target : an existing empty folder.
+    options : how to load the model.
+    **changes : single fields of `LoadOptions`.
+
+    Raises
+    ------
+    ValueError : if there is no linear layer that gives the rewards; the message says why.
+    """
+    options = LoadOptions.of(options, **changes)
+    recipe = options.recipe_for(name)
+    options = dataclasses.replace(options, recipe=recipe)
+    if recipe.status == "unsupported":
+        raise HubError(f"{name}: not supported: {recipe.reason}")
+    if recipe.head == "own-code":
+        raise HubError(_own_code(name))
+    folder, commit = locate(name, options)
+    with translated(name):
+        weights, layer = _find(name, folder, options)
+        config = _read_config(folder)
+        if options.trust_remote_code and config.get("auto_map"):
+            raise HubError(_own_code(name))
+        written = [
+            _write_weights(file, layer, divisor, target, allow_pickle=options.allow_pickle)
+            for file in weights
+        ]
+    _copy_small(folder, target)
+    if any(file.name.startswith("pytorch_model-") for file in weights):
+        _write_index(folder, target)
+    if config.get("do_normalize") and config.get("mean"):
+        config["mean"] = [value / divisor for value in config["mean"]]
+        write_json(target / "config.json", config)
+    head_file = None if recipe.head_file is None else " ".join(map(_safe_name, recipe.head_file.split()))
+    changed = tuple(tensor for tensors in written for tensor in tensors)
+    return Rescaled(changed, dataclasses.replace(recipe, head_file=head_file), commit)
+
+
+def _find(name: str, folder: Path, options: LoadOptions) -> tuple[list[Path], _Layer]:
+    """Return the files with weights, and the last layer."""
+    from rmcalib.judges._inference.building import adapter_file, stock_head
+    from rmcalib.judges._inference.heads import tensor_names, weight_files
+
+    recipe, pickle = options.recipe_for(name), options.allow_pickle
+    if (folder / "adapter_config.json").is_file():
+        file = adapter_file(folder)
+        names = tensor_names(folder, file, allow_pickle=pickle)
+        found = stock_head(names)
+        if not found:
+            raise HubError(
+                f"{name}: a PEFT adapter without the score head, which is in its base model: merge it into "
+                "its base (peft's merge_and_unload), and calibrate the merged model"
+            )
+        return [folder / file], _layer(found[0].removesuffix(".weight"), names, recipe.column)
+    extra = [folder / file for file in (recipe.head_file or "").split()]
+    files = list(dict.fromkeys([*weight_files(folder), *extra]))
+    if recipe.head == "ldl":  # the mixture is linear in its gates
+        names = tensor_names(folder, extra[1].name, allow_pickle=pickle)
+        return files, _last_of("network", names, None, name)
+    names = tensor_names(folder, recipe.head_file, allow_pickle=pickle)
+    if recipe.head != "auto":
+        return files, _last_of(recipe.head, names, recipe.column, name)
+    found = stock_head(names)
+    if not found:
+        raise HubError(f"{name}: no linear layer that gives the rewards was found in its weights")
+    return files, _layer(found[0].removesuffix(".weight"), names, recipe.column)
+
+
+def _last_of(prefix: str, names: Mapping[str, Path], row: int | None, model: str) -> _Layer:
+    """Return the last of the linear layers `prefix.weight` or `prefix.0.weight`, `prefix.2.weight`, ..."""
+    matches = [re.fullmatch(rf"{re.escape(prefix)}(?:\.(\d+))?\.weight", name) for name in names]
+    found = sorted((int(match[1] or 0), match[0]) for match in matches if match)
+    if not found:
+        raise HubError(f"{model}: no tensors {prefix}.* in its weights, so it has no score head")
+    return _layer(found[-1][1].removesuffix(".weight"), names, row)
+
+
+def _layer(stem: str, names: Mapping[str, Path], row: int | None) -> _Layer:
+    weight, bias = f"{stem}.weight", f"{stem}.bias"
+    if bias in names and names[bias] != names[weight]:
+        raise HubError(f"{stem}: its weight and bias are in different files, which is not supported")
+    return _Layer(names[weight], (weight, bias) if bias in names else (weight,), row)
+
+
+def _write_weights(
+    file: Path, layer: _Layer, divisor: float, target: Path, *, allow_pickle: bool
+) -> tuple[str, ...]:
+    """Link a file, or write it with the last layer divided; return the tensors that were divided."""
+    from safetensors.torch import save_file
+
+    from rmcalib.judges._inference.heads import file_tensors, tensor_names
+
+    safe = file.suffix == ".safetensors"
+    names = tensor_names(file.parent, file.name, allow_pickle=allow_pickle)
+    ours = [
+        name for name in (*layer.tensors, _MEAN) if name in names and (name == _MEAN or file == layer.file)
+    ]
+    copy = target / _safe_name(file.name)
+    if safe and not ours:
+        _link(file, copy)
+        return ()
+    tensors = file_tensors(file, allow_pickle=allow_pickle)
+    for name in ours:
+        tensors[name] = _divided(tensors[name], divisor, layer.row)
+    if not safe:  # pickled tensors may share memory, which safetensors refuses
+        tensors = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
+    save_file(tensors, copy, metadata={"format": "pt"})
+    copy.chmod(0o644)  # safetensors lets only the owner read it
+    return tuple(ours)
+
+
+def _divided(tensor: torch.Tensor, divisor: float, row: int | None) -> torch.Tensor:
+    """Divide a tensor, or one row of it, and keep the result in float32: bfloat16 would round it."""
+    exact = tensor.double()
+    if row is None:
+        exact /= divisor
+    else:
+        exact[row] /= divisor
+    return exact.float().contiguous()
+
+
+def _link(file: Path, copy: Path) -> None:
+    try:
+        os.link(file.resolve(), copy)
+    except OSError:  # another disk, or a file system without links
+        shutil.copyfile(file, copy)
+
+
+def _copy_small(folder: Path, target: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        wanted = any(path.match(pattern) for pattern in _COPIED) and path.name not in _LEFT_OUT
+        if wanted and path.is_file():
+            shutil.copyfile(path, target / path.name)
+
+
+def _write_index(folder: Path, target: Path) -> None:
+    """Write the index of a checkpoint whose parts were pickle files and are safetensors now."""
+    index = folder / "pytorch_model.bin.index.json"
+    content = json.loads(index.read_text(encoding="utf-8"))
+    content["weight_map"] = {name: _safe_name(file) for name, file in content["weight_map"].items()}
+    write_json(target / "model.safetensors.index.json", content)
+
+
+def _safe_name(file: str) -> str:
+    """Return the name that a file of weights has as safetensors.
+
+    >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("gating_layer.pt")
+    ('model-00001-of-00002.safetensors', 'gating_layer.safetensors')
+    """
+    return f"{Path(file).stem.replace('pytorch_model', 'model')}.safetensors"
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _own_code(name: str) -> str:
+    return (
+        f"{name}: its own code computes the rewards, so no layer can be scaled safely: use the calibrator "
+        "file with --calibrator instead"
+    )

@@ -1,0 +1,142 @@
+"""What the temperature of one benchmark does on others: does one temperature serve them all?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib.calibration import (
+    Equality,
+    equal_temperatures,
+    mean_interval,
+    scale_loss,
+    temperature_interval,
+)
+from rmcalib.metrics._forecasts import Forecasts, forecast, log_softmax, select_prompts, top_1_prompts
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
+
+Row = dict[str, Any]
+NO_TEMPERATURE, ALL = "none", "all together"
+"""What temperatures are fitted on, besides benchmarks: nothing (T = 1), and all benchmarks at once."""
+_FEWEST = 20
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """The temperatures of one model on several benchmarks, and what each does on the others.
+
+    Attributes
+    ----------
+    temperatures : one row per benchmark: benchmark, temperature, low, high, n. A temperature is 0 if every
+        forecast is right, and infinity if a uniform guess is best; so are limits that the data does not rule
+        out.
+    effects : one row per temperature and benchmark: fitted_on (a benchmark, "all together", or "none" for
+        T = 1), used_on, temperature; lost_information with low and high, what is lost on ``used_on`` at this
+        temperature; change with change_low and change_high, that minus what is lost without a temperature
+        (negative: it helps); information, what the forecasts tell in all (negative: worse than a uniform
+        guess); n. A temperature counts as given: the intervals are about the prompts of ``used_on``.
+    equality : the test that one temperature is right for all; None with fewer than two benchmarks.
+    left_out : benchmarks with fewer than 20 prompts that have one correct response.
+    """
+
+    temperatures: list[Row]
+    effects: list[Row]
+    equality: Equality | None
+    left_out: list[str]
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The effects as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.effects)
+
+
+def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
+    """Fit a model's temperature on each benchmark, and measure what it does on the others.
+
+    Parameters
+    ----------
+    scores : the scores of one model, by benchmark. Prompts without exactly one correct response are left out.
+    level : confidence level of all intervals.
+
+    Returns
+    -------
+    Transfer: temperatures, their effects, and a test that they are equal.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> def made(scale):
+    ...     utilities = rng.normal(size=(300, 4))
+    ...     correct = (utilities + rng.gumbel(size=(300, 4))).argmax(axis=1)
+    ...     return Scores.from_arrays(scale * utilities, correct)
+    >>> found = transfer({"a": made(2.0), "b": made(8.0)})
+    >>> [round(row["temperature"]) for row in found.temperatures], found.equality.p_value < 0.001
+    ([2, 9], True)
+    """
+    parts = {name: _single_answers(one) for name, one in scores.items()}
+    kept = {name: part for name, part in parts.items() if part is not None and len(part) >= _FEWEST}
+    temperatures = [_temperature(name, part, level) for name, part in kept.items()]
+    equality = None
+    if len(kept) > 1:
+        equality = equal_temperatures([(p.reward, p.is_correct, p.prompt) for p in kept.values()])
+    tried = {NO_TEMPERATURE: 1.0} | {row["benchmark"]: row["temperature"] for row in temperatures}
+    if equality is not None:
+        tried[ALL] = equality.temperature
+    effects = [
+        _effect(source, name, part, value, level)
+        for source, value in tried.items()
+        if 0 < value < np.inf
+        for name, part in kept.items()
+    ]
+    return Transfer(temperatures, effects, equality, [name for name in parts if name not in kept])
+
+
+def _single_answers(scores: Scores) -> Forecasts | None:
+    """Return the prompts with exactly one correct response; None if there are none."""
+    has_one = np.logical_or.reduceat(scores.is_correct, scores.offsets[:-1])
+    if not has_one.any():
+        return None
+    everything = forecast(scores.decided())
+    one = top_1_prompts(everything)
+    return select_prompts(everything, one) if one.any() else None
+
+
+def _temperature(name: str, part: Forecasts, level: float) -> Row:
+    found = temperature_interval(part.reward, part.is_correct, part.prompt, level=level)
+    limits = {"temperature": found.value, "low": found.low, "high": found.high}
+    return {"benchmark": name, **limits, "n": len(part)}
+
+
+def _effect(source: str, name: str, part: Forecasts, temperature: float, level: float) -> Row:
+    lost = scale_loss(part.reward / temperature, part.is_correct, part.prompt, level=level).lost
+    uniform = float(np.log(part.sizes).mean())
+    before, after = (
+        -log_softmax(part.reward, part.offsets, temperature=t)[part.is_correct] for t in (1.0, temperature)
+    )
+    change = mean_interval((after - before) / uniform, level=level)
+    information = mean_interval(1 - after / uniform, level=level)
+    return {
+        "fitted_on": source,
+        "used_on": name,
+        "temperature": temperature,
+        "lost_information": lost.value,
+        "low": lost.low,
+        "high": lost.high,
+        "change": change.value,
+        "change_low": change.low,
+        "change_high": change.high,
+        "information": information.value,
+        "information_low": information.low,
+        "information_high": information.high,
+        "n": len(part),
+    }

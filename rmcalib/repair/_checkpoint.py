@@ -1,0 +1,262 @@
+"""Write a model whose rewards are divided by a calibrator's temperature, check it, and publish it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.files import write_json, write_text
+from rmcalib._util.hub import HubError, check_repo_id, explain
+from rmcalib._util.processes import may_draw
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import Classifier, LoadOptions, Recipe, identify, is_local, write_rescaled
+from rmcalib.repair._calibrate import Calibration
+from rmcalib.repair._calibrator import Calibrator
+from rmcalib.repair._card import model_card
+
+if TYPE_CHECKING:
+    from rmcalib._util.arrays import FloatArray
+
+__all__ = ["Checkpoint", "check_destination", "push_checkpoint", "write_checkpoint"]
+
+N_CHECKED = 8
+"""Prompts of the built-in benchmark that a checkpoint is checked with."""
+TOLERANCE = 1e-5
+"""The largest difference from r / T that passes, in units of the largest |r / T|."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model that was written.
+
+    Attributes
+    ----------
+    folder : where it is.
+    model, revision : the model it was made of, and its commit or hash.
+    temperature : what its rewards are divided by.
+    tensors : names of the tensors that were divided.
+    difference : the largest difference from r / T on the prompts it was checked with, in units of the
+        largest |r / T|.
+    recipe_file : a file for `--recipes`, if the model cannot be loaded without a recipe; else None.
+    """
+
+    folder: Path
+    model: str
+    revision: str
+    temperature: float
+    tensors: tuple[str, ...]
+    difference: float
+    recipe_file: Path | None
+
+
+def write_checkpoint(
+    calibration: Calibration | Calibrator,
+    folder: str | Path,
+    *,
+    model: str | None = None,
+    repo_id: str | None = None,
+    options: LoadOptions | None = None,
+) -> Checkpoint:
+    """Write a model whose rewards are divided by the temperature, and check that they are.
+
+    Only the last linear layer changes. Both models score the same prompts; the folder appears only if the
+    rewards of the new one are r / T.
+
+    Parameters
+    ----------
+    calibration : what `calibrate` returned, or a calibrator.
+    folder : where to write it; must not exist, or be empty.
+    model : a Hub id, a local folder or ``"demo"``; default the model that the calibrator was fitted for.
+    repo_id : the name that it will have on the Hub, for its recipe and model card.
+    options : how to load the model.
+
+    Raises
+    ------
+    ValueError : if the folder is in use, or if the model has no linear layer that gives the rewards, or is
+        not the one that the calibrator was fitted for.
+
+    Examples
+    --------
+    >>> calibrator = Calibrator(0.5, 0.4, 0.6, model="demo")
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     made = write_checkpoint(calibrator, f"{place}/demo-calibrated", options=LoadOptions(device="cpu"))
+    ...     made.tensors, made.difference < 1e-5
+    (('score.weight',), True)
+    """
+    calibrator = calibration if isinstance(calibration, Calibrator) else calibration.calibrator
+    rows = [] if isinstance(calibration, Calibrator) else calibration.rows
+    target, name = check_destination(folder), model or calibrator.model
+    if not name:
+        raise ValueError("model: the scores do not name the model they are of; give its name")
+    options = _at_revision(name, calibrator, options or LoadOptions())
+    with _written_whole(target) as draft:
+        done = write_rescaled(name, calibrator.temperature, draft, options)
+        _note_in_config(draft, calibrator, name, done.revision)
+        replace(calibrator, model=_public(name)).save(draft / "calibrator.json")
+        names = [str(folder), *([repo_id] if repo_id else [])]
+        has_recipe = _write_recipe(draft, done.recipe, names)
+        card = model_card(
+            calibrator, _public(name), done.revision, done.tensors, rows, repo_id or target.name
+        )
+        write_text(draft / "README.md", card)
+        difference = _check(name, draft, calibrator.temperature, options, done.recipe)
+    return Checkpoint(
+        folder=target,
+        model=name,
+        revision=done.revision,
+        temperature=calibrator.temperature,
+        tensors=done.tensors,
+        difference=difference,
+        recipe_file=target / "recipe.yaml" if has_recipe else None,
+    )
+
+
+def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
+    """Return the folder if a checkpoint can be written there; also check the Hub id that it will have.
+
+    >>> check_destination(".")
+    Traceback (most recent call last):
+    ValueError: --checkpoint .: is not empty; give a new folder
+    """
+    path = Path(folder)
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        problem = "is a file" if path.is_file() else "is not empty"
+        raise ValueError(f"--checkpoint {folder}: {problem}; give a new folder")
+    if repo_id is not None:
+        from huggingface_hub import constants, get_token
+
+        if "/" not in check_repo_id(repo_id):
+            raise ValueError(f"--push-to-hub {repo_id}: give the owner too, such as me/{repo_id}")
+        if constants.HF_HUB_OFFLINE:
+            raise ValueError("--push-to-hub: HF_HUB_OFFLINE is set, so nothing can be uploaded")
+        if get_token() is None:
+            raise ValueError("--push-to-hub: log in first (`hf auth login`), or set HF_TOKEN")
+    return path
+
+
+def push_checkpoint(folder: str | Path, repo_id: str) -> str:
+    """Upload a checkpoint to the Hub, with the login of `hf auth login` or HF_TOKEN; return its address.
+
+    The repository is created if it does not exist.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not may_draw():
+        disable_progress_bars()
+    api = HfApi()
+    try:
+        address = api.create_repo(repo_id, repo_type="model", exist_ok=True)
+        api.upload_folder(
+            repo_id=repo_id, folder_path=str(folder), commit_message="Add a model calibrated by rmcalib"
+        )
+    except HfHubHTTPError as error:
+        if error.response.status_code in (401, 403):
+            raise HubError(
+                f"{repo_id}: the Hub refuses to let you write there ({error.response.status_code}): log in "
+                f"with a token that may (`hf auth login`). The checkpoint is in {folder}"
+            ) from error
+        raise explain(error, repo_id) from error
+    except Exception as error:
+        raise explain(error, repo_id) from error
+    return str(address)
+
+
+def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> LoadOptions:
+    """Return options for the revision that was calibrated; refuse a local model that has changed since."""
+    known = calibrator.fitted_on.get("model_revision")
+    if not known or name != calibrator.model:
+        return options
+    if not is_local(name):
+        return options if options.revision else replace(options, revision=str(known))
+    if identify(name) != known:
+        raise ValueError(f"{name}: its files have changed since they were scored: score them again")
+    return options
+
+
+@contextmanager
+def _written_whole(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target` that becomes `target` if all goes well, and vanishes if not."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    except OSError as error:
+        raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
+    try:
+        yield draft
+        draft.chmod(0o755)
+        draft.replace(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _note_in_config(folder: Path, calibrator: Calibrator, model: str, revision: str) -> None:
+    """Say in config.json what was done; a PEFT adapter has none."""
+    path = folder / "config.json"
+    if path.is_file():
+        content = json.loads(path.read_text(encoding="utf-8"))
+        note = {
+            "temperature": calibrator.temperature,
+            "fitted_on": dict(calibrator.fitted_on),
+            "base_model": _public(model),
+            "base_revision": revision,
+        }
+        write_json(path, {**content, "rmcalib_calibration": note})
+
+
+def _public(model: str) -> str:
+    """Return a model's name without the folders above it, which are nobody else's business."""
+    return Path(model).resolve().name if is_local(model) and model != "demo" else model
+
+
+def _write_recipe(folder: Path, recipe: Recipe, names: list[str]) -> bool:
+    """Write a recipe for the model under its new names, if it needs one; return whether it does."""
+    defaults = asdict(Recipe(recipe.model))
+    values = {key: value for key, value in asdict(recipe).items() if value != defaults[key]}
+    if not values:
+        return False
+    import yaml
+
+    entries = [{"model": name, **values} for name in dict.fromkeys(names)]
+    write_text(folder / "recipe.yaml", yaml.safe_dump({"models": entries}, sort_keys=False))
+    return True
+
+
+def _check(model: str, folder: Path, temperature: float, options: LoadOptions, recipe: Recipe) -> float:
+    """Score some prompts with both models; return the largest difference from r / T, or raise."""
+    options = _exact(model, options)
+    before = _rewards(Classifier(model, options))
+    options = replace(options, revision=None, recipe=recipe)
+    after = _rewards(Classifier(str(folder), options))
+    expected = before / temperature
+    largest = float(np.abs(expected).max()) or 1.0
+    difference = float(np.abs(after - expected).max()) / largest
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"{model}: its rewards are not linear in its last layer: scaled rewards differ from r / T by "
+            f"{difference:.2g} of the largest (at most {TOLERANCE:g} is accepted). Nothing was written; use "
+            "the calibrator file with --calibrator instead"
+        )
+    return difference
+
+
+def _exact(model: str, options: LoadOptions) -> LoadOptions:
+    """Return options with which the head is computed in float32 as it is stored: others may round it."""
+    loaded = Classifier(model, options).model
+    rounds = loaded.kind != "causal" or "base" in loaded.sources
+    return replace(options, dtype="float32") if rounds else options
+
+
+def _rewards(judge: Classifier) -> FloatArray:
+    items = load_benchmark("demo", limit=N_CHECKED).items
+    scored: list[Any] = [one for chunk in judge.score(items) for one in chunk]
+    return np.array([reward for one in scored for reward in one.rewards], dtype=float)

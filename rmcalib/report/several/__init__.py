@@ -1,0 +1,1 @@
+"""The report of models on several benchmarks."""

@@ -1,0 +1,192 @@
+"""Models on several benchmarks: one table, and whether one temperature serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.terminal import clean_line, count
+from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.metrics import DEFAULT_METRIC, OVERALL, Method, Settings, check_sortable, transfer
+from rmcalib.report._headline import HEADLINE
+from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_of
+from rmcalib.report.leaderboard._runs import runs_by_benchmark
+from rmcalib.report.several._words import model_words
+from rmcalib.scores import Scores
+
+__all__ = ["Joint", "join_benchmarks", "report_from_runs"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Models on several benchmarks, as tidy tables.
+
+    Attributes
+    ----------
+    benchmarks : their names.
+    models : one row per model: model, words (whether one temperature serves all its benchmarks), and the
+        test of that: temperature, statistic, degrees, p_value (None with fewer than two benchmarks).
+    values : one row per model, benchmark and headline metric: value, low, high, n, note.
+    temperatures : the best temperature of each model on each benchmark: temperature, low, high, n.
+    effects : what each temperature does on each benchmark; see :class:`rmcalib.metrics.Transfer`.
+    notes : what a reader must know.
+    boards : the leaderboard of each benchmark, if there is one.
+    """
+
+    benchmarks: list[str]
+    models: list[Row]
+    values: list[Row]
+    temperatures: list[Row]
+    effects: list[Row]
+    notes: list[str]
+    summary: str
+    settings: Settings
+    boards: dict[str, Leaderboard]
+
+    def value(self, model: str, benchmark: str, metric: str) -> Row | None:
+        """Return the row of a metric; None if it has no value."""
+        wanted = (model, benchmark, metric)
+        return next(
+            (
+                row
+                for row in self.values
+                if (row["model"], row["benchmark"], row["metric"]) == wanted and row["value"] is not None
+            ),
+            None,
+        )
+
+
+def join_benchmarks(
+    metrics: Iterable[Mapping[str, Any]],
+    scores: Mapping[str, Mapping[str, Callable[[], Scores]]],
+    *,
+    settings: Settings,
+    notes: Sequence[str] = (),
+    boards: Mapping[str, Leaderboard] | None = None,
+) -> Joint:
+    """Put the metrics of models on several benchmarks side by side, and compare their temperatures.
+
+    Parameters
+    ----------
+    metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
+    scores : by model and benchmark, how to get the scores. Leave out models without probabilities.
+    settings : the level of the intervals is taken from here.
+    notes, boards : what the result carries besides.
+    """
+    values = [
+        {key: row[key] for key in ("model", "benchmark", "metric", "value", "low", "high", "n", "note")}
+        for row in metrics
+        if row["category"] == OVERALL and row["metric"] in HEADLINE
+    ]
+    names = list(dict.fromkeys(row["model"] for row in values))
+    models: list[Row] = []
+    temperatures: list[Row] = []
+    effects: list[Row] = []
+    more: list[str] = []
+    for name in names:
+        found = transfer(
+            {bench: load() for bench, load in scores.get(name, {}).items()}, level=settings.level
+        )
+        temperatures += [{"model": name, **row} for row in found.temperatures]
+        effects += [{"model": name, **row} for row in found.effects]
+        test = found.equality
+        models.append(
+            {
+                "model": name,
+                "words": model_words(found, settings.level),
+                "temperature": None if test is None else test.temperature,
+                "statistic": None if test is None else test.statistic,
+                "degrees": None if test is None else test.degrees,
+                "p_value": None if test is None else test.p_value,
+            }
+        )
+        more += [
+            f"{name}: no temperature was fitted on {clean_line(bench)}, which has fewer than 20 prompts with "
+            "one correct response."
+            for bench in found.left_out
+        ]
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in values))
+    return Joint(
+        benchmarks=benchmarks,
+        models=models,
+        values=values,
+        temperatures=temperatures,
+        effects=effects,
+        notes=[*notes, *more],
+        summary=_summary(models, benchmarks, settings.level),
+        settings=settings,
+        boards=dict(boards or {}),
+    )
+
+
+def report_from_runs(
+    folders: Iterable[str | Path],
+    *,
+    metric: str | None = None,
+    methods: Sequence[Method] = ("kendall",),
+    bradley_terry_only: bool = False,
+    recipes: Iterable[str | Path] = (),
+    settings: Settings | None = None,
+    on_model: Callable[[int, int, str], None] | None = None,
+) -> Leaderboard | Joint:
+    """Make the report of all finished runs under some folders.
+
+    The parameters are those of :func:`leaderboard_from_runs`.
+
+    Returns
+    -------
+    A :class:`Leaderboard` if all runs are of one benchmark; otherwise a :class:`Joint` with a leaderboard of
+    each.
+    """
+    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
+    check_sortable(metric)
+    groups, notes = runs_by_benchmark(folders)
+    recipes = tuple(recipes)
+    total, before = sum(map(len, groups.values())), 0
+    boards: dict[str, Leaderboard] = {}
+    for name, runs in groups.items():
+        done = before
+
+        def on_one(i: int, _: int, model: str, done: int = done) -> None:
+            if on_model is not None:
+                on_model(done + i, total, model)
+
+        boards[clean_line(name)] = leaderboard_of(
+            runs,
+            notes if len(groups) == 1 else [],
+            metric=metric,
+            methods=methods,
+            bradley_terry_only=bradley_terry_only,
+            recipes=recipes,
+            settings=settings,
+            on_model=on_one,
+        )
+        before += len(runs)
+    if len(boards) == 1:
+        return next(iter(boards.values()))
+    known = registry(recipes)
+    scores: dict[str, dict[str, Callable[[], Scores]]] = {}
+    for name, runs in groups.items():
+        for run in runs:
+            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
+                scores.setdefault(clean_line(run.label), {})[clean_line(name)] = run.scores
+    rows = [row for board in boards.values() for row in board.metrics]
+    return join_benchmarks(rows, scores, settings=settings, notes=notes, boards=boards)
+
+
+def _summary(models: Sequence[Row], benchmarks: Sequence[str], level: float) -> str:
+    start = f"{count(len(models), 'model')} on {count(len(benchmarks), 'benchmark')}."
+    tested = [row for row in models if row["p_value"] is not None]
+    if not tested:
+        return f"{start} No model has two benchmarks to compare temperatures on."
+    differ = sum(row["p_value"] < 1 - level for row in tested)
+    if len(tested) == 1:
+        return f"{start} {tested[0]['words']}"
+    return (
+        f"{start} {differ} of {count(len(tested), 'model')} {'needs' if differ == 1 else 'need'} different "
+        "temperatures on different benchmarks, more than chance explains."
+    )

@@ -1,0 +1,70 @@
+"""Sentences about the temperatures of one model on several benchmarks."""
+
+from __future__ import annotations
+
+import math
+
+from rmcalib.metrics import NO_TEMPERATURE, Transfer
+from rmcalib.report._numbers import number, p_value
+
+__all__ = ["model_words", "temperature_text"]
+
+
+def temperature_text(value: float | None) -> str:
+    """Return a temperature as text.
+
+    >>> [temperature_text(value) for value in (16.234, 0.0451, 0.0, math.inf, None)]
+    ['16.2', '0.0451', '0', '∞', '–']
+    """
+    if value is None:
+        return "–"
+    return "∞" if math.isinf(value) else f"{value:.3g}"
+
+
+def model_words(found: Transfer, level: float) -> str:
+    """Say whether one temperature serves all benchmarks of a model, and name the worst exchange."""
+    if not found.temperatures:
+        return "There are too few prompts to fit a temperature."
+    if found.equality is None:
+        (own,) = found.temperatures
+        return f"There is one benchmark to fit a temperature on: {temperature_text(own['temperature'])}."
+    p = p_value(found.equality.p_value)
+    p = p.replace("<", "p < ") if p.startswith("<") else f"p = {p}"
+    if all(math.isinf(row["temperature"]) for row in found.temperatures):
+        return "No temperature helps on any benchmark: a uniform guess does as well."
+    if found.equality.p_value >= 1 - level:
+        return (
+            f"One temperature, {temperature_text(found.equality.temperature)}, may serve all benchmarks: the "
+            f"differences are no more than chance explains ({p})."
+        )
+    ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
+    shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
+    words = f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}."
+    return f"{words} {_worst(found)}".strip()
+
+
+def _worst(found: Transfer) -> str:
+    """Name the benchmark's temperature that does most harm on another, if one surely does harm."""
+    own = {row["benchmark"] for row in found.temperatures}
+    worse = [
+        row
+        for row in found.effects
+        if row["fitted_on"] in own and row["fitted_on"] != row["used_on"] and row["change_low"] > 0
+    ]
+    if not worse:
+        return (
+            "On the other benchmarks, each of them is as good as no temperature or better, as far as the "
+            "prompts can show."
+        )
+    worst = max(worse, key=lambda row: float(row["change"]))
+    before = next(
+        row
+        for row in found.effects
+        if row["fitted_on"] == NO_TEMPERATURE and row["used_on"] == worst["used_on"]
+    )
+    uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
+    return (
+        f"The one of {worst['fitted_on']} does harm on {worst['used_on']}: it loses "
+        f"{number(worst['lost_information'])} [{number(worst['low'])}, {number(worst['high'])}], and no "
+        f"temperature {number(before['lost_information'])}.{uniform}"
+    )

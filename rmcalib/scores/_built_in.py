@@ -1,0 +1,75 @@
+"""Scores of real reward models that come with the package, so that there is something to look at offline."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.scores._scores import Scores
+
+__all__ = ["REAL", "built_in_scores", "load_board"]
+
+REAL = "real"
+"""The name of the built-in board."""
+_FILE = Path(__file__).parents[1] / "demo" / "rewardmath.npz"
+_ABOUT = {
+    "benchmark": "rewardmath",
+    "benchmark_format": "rewardmath",
+    "scores": "published",
+    "source": "github.com/kimsh0507/RewardMATH_official, results/RewardMATH",
+    "source_revision": "cde06ab3f5466e1f94e74ba4fadf0e6561434ecb",
+    "licence": "MIT License, Copyright (c) 2024 Sunghwan Kim",
+}
+
+
+def load_board(name: str = REAL) -> dict[str, Scores]:
+    """Load the built-in scores of real reward models, by model.
+
+    The board ``"real"`` has the published rewards of nine classifiers on RewardMATH: 483 problems of MATH
+    with ten solutions each, of which the first is correct. There are no texts. The manifests name source,
+    commit and licence.
+
+    Parameters
+    ----------
+    name : ``"real"``, the only board so far.
+
+    Returns
+    -------
+    The scores of each model; :func:`rmcalib.leaderboard` takes them as they are.
+
+    Examples
+    --------
+    >>> board = load_board()
+    >>> len(board), board["internlm/internlm2-7b-reward"]
+    (9, Scores(483 prompts, 4830 responses,
+               {'model': 'internlm/internlm2-7b-reward', 'benchmark': 'rewardmath'}))
+    """
+    if name != REAL:
+        raise ValueError(f"{name}: no such board (have: {REAL})")
+    return {model: _scores(model, rewards) for model, rewards in _rewards().items()}
+
+
+def built_in_scores(name: str) -> Scores:
+    """Load the built-in scores of one model by its name, ``real/<model>``.
+
+    >>> built_in_scores("real/openbmb/Eurus-RM-7b").n_items
+    483
+    """
+    model = name.removeprefix(f"{REAL}/")
+    if model not in _rewards():
+        have = ", ".join(f"{REAL}/{one}" for one in _rewards())
+        raise ValueError(f"{name}: no such scores are built in (have: {have})")
+    return _scores(model, _rewards()[model])
+
+
+def _scores(model: str, rewards: FloatArray) -> Scores:
+    return Scores.from_arrays(rewards, category="MATH", manifest={"model": model, **_ABOUT})
+
+
+@lru_cache(maxsize=1)
+def _rewards() -> dict[str, FloatArray]:
+    with np.load(_FILE, allow_pickle=False) as file:
+        return dict(zip(file["models"].tolist(), file["rewards"], strict=True))

@@ -1,0 +1,358 @@
+"""Do the numbers about people's votes hold what they promise?
+
+Draws many data sets from known shares of votes. Counts how often each 95% interval holds the value of
+unlimited data, how often the null test rejects a calibrated forecast, and compares the noise ceilings, which
+are estimated from votes alone, with what the true shares themselves score. Writes results/votes.csv and
+results/votes.md.
+
+    python scripts/measure_votes.py [--runs 400] [--only NAME] [--fresh]
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.files import write_csv, write_text
+from rmcalib.calibration import (
+    Interval,
+    TieModel,
+    VoteForecasts,
+    fit_ties,
+    majority_agreements,
+    mean_interval,
+    proportion_interval,
+    vote_agreement_ceilings,
+    vote_brier_ceilings,
+    vote_briers,
+    vote_error,
+    vote_inference,
+    vote_log_loss_ceilings,
+    vote_log_losses,
+    voter_disagreements,
+    with_tie_outcome,
+)
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+RESAMPLES = 199
+MANY = 200_000  # prompts from which the values of unlimited data are computed
+LOW, HIGH = 0.93, 0.97
+CEILINGS = {
+    "vote_agreement_ceiling": "agreement",
+    "vote_log_loss_ceiling": "log loss",
+    "vote_brier_ceiling": "Brier",
+}
+NU = 0.6  # of Davidson's model, where people find responses equally good
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Known shares of votes, and a forecast of them.
+
+    knows: "shares" if the forecast is the true shares; "less" if it is their mean given a part of what
+    decides them, so that it is calibrated although the shares vary around it. scale: the factor on its log
+    odds, above 1 for over-confident forecasts. votes: for each prompt; 0 for 1 to 8.
+    """
+
+    name: str
+    votes: int
+    knows: Literal["shares", "less"] = "shares"
+    scale: float = 1.0
+    m: int = 2
+    n: int = 500
+    ties: TieModel | Literal["split"] | None = None
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the null is true."""
+        return self.scale == 1.0
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Forecasts (n, m), true shares among those who choose (n, m), and the share of ties (n,)."""
+        known = rng.normal(scale=1.2, size=(n, self.m))
+        if self.knows == "shares":
+            shares = known_mean = softmax(known)
+        elif self.m == 2:
+            lead = known[:, 0] - known[:, 1]
+            first = expit(lead + rng.normal(scale=1.5, size=n))
+            shares = np.column_stack([first, 1 - first])
+            mean = mean_expit(lead, 1.5)
+            known_mean = np.column_stack([mean, 1 - mean])
+        else:
+            known_mean = softmax(known)
+            drawn = rng.gamma(2.0 * known_mean) + 1e-12  # Dirichlet with this mean
+            shares = drawn / drawn.sum(axis=1, keepdims=True)
+        ties = np.zeros(n)
+        if self.ties is not None:
+            odds = NU * np.exp(np.log(shares).mean(axis=1))
+            ties = odds / (1 + odds)
+        if self.ties == "split":  # a forecast of the shares with ties split in half
+            known_mean = shares * (1 - ties[:, None]) + ties[:, None] / self.m
+        return softmax(self.scale * np.log(known_mean)), shares, ties
+
+    def vote(self, shares: FloatArray, ties: FloatArray, rng: np.random.Generator) -> IntArray:
+        """Votes (n, m + 1), the ties last."""
+        n = len(shares)
+        voters = rng.integers(1, 9, size=n) if self.votes == 0 else np.full(n, self.votes)
+        return rng.multinomial(voters, np.column_stack([shares * (1 - ties[:, None]), ties]))
+
+    def forecasts(self, p: FloatArray, votes: IntArray, seed: int) -> VoteForecasts:
+        """What the toolkit makes of forecasts and votes."""
+        found = VoteForecasts.from_arrays(p, votes[:, :-1], votes[:, -1])
+        if self.ties is None or self.ties == "split":
+            return found
+        return with_tie_outcome(found, self.ties, rng=seed)
+
+
+SETTINGS = (
+    *(Setting(f"equals the shares, {v} votes", v) for v in (2, 4, 50)),
+    *(Setting(f"knows less, {v} votes", v, "less") for v in (2, 4, 50)),
+    *(Setting(f"knows less, over-confident, {v} votes", v, "less", 2.0) for v in (2, 4, 50)),
+    Setting("knows less, under-confident, 4 votes", 4, "less", 0.5),
+    Setting("equals the shares, 1 vote", 1),
+    Setting("knows less, 1 to 8 votes", 0, "less"),
+    Setting("knows less, 4 votes, 150 prompts", 4, "less", n=150),
+    Setting("equals the shares, four responses, 4 votes", 4, m=4),
+    Setting("knows less, four responses, 4 votes", 4, "less", m=4),
+    Setting("over-confident, four responses, 4 votes", 4, "less", 2.0, m=4),
+    Setting("ties split, equals the shares, 4 votes", 4, ties="split"),
+    Setting("ties by Davidson, equals the shares, 4 votes", 4, ties="davidson"),
+    Setting("ties by Davidson, over-confident, 4 votes", 4, scale=2.0, ties="davidson"),
+)
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def expit(x: FloatArray) -> FloatArray:
+    return 1 / (1 + np.exp(-x))
+
+
+def mean_expit(x: FloatArray, spread: float) -> FloatArray:
+    """The mean of expit(x + a normal number with this standard deviation), by Gauss-Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    return np.asarray(expit(x[:, None] + spread * nodes) @ (weights / weights.sum()))
+
+
+def picked(forecasts: VoteForecasts) -> IntArray:
+    """The row of each prompt's most probable response."""
+    p = np.where(forecasts.is_tie, -1.0, forecasts.probability)
+    largest = p == np.repeat(np.maximum.reduceat(p, forecasts.starts), forecasts.sizes)
+    rows = np.flatnonzero(largest)
+    return rows[np.unique(forecasts.prompt[rows], return_index=True)[1]]
+
+
+def estimates(forecasts: VoteForecasts, seed: int) -> Iterator[tuple[str, Interval, bool | None]]:
+    """Every number with its interval, and whether a null test rejects."""
+    rows = picked(forecasts)
+    says, agree = forecasts.probability[rows], forecasts.shares[rows]
+    inference = vote_inference(says, agree, forecasts.n_votes, resamples=RESAMPLES, rng=seed)
+    yield "vote_agreement", proportion_interval(agree), None
+    yield "vote_gap", mean_interval(says - agree), None
+    yield "vote_calibration_error", inference.interval(), inference.test().p_value <= 0.05
+    several = forecasts.n_votes > 1
+    log_loss, brier = vote_log_losses(forecasts), vote_briers(forecasts)
+    yield "vote_log_loss", mean_interval(log_loss), None
+    yield "vote_brier", mean_interval(brier), None
+    if not several.any():
+        return
+    log_ceiling, brier_ceiling = vote_log_loss_ceilings(forecasts), vote_brier_ceilings(forecasts)
+    others = voter_disagreements(forecasts)
+    yield "vote_agreement_ceiling", mean_interval(vote_agreement_ceilings(forecasts)[several]), None
+    yield "vote_majority_agreement", mean_interval(majority_agreements(forecasts)[several]), None
+    yield "vote_log_loss_ceiling", mean_interval(log_ceiling[several]), None
+    yield "vote_log_loss_excess", mean_interval((log_loss - log_ceiling)[several]), None
+    yield "vote_brier_ceiling", mean_interval(brier_ceiling[several]), None
+    yield "vote_brier_excess", mean_interval((brier - brier_ceiling)[several]), None
+    yield "vote_disagreement_excess", mean_interval((1 - agree - others)[several]), None
+
+
+def truths(setting: Setting) -> dict[str, float]:
+    """The values of unlimited data, from the true shares of many prompts."""
+    rng = np.random.default_rng(12345)
+    p, shares, ties = setting.draw(MANY, rng)
+    votes = setting.vote(shares, ties, rng)
+    most = majority_agreements(setting.forecasts(p, votes, 0))
+    q = np.column_stack([shares * (1 - ties[:, None]), ties])
+    width = setting.m
+    if setting.ties == "split":
+        q = q[:, :-1] + q[:, -1:] / width
+    elif setting.ties is None:
+        q = q[:, :-1]
+    else:
+        nu = fit_ties(VoteForecasts.from_arrays(p, votes[:, :-1], votes[:, -1]), setting.ties)
+        odds = nu * np.exp(np.log(p).mean(axis=1, keepdims=True))
+        p = np.column_stack([p / (1 + odds), odds / (1 + odds)])
+    rows = np.arange(MANY), p[:, :width].argmax(axis=1)
+    says, agree = p[rows], q[rows]
+    # Of a split vote, the square is 1/m, not 1.
+    square = 1 - ties * (1 - 1 / width) if setting.ties == "split" else np.ones(MANY)
+    entropy = -(q * np.log(q)).sum(axis=1)
+    pairs = (q**2).sum(axis=1)
+    return {
+        "vote_agreement": agree.mean(),
+        "vote_gap": (says - agree).mean(),
+        "vote_calibration_error": 0.0 if setting.is_calibrated else vote_error(says, agree),
+        "vote_log_loss": -(q * np.log(p)).sum(axis=1).mean(),
+        "vote_brier": (square + (p**2 - 2 * p * q).sum(axis=1)).mean(),
+        "vote_agreement_ceiling": q[:, :width].max(axis=1).mean(),
+        "vote_majority_agreement": np.nanmean(most) if setting.votes != 1 else np.nan,
+        "vote_log_loss_ceiling": entropy.mean(),
+        "vote_log_loss_excess": (-(q * np.log(p)).sum(axis=1) - entropy).mean(),
+        "vote_brier_ceiling": (square - pairs).mean(),
+        "vote_brier_excess": ((p - q) ** 2).sum(axis=1).mean(),
+        "vote_disagreement_excess": (pairs - agree).mean(),
+    }
+
+
+def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
+    """Count over ``runs`` data sets: one row for each number."""
+    start, true = time.process_time(), truths(setting)
+    found: dict[str, list[tuple[float, float, float, bool | None]]] = {}
+    for run in range(runs):
+        rng = np.random.default_rng([run, SETTINGS.index(setting)])
+        p, shares, ties = setting.draw(setting.n, rng)
+        forecasts = setting.forecasts(p, setting.vote(shares, ties, rng), run)
+        for name, interval, rejected in estimates(forecasts, run):
+            found.setdefault(name, []).append((interval.value, interval.low, interval.high, rejected))
+    seconds = time.process_time() - start
+    rows = []
+    for name, results in found.items():
+        value, low, high = np.array([result[:3] for result in results]).T
+        held = (low - 1e-9 <= true[name]) & (true[name] <= high + 1e-9)
+        tested = results[0][3] is not None
+        rows.append(
+            {
+                "setting": setting.name,
+                "prompts": setting.n,
+                "votes": setting.votes or "1-8",
+                "measure": name,
+                "truth": round(float(true[name]), 5),
+                "mean": round(float(value.mean()), 5),
+                "error_of_mean": round(float(value.std(ddof=1) / np.sqrt(runs)), 6),
+                "coverage": round(float(held.mean()), 4),
+                "width": round(float((high - low).mean()), 5),
+                "rejected": round(float(np.mean([result[3] for result in results])), 4) if tested else None,
+                "runs": runs,
+                "seconds": round(seconds, 1),
+            }
+        )
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """A table of rows that have the same keys."""
+    lines = ["| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
+    return "\n".join(lines + ["| " + " | ".join(str(value) for value in row.values()) + " |" for row in rows])
+
+
+def report(rows: list[dict[str, Any]], runs: int) -> str:
+    """The text of results/votes.md."""
+    by: dict[tuple[str, str], dict[str, Any]] = {(row["setting"], row["measure"]): row for row in rows}
+    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    measures = list(dict.fromkeys(row["measure"] for row in rows))
+    calibrated = {setting.name for setting in SETTINGS if setting.is_calibrated}
+    tests = [
+        {
+            "forecast": name,
+            "true error": f"{float(row['truth']):.3f}",
+            "rejected": f"{float(row['rejected']):.3f}",
+        }
+        for name in settings
+        if (row := by[name, "vote_calibration_error"])
+    ]
+    rates = [float(by[name, "vote_calibration_error"]["rejected"]) for name in settings if name in calibrated]
+    ceilings = []
+    for name in settings:
+        line: dict[str, Any] = {"forecast": name}
+        for measure_name, heading in CEILINGS.items():
+            if (name, measure_name) in by:
+                row = by[name, measure_name]
+                line[f"{heading}: the truth's own"] = f"{float(row['truth']):.4f}"
+                error = 2 * float(row["error_of_mean"])
+                line[f"{heading}: ceiling"] = f"{float(row['mean']):.4f} ± {error:.4f}"
+        if len(line) > 1:
+            ceilings.append(line)
+    coverage = []
+    for name in settings:
+        line = {"forecast": name}
+        for measure_name in measures:
+            held = by[name, measure_name]["coverage"] if (name, measure_name) in by else None
+            shown = "" if held is None else f"{float(held):.3f}"
+            low = held is not None and float(held) < LOW
+            line[measure_name.removeprefix("vote_")] = f"**{shown}**" if low else shown
+        coverage.append(line)
+    worst = min(rows, key=lambda row: float(row["coverage"]))
+    seconds = sum({row["setting"]: float(row["seconds"]) for row in rows}.values())
+    return f"""# How far the numbers about people's votes can be trusted
+
+Made by `scripts/measure_votes.py`: {runs} simulated data sets per setting with known shares of votes,
+{RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. Data sets have 500 pairs of responses
+unless the setting says otherwise.
+
+**A calibrated forecast is rejected in {min(rates):.3f} to {max(rates):.3f} of the data sets at 5%. The lowest
+coverage of a 95% interval is {float(worst["coverage"]):.3f} ({worst["measure"]}, {worst["setting"]}).**
+
+A forecast that "equals the shares" gives every response the true share of people who prefer it. One that
+"knows less" is calibrated, too: of the prompts with the forecast 0.7, 70% of the votes are for the response.
+But the shares of single prompts vary around 0.7, and people who see the same prompt agree more than the
+forecast allows for. Over-confident forecasts multiply the log odds by 2, under-confident ones by 0.5.
+
+## The null test
+
+How often the test of `vote_calibration_error` rejects at 5%. An exact test rejects 0.03 to 0.07 of {runs}
+calibrated forecasts.
+
+{markdown(tests)}
+
+## The noise ceilings
+
+What the true shares would score, and the mean of the ceilings that are estimated from the votes alone
+(± two standard errors). The ceiling of the Brier score has no bias. Those of agreement and log loss also
+rest on a Dirichlet distribution where there are few votes per prompt. No setting has such shares, except one
+("knows less, four responses"), where they are mixtures of them.
+
+{markdown(ceilings)}
+
+## Coverage of the intervals
+
+The fraction of data sets whose 95% interval holds the value of unlimited data. Bold: below {LOW}. The file
+`votes.csv` also has the truths, means and widths.
+
+{markdown(coverage)}
+"""
+
+
+def main() -> None:
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--runs", type=int, default=400, help="simulated data sets for each setting")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--only", help="only settings whose name contains this")
+    parser.add_argument("--fresh", action="store_true", help="measure everything again")
+    args = parser.parse_args()
+    path, rows = args.output / "votes.csv", []
+    if path.exists() and not args.fresh:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["runs"] == str(args.runs)]
+    done = {row["setting"] for row in rows}
+    for setting in SETTINGS:
+        if setting.name not in done and (args.only or "") in setting.name:
+            rows += measure(setting, args.runs)
+            write_csv(path, rows)
+            print(f"{setting.name}: {rows[-1]['seconds']} s", flush=True)
+    write_text(args.output / "votes.md", report(rows, args.runs))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Run Python in a process of its own without waiting for imports.
+
+A process that imports torch, pandas and Matplotlib works for seconds before it does anything. Here one server
+per test session imports them once, and every process is a fork of it. Libraries that read their settings from
+the environment when they are imported (huggingface_hub, transformers, datasets) are left to the process.
+Tests that kill or interrupt a process start it with `subprocess`.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from unittest import mock
+
+from tests.hooks import PATIENCE
+
+IMPORTED = [
+    "aiohttp",
+    "jinja2.sandbox",
+    "matplotlib.pyplot",
+    "pandas",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "rich.console",
+    "requests",
+    "scipy.stats",
+    "seaborn",
+    "sklearn.linear_model",
+    "torch._dynamo",
+    "torch.distributed.tensor",
+    "torch.export",
+    "torch.utils.data",
+    "typer",
+    "yaml",
+]
+
+
+def run_python(
+    arguments: Sequence[object], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Do what ``subprocess.run([sys.executable, *arguments])`` does; they begin with ``-c`` or ``-m``."""
+    words = [str(word) for word in arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder, "out"), Path(folder, "err")
+        process = _server().Process(
+            target=_work, args=(words, str(cwd or Path.cwd()), dict(env or os.environ), *map(str, files))
+        )
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):  # the server must not have threads
+            process.start()
+        process.join(PATIENCE)
+        if process.exitcode is None:
+            process.kill()
+            raise subprocess.TimeoutExpired(words, PATIENCE)
+        out, err = (file.read_text(encoding="utf-8") for file in files)
+    return subprocess.CompletedProcess(words, process.exitcode, out, err)
+
+
+def _server() -> ForkServerContext:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    return context
+
+
+def _work(words: list[str], cwd: str, env: dict[str, str], out: str, err: str) -> None:
+    for descriptor, path in ((1, out), (2, err)):
+        with open(path, "wb") as file:  # noqa: PTH123
+            os.dup2(file.fileno(), descriptor)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv = words[:1] + words[2:]
+    sys.path.insert(0, "" if words[0] == "-c" else cwd)
+    exec(env.get("TESTS_AT_START", ""), {})
+    if words[0] == "-c":
+        exec(words[1], {"__name__": "__main__"})
+    else:
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
