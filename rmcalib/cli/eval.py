@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -66,6 +66,13 @@ GroupBy = Annotated[
         rich_help_panel=REPORT,
     ),
 ]
+ReliabilityCurve = Annotated[
+    Literal["bins", "isotonic"],
+    typer.Option(
+        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
+        rich_help_panel=REPORT,
+    ),
+]
 
 
 Benchmarks = Annotated[
@@ -100,6 +107,7 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
+    curve: ReliabilityCurve = "bins",
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     markdown: Markdown = None,
@@ -157,7 +165,7 @@ def evaluate_models(
                 jobs.append(
                     _Job(
                         *(asked, scores, bench, conditions, export_rewardbench),
-                        *(settings, examples, by, repair),
+                        *(settings, examples, by, repair, curve),
                     )
                 )
         met: list[tuple[Condition, Evaluation]] = []
@@ -224,6 +232,7 @@ class _Job:
     examples: int
     group_by: list[str]
     calibrator: Calibrator | None
+    curve: Literal["bins", "isotonic"]
 
     def run(self, name: str | None) -> _Done | None:
         """Get one model's scores, evaluate them and write the report.
@@ -260,6 +269,7 @@ class _Job:
             ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
+            curve=self.curve,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})

@@ -25,7 +25,7 @@ from rmcalib.metrics._catalogue import (
 from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
-from rmcalib.metrics._diagrams import Table, margin_table, reliability_table, summary_table
+from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
     Forecasts,
     forecast,
@@ -82,6 +82,7 @@ __all__ = [
     "disagreements",
     "find_value",
     "forecast",
+    "isotonic_table",
     "item_accuracy",
     "leaderboard",
     "leaderboard_score",

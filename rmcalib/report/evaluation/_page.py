@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
@@ -83,10 +84,11 @@ def evaluation_page(evaluation: Evaluation) -> str:
         lengths=[row for row in _by_category(rows, categories, _LENGTHS) if _known(row["shortest_baseline"])],
         everything=_everything(rows, categories),
         categories=[clean_line(name) for name in categories],
-        reliability=_panels(evaluation.reliability, reliability_svg, "reliability"),
+        reliability=_reliability(evaluation),
         margins=_panels(evaluation.margins, margin_svg, "margins"),
         examples=[_example(example) for example in evaluation.examples],
         manifest=clean(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
+        isotonic=bool(evaluation.isotonic),
         n_bins=settings.bins,
         level=f"{settings.level:.0%}",
         p_floor=1 / (settings.resamples + 1),
@@ -217,6 +219,11 @@ def _panels(table: Table, draw: Callable[..., Markup], name: str) -> list[Markup
     table = [{**row, "panel": clean_line(row["panel"])} for row in table]
     panels = dict.fromkeys(row["panel"] for row in table)
     return [draw(table, panel, name=f"{name}-{i}") for i, panel in enumerate(panels)]
+
+
+def _reliability(evaluation: Evaluation) -> list[Markup]:
+    curve = [{**row, "panel": clean_line(row["panel"])} for row in evaluation.isotonic]
+    return _panels(evaluation.reliability, partial(reliability_svg, curve=curve), "reliability")
 
 
 def _example(example: Example) -> dict[str, Any]:
