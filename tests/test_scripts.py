@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
-MODULES = {"demo_world", "reproduce_report"}  # imported by other scripts
+MODULES = {
+    "demo_world",
+    "reproduce_report",
+    "reward_model_figures",
+    "reward_model_numbers",
+}  # imported by other scripts
 # What a script is called with, and a word of what it prints.
 CASES: dict[str, tuple[list[str], str]] = {
     "bench_notions": (["--quick"], "the table at once"),
@@ -24,10 +30,12 @@ CASES: dict[str, tuple[list[str], str]] = {
         ["--prompts", "1", "--batches", "1", "--layers", "1", "--lengths", "even", "--peak-seconds", "0.05"],
         "we are faster by",
     ),
+    "embed_board": (["judge.json", "--output", "board.npz"], "1 models"),
     "measure_differences": (["--runs", "2", "--only", "pairs: 0.5 and 1"], "350 prompts"),
     "measure_notions": (["--runs", "2", "--cases", "1", "--processes", "1"], "Calibrated forecasts"),
     "measure_statistics": (["--runs", "2", "--only", "pairs, calibrated"], "350 prompts"),
     "plan_leaderboard": ([], "GPU-hours"),
+    "report_reward_models": (["--resamples", "2", "--rewardmath", "judge.json"], "README.md"),
     "reproduce_paper": (["--datasets", "iris", "--experiments", "control", "--processes", "1"], "iris"),
     "train_demo_model": (["--steps", "2", "--questions", "60", "--batch", "2"], "mean confidence"),
     "write_metrics_page": (["--check"], ""),
@@ -36,6 +44,7 @@ WRITE = {  # the option for the folder that a script writes to
     "measure_differences": "--output",
     "measure_notions": "--output",
     "measure_statistics": "--output",
+    "report_reward_models": "--output",
     "reproduce_paper": "--results",
     "train_demo_model": "--output",
 }
@@ -78,6 +87,8 @@ def test_it_runs_through(
         arguments = [*arguments, WRITE[name], str(folder)]
     if name == "reproduce_paper":
         keep_iris(folder)
+    if "judge.json" in arguments:
+        write_judge(scripts / "judge.json", steps=name == "report_reward_models")
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
     script = importlib.import_module(name)
     made_smaller(script, monkeypatch)
@@ -95,3 +106,14 @@ def keep_iris(folder: Path) -> None:
             head + "".join(row for row in rows if row.startswith("iris,")), encoding="utf-8"
         )
     shutil.copy(ROOT / "results" / "README.md", folder)
+
+
+def write_judge(path: Path, *, steps: bool) -> None:
+    """Write scores of 30 problems in RewardMATH's own shape: of a reward model, or of steps."""
+    authors = ["human_to_GPT-4", *(f"author {i}" for i in range(9))]
+    scores = [[[0.5, (i * j % 7) / 8] if steps else i * j % 7 + 0.5 for j in range(10)] for i in range(30)]
+    rows = [
+        {"problem": f"problem {i}", "solution_reference": authors, "score": own}
+        for i, own in enumerate(scores)
+    ]
+    path.write_text(json.dumps(rows), encoding="utf-8")

@@ -59,15 +59,6 @@ def load_scores(
     return find_model(found, str(model), path)
 
 
-def is_built_in(path: str | Path) -> bool:
-    """Tell whether a name is that of built-in scores; a file or folder of the same name goes first.
-
-    >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
-    (True, False)
-    """
-    return str(path).startswith(f"{REAL}/") and not Path(path).exists()
-
-
 def find_model(found: dict[str, Scores], model: str, path: str | Path) -> Scores:
     """Return the scores of one model of a file; a ValueError says which models there are."""
     if model not in found:
