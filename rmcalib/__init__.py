@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import calibrate as calibrate
+    from rmcalib.repair import combine as combine
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -37,6 +38,7 @@ _HOMES = {
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
     "calibrate": "rmcalib.repair",
+    "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",

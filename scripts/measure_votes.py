@@ -318,8 +318,9 @@ calibrated forecasts.
 ## The noise ceilings
 
 What the true shares would score, and the mean of the ceilings that are estimated from the votes alone
-(± two standard errors). The ceiling of the Brier score has no bias. That of the log loss rests on the shape
-of a Dirichlet distribution where there are few votes; with a tie as a third outcome, that shape is wrong.
+(± two standard errors). The ceiling of the Brier score has no bias. Those of agreement and log loss also
+rest on a Dirichlet distribution where there are few votes per prompt. No setting has such shares, except one
+("knows less, four responses"), where they are mixtures of them.
 
 {markdown(ceilings)}
 

@@ -60,7 +60,12 @@ def sizes_figure(rows: Sequence[Row]) -> Figure:
         _plain(axes)
         for i, model in enumerate(models):
             own = [row for row in rows if row["model"] == model and row["metric"] == metric]
-            style = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 4.5, "linewidth": 1.2}
+            style: dict[str, Any] = {
+                "color": COLOURS[i],
+                "marker": MARKERS[i],
+                "markersize": 4.5,
+                "linewidth": 1.2,
+            }
             axes.plot(range(len(own)), [row["value"] for row in own], label=names[model], **style)
             for x, row in enumerate(own):
                 axes.vlines(x, row["value_low"], row["value_high"], color=COLOURS[i], linewidth=1)
@@ -89,8 +94,7 @@ def curves_figure(rows: Sequence[Row]) -> Figure:
         axes.fill_between(
             k, [r["right_low"] for r in own], [r["right_high"] for r in own], color=COLOURS[i], alpha=0.12
         )
-        style = {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 4, "linewidth": 1.3}
-        axes.plot(k, [row["right"] for row in own], label=names[model], **style)
+        axes.plot(k, [row["right"] for row in own], label=names[model], **_line(i))
     axes.axhline(0.1, color=GREY, linewidth=1, linestyle="--")
     axes.text(10.15, 0.102, "a random\nchoice", fontsize=7.5, color=GREY, va="bottom")
     axes.set_xlim(0.8, 11.2)
@@ -147,3 +151,8 @@ def ratings_figure(rows: Sequence[Row]) -> Figure:
     axes.set_ylabel("right (ties count in parts)", fontsize=9)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8, frameon=False)
     return figure
+
+
+def _line(i: int) -> dict[str, Any]:
+    """Return how model ``i`` is drawn: colour and marker, so that colour is not the only signal."""
+    return {"color": COLOURS[i], "marker": MARKERS[i], "markersize": 4, "linewidth": 1.2}

@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/guide.md", "docs/metrics.md", "docs/judges.md", "docs/prolr.md", "docs/repair.md"],
+    [
+        "README.md",
+        *(f"docs/{page}.md" for page in ("guide", "judges", "metrics", "prolr", "repair", "votes")),
+    ],
 )
 def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

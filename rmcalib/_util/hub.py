@@ -112,7 +112,7 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
             f"{name}: waiting for the Hub at {constants.ENDPOINT}, which does not answer",
         )
     except Exception as error:
-        answered = isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403, 404)
+        answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
         if not answered and ref.is_file():
             _close_session()  # the downloads that follow must not reuse a dead connection
             commit = ref.read_text().strip()
@@ -229,7 +229,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     chain = list(_causes(error))
     text = " ".join(str(cause) for cause in chain)
     names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
-    status = next((c.response.status_code for c in chain if isinstance(c, errors.HfHubHTTPError)), None)
+    status = next((_status(cause) for cause in chain if isinstance(cause, errors.HfHubHTTPError)), None)
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
     if "GatedRepoError" in names or "is a gated dataset" in text:
@@ -281,6 +281,11 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(current))
         yield current
         current = current.__cause__ or current.__context__
+
+
+def _status(error: BaseException) -> int | None:
+    """The status of the Hub's answer; some errors of older libraries come without an answer."""
+    return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import sys
 from importlib import import_module
 from importlib.metadata import entry_points
 
@@ -41,7 +42,7 @@ def benchmarks() -> dict[str, BenchmarkEntry]:
     >>> benchmarks()["reward-bench-2"].prompts
     1865
     """
-    return dict(_built_in()) | _installed()
+    return dict(_built_in()) | _installed(tuple(sys.path))
 
 
 def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
@@ -83,7 +84,9 @@ def _built_in() -> dict[str, BenchmarkEntry]:
     return {entry.name: entry for module in modules for entry in module.ENTRIES}
 
 
-def _installed() -> dict[str, BenchmarkEntry]:
+@functools.lru_cache(maxsize=4)
+def _installed(_: tuple[str, ...]) -> dict[str, BenchmarkEntry]:
+    """Return the entries of the packages on a path. Kept: a search reads the metadata of every package."""
     found: dict[str, BenchmarkEntry] = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:

@@ -15,7 +15,10 @@ from rmcalib.cli._shared.options import (
     Json,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -154,6 +157,7 @@ def batch_models(
     jobs: Annotated[int, typer.Option(min=1, help="Files fetched at a time with --scores published.")] = 4,
     where: Where,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     scoring: Scoring,
     seed: Seed = 0,
@@ -168,7 +172,6 @@ def batch_models(
     """
     from rmcalib.batch import BatchRequest, Published, plan_batch
     from rmcalib.batch import Scoring as HowToScore
-    from rmcalib.metrics import Settings
 
     _refuse_clashes(context, scores, where, metrics=metrics)
     output_folder(scoring.output)
@@ -194,7 +197,7 @@ def batch_models(
         if dry_run:
             show.plan(plan_batch(request))
         else:
-            run(request, Settings(resamples=resamples, seed=seed) if metrics else None, show)
+            run(request, metric_settings(resamples, seed, ties) if metrics else None, show)
 
 
 def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *, metrics: bool) -> None:
@@ -206,6 +209,6 @@ def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *,
     else:
         refuse_options(context, ("jobs",), "a batch that scores by itself")
     if not metrics:
-        refuse_options(context, ("resamples", "seed"), "--no-metrics")
+        refuse_options(context, ("resamples", "seed", "ties"), "--no-metrics")
     if where.engine is Engine.local:
         refuse_options(context, _RAY, "--engine local")

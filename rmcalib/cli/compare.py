@@ -11,7 +11,17 @@ import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.calibrators import apply_to_own
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Quiet,
+    Resamples,
+    Seed,
+    TieRule,
+    Ties,
+    Verbose,
+    metric_settings,
+)
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -44,6 +54,7 @@ def compare(
         ),
     ] = None,
     recipes: options.Recipes = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
@@ -55,7 +66,7 @@ def compare(
     from rmcalib._util.files import write_csv
     from rmcalib._util.terminal import clean_line
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
-    from rmcalib.metrics import Settings, compare_scores
+    from rmcalib.metrics import compare_scores
     from rmcalib.report import open_scores
 
     with plain_warnings(quiet=quiet, verbose=verbose):
@@ -69,7 +80,7 @@ def compare(
             first,
             second,
             no_calibration=(why_no_calibration(about[0]), why_no_calibration(about[1])),
-            settings=Settings(resamples=resamples, seed=seed),
+            settings=metric_settings(resamples, seed, ties),
         )
         found = list(dict.fromkeys(row["category"] for row in rows))
         if category not in (*found, "all"):
@@ -143,9 +154,15 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
 
 
 def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:
-    """Say what A or B says and how often it is right; empty if it has no probabilities."""
+    """Say what A or B says, and how often it is right or people agree; empty without probabilities."""
     from rmcalib.report import number, percent, points
 
+    says, agree, gap = (
+        rows.get(name, {}).get(side) for name in ("vote_confidence", "vote_agreement", "vote_gap")
+    )
+    if says is not None and agree is not None and gap is not None:
+        people = f"{side.upper()} says {percent(says)}, people agree {percent(agree)} of the time"
+        return f"{people}: gap {points({'value': gap}, unit=' points')}."
     says, right, gap = (
         rows.get(name, {}).get(side) for name in ("mean_confidence", "accuracy", "overconfidence")
     )

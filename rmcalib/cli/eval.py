@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,7 +17,10 @@ from rmcalib.cli._shared.options import (
     Json,
     Resamples,
     Seed,
+    TieRule,
+    Ties,
     Verbose,
+    metric_settings,
     refuse_options,
     with_options,
 )
@@ -37,6 +40,7 @@ from rmcalib.cli._shared.sources import (
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.cli._shared.conditions import Condition
+    from rmcalib.metrics import Settings
     from rmcalib.repair import Calibrator
     from rmcalib.report import Evaluation, Joint
     from rmcalib.scores import Scores
@@ -58,6 +62,13 @@ GroupBy = Annotated[
         metavar="COLUMN",
         help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
         "allowed.",
+        rich_help_panel=REPORT,
+    ),
+]
+ReliabilityCurve = Annotated[
+    Literal["bins", "isotonic"],
+    typer.Option(
+        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -95,8 +106,10 @@ def evaluate_models(
     scoring: Scoring,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
+    curve: ReliabilityCurve = "bins",
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
         int,
@@ -140,6 +153,7 @@ def evaluate_models(
         with team.step():
             output_folder(scoring.output)
             repair = load_calibrator(calibrator)
+            settings = metric_settings(resamples, seed, ties)
             jobs = []
             chosen: list[str | None] = [*several] or [None]
             for one in chosen:
@@ -149,7 +163,7 @@ def evaluate_models(
                 jobs.append(
                     _Job(
                         *(asked, scores, bench, conditions, export_rewardbench),
-                        *(resamples, examples, seed, by, repair),
+                        *(settings, examples, by, repair, curve),
                     )
                 )
         met: list[tuple[Condition, Evaluation]] = []
@@ -207,11 +221,11 @@ class _Job:
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
-    resamples: int
+    settings: Settings
     examples: int
-    seed: int
     group_by: list[str]
     calibrator: Calibrator | None
+    curve: Literal["bins", "isotonic"]
 
     def run(self, name: str | None) -> _Done | None:
         """Get one model's scores, evaluate them and write the report.
@@ -243,10 +257,12 @@ class _Job:
             benchmark=bench,
             model=name,
             recipe=recipe,
-            resamples=self.resamples,
-            seed=self.seed,
+            resamples=self.settings.resamples,
+            seed=self.settings.seed,
+            ties=self.settings.ties,
             n_examples=self.examples,
             group_by=self.group_by,
+            curve=self.curve,
         )
         if self.export is not None:
             named = replace(scores, manifest={**scores.manifest, "model": name})

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Quiet,
+    Resamples,
+    Seed,
+    TieRule,
+    Ties,
+    Verbose,
+    metric_settings,
+)
 from rmcalib.cli._shared.places import Place, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
@@ -75,6 +85,7 @@ def report_leaderboard(
         ),
     ] = None,
     recipes: options.Recipes = None,
+    ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     json_: Json = False,
@@ -91,7 +102,6 @@ def report_leaderboard(
     """
     from rmcalib._util.storage import shown
     from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.metrics import Settings
     from rmcalib.report import (
         Joint,
         joint_content,
@@ -110,7 +120,7 @@ def report_leaderboard(
         "methods": methods,
         "bradley_terry_only": bradley_terry_only,
         "recipes": tuple(recipes or ()),
-        "settings": Settings(resamples=resamples, seed=seed),
+        "settings": metric_settings(resamples, seed, ties),
     }
     folder = output_folder(output)
     with plain_warnings(quiet=quiet, verbose=verbose):

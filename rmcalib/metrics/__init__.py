@@ -22,9 +22,10 @@ from rmcalib.metrics._catalogue import (
     catalogue_markdown,
     chosen_metrics,
 )
+from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
-from rmcalib.metrics._diagrams import Table, margin_table, reliability_table, summary_table
+from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
     Forecasts,
     forecast,
@@ -81,6 +82,7 @@ __all__ = [
     "disagreements",
     "find_value",
     "forecast",
+    "isotonic_table",
     "item_accuracy",
     "leaderboard",
     "leaderboard_score",
@@ -89,6 +91,7 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "on_common_prompts",
     "rank_models",
     "ranked_metrics",
     "reliability_table",

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmcalib._util.arrays import check_integer
 from rmcalib.calibration import check_level
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
+from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._statistic import Settings, Statistic, difference
 from rmcalib.metrics._table import Part, parts_of, statistic_of
 from rmcalib.scores import Scores
@@ -123,7 +122,7 @@ def compare_scores(
     check_level(settings.level)
     check_integer(settings.resamples, "resamples", 1)
     wanted = chosen_metrics(metrics)
-    both = [parts_of(scores) for scores in _on_common_prompts(a, b)]
+    both = [parts_of(scores) for scores in on_common_prompts([a, b])]
     return [
         {"category": one.name, "metric": metric.name, **row}
         for one, other in zip(*both, strict=True)
@@ -158,24 +157,3 @@ def _without(a: Statistic, b: Statistic, why: tuple[str | None, str | None]) -> 
         "n": a.n,
         "note": "; ".join(f"{name.upper()}: {reason}" for name, (_, reason) in sides.items() if reason),
     }
-
-
-def _on_common_prompts(a: Scores, b: Scores) -> tuple[Scores, Scores]:
-    """Return the scores of the prompts that both have, in the order of ``a``."""
-    ids_a, ids_b = (s.item_id[s.offsets[:-1]].tolist() for s in (a, b))
-    common = set(ids_a) & set(ids_b)
-    if not common:
-        raise ValueError("the two have no prompt in common: were they scored on the same benchmark?")
-    place = {name: i for i, name in enumerate(ids_a)}
-    parts = []
-    for scores in (a, b):
-        at = np.array([place[name] if name in common else -1 for name in scores.item_id.tolist()])
-        rows = np.flatnonzero(at >= 0)
-        rows = rows[np.argsort(at[rows], kind="stable")]
-        columns = {name: array[rows] for name, array in scores.columns().items()}
-        parts.append(Scores.from_columns(columns, scores.manifest))
-    one, other = parts
-    same = len(one) == len(other) and (one.is_correct == other.is_correct).all()
-    if not same or (one.item_id != other.item_id).any():
-        raise ValueError("the two differ in the responses of a prompt: they are not of the same benchmark")
-    return one, other

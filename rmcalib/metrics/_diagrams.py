@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration import Draw, Reliability, Summary, consistency_band, reliability
+from rmcalib.calibration import Draw, Reliability, Summary, consistency_band, corp, reliability
 
-__all__ = ["Table", "bin_rows", "margin_table", "reliability_table", "summary_table"]
+__all__ = ["Table", "bin_rows", "isotonic_table", "margin_table", "reliability_table", "summary_table"]
 
 Table = Sequence[dict[str, Any]]
 
@@ -35,6 +35,24 @@ def reliability_table(
     return [
         {"panel": panel, **row, "band_low": low, "band_high": high}
         for row, (low, high) in zip(bin_rows(diagram), limits, strict=True)
+    ]
+
+
+def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str) -> list[dict[str, Any]]:
+    """Return the isotonic (CORP) reliability curve, which needs no bins: panel, probability, frequency.
+
+    Where the frequency is constant over several probabilities, only the first and the last have a row.
+
+    >>> rows = isotonic_table([0.1, 0.3, 0.4, 0.9], [0, 0, 0, 1], panel="all")
+    >>> [(row["probability"], row["frequency"]) for row in rows]
+    [(0.1, 0.0), (0.4, 0.0), (0.9, 1.0)]
+    """
+    curve = corp(probabilities, outcomes)
+    steps = np.flatnonzero(np.diff(curve.frequency))
+    corners = np.unique(np.concatenate([[0, len(curve.frequency) - 1], steps, steps + 1]))
+    return [
+        {"panel": panel, "probability": float(curve.forecast[i]), "frequency": float(curve.frequency[i])}
+        for i in corners
     ]
 
 

@@ -11,7 +11,13 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, segment_log_softmax
-from rmcalib.calibration import cross_fit, fit_top_1_temperature, mean_interval, temperature_interval
+from rmcalib.calibration import (
+    cross_fit,
+    equal_temperatures,
+    fit_top_1_temperature,
+    mean_interval,
+    temperature_interval,
+)
 from rmcalib.metrics import Forecasts, Settings, metric_rows, select_prompts
 from rmcalib.repair._calibrator import Calibrator, single_answers
 from rmcalib.runs import content_hash
@@ -196,40 +202,18 @@ def _rows(
 
 
 def _by_category(part: Forecasts, level: float) -> tuple[list[dict[str, Any]], float | None]:
-    """Return each category's own temperature, and the p-value of the test that they are equal.
-
-    The test compares the log-likelihood of one temperature with that of one per category: twice the
-    difference has a χ² distribution with one degree of freedom less than there are categories.
-    """
-    from scipy.special import chdtrc
-
+    """Return each category's own temperature, and the p-value of the test that they are equal."""
     rows: list[dict[str, Any]] = []
-    separate = 0.0
+    sets = []
     for name in dict.fromkeys(part.category.tolist()):
         own = select_prompts(part, part.category == name)
         if len(own) < FEWEST:
             continue
         found = temperature_interval(own.reward, own.is_correct, own.prompt, level=level)
-        rows.append(
-            {
-                "category": name,
-                "temperature": found.value,
-                "low": found.low,
-                "high": found.high,
-                "n": len(own),
-            }
-        )
-        separate += float(_losses(own, np.full(len(own), _usable(own))).sum())
-    if len(rows) < 2:
-        return rows, None
-    kept = select_prompts(part, np.isin(part.category, [row["category"] for row in rows]))
-    one = float(_losses(kept, np.full(len(kept), _usable(kept))).sum())
-    return rows, float(chdtrc(len(rows) - 1, max(2 * (one - separate), 0.0)))
-
-
-def _usable(part: Forecasts) -> float:
-    """Return the fitted temperature; at a limit, the end of the range searched."""
-    return fit_top_1_temperature(part.reward, part.is_correct, part.prompt).temperature
+        limits = {"temperature": found.value, "low": found.low, "high": found.high}
+        rows.append({"category": name, **limits, "n": len(own)})
+        sets.append((own.reward, own.is_correct, own.prompt))
+    return rows, equal_temperatures(sets).p_value if len(sets) > 1 else None
 
 
 def _warnings(

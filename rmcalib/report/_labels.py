@@ -30,9 +30,7 @@ def label_points(
     ``points`` (n, 2) are all points that labels must not cover; the first ``len(names)`` of them are
     labelled, in this order, until ``most`` labels are placed. ``gap`` is the distance from a point in inches.
     """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    dpi = figure.dpi
+    dpi = axes.figure.dpi
     box = axes.get_window_extent()
     corner = np.array([box.x0, box.y0])
     inches = (axes.transData.transform(points) - corner) / dpi

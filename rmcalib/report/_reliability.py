@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration import Draw, corp
-from rmcalib.metrics import Table, reliability_table
+from rmcalib._util.arrays import check_choice
+from rmcalib.calibration import Draw
+from rmcalib.metrics import Table, isotonic_table, reliability_table
 from rmcalib.report._drawing import BLUE, GREY, INK, TIP, figure_svg, plain_axes, shown
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["plot_reliability", "reliability_figure", "reliability_svg"]
+__all__ = ["CURVES", "Curve", "plot_reliability", "reliability_figure", "reliability_svg"]
 
+Curve = Literal["bins", "isotonic"]
+CURVES: tuple[Curve, ...] = ("bins", "isotonic")
 # Of a panel, of the legend below, and left of the axes (room for counts of six digits), in inches.
 _WIDTH, _HEIGHT, _LEGEND, _LEFT = 3.8, 4.5, 0.3, 0.88
 _FREQUENCY, _PROBABILITY = "observed frequency", "predicted probability"
@@ -29,7 +32,7 @@ def plot_reliability(
     outcomes: ArrayLike,
     *,
     bins: int = 10,
-    isotonic: bool = False,
+    curve: Curve = "bins",
     groups: ArrayLike | None = None,
     ax: Axes | None = None,
 ) -> Figure:
@@ -43,8 +46,8 @@ def plot_reliability(
     probabilities : (N,) predicted probabilities.
     outcomes : (N,) 1 where the event happened, else 0.
     bins : number of equal-width bins.
-    isotonic : also draw the isotonic (CORP) curve, which needs no bins: the frequencies that rise with the
-        probability and fit the outcomes best.
+    curve : "isotonic" also draws the isotonic (CORP) curve, which needs no bins: the frequencies that rise
+        with the probability and fit the outcomes best.
     groups : (N,) prompt of each forecast, if exactly one outcome per prompt is 1; the band then accounts for
         it. Default: independent forecasts.
     ax : axes to draw into; default a new figure with the counts below the diagram.
@@ -61,15 +64,14 @@ def plot_reliability(
     """
     draw: Draw = "independent" if groups is None else "one_per_group"
     rows = reliability_table(probabilities, outcomes, panel="", groups=groups, draw=draw, bins=bins)
-    curve = _isotonic(probabilities, outcomes) if isotonic else []
+    check_choice(curve, "curve", CURVES)
+    line = isotonic_table(probabilities, outcomes, panel="") if curve == "isotonic" else []
     if ax is None:
-        return reliability_figure(rows, curve)
-    _draw_diagram(ax, rows, curve)
+        return reliability_figure(rows, line)
+    _draw_diagram(ax, rows, line)
     ax.set_xlabel(_PROBABILITY)
     ax.set_ylabel(_FREQUENCY)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    return figure
+    return ax.figure.canvas.figure  # also if the axes are in a part of the figure
 
 
 def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:
@@ -123,15 +125,6 @@ def reliability_svg(table: Table, panel: str, curve: Table = (), *, name: str) -
 
 def _of(panel: str, table: Table, curve: Table) -> tuple[Table, Table]:
     return [row for row in table if row["panel"] == panel], [row for row in curve if row["panel"] == panel]
-
-
-def _isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> Table:
-    """The isotonic (CORP) reliability curve as rows."""
-    curve = corp(probabilities, outcomes)
-    return [
-        {"panel": "", "probability": float(at), "frequency": float(frequency)}
-        for at, frequency in zip(curve.forecast, curve.frequency, strict=True)
-    ]
 
 
 def _draw_panel(

@@ -1,6 +1,7 @@
 """Evaluate the forecasts of one fold by several notions: tidy rows."""
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -193,8 +194,8 @@ class _Fold(NamedTuple):
         if discrepancy != "abs" or not resamples:
             return row
         if self.questions.intervals:
-            # A stream of its own: the null's numbers do not depend on whether there are intervals.
-            interval = result.interval(resamples=resamples, rng=self.rng.spawn(1)[0])
+            # The draws of the null test below, so that interval and test agree about 0.
+            interval = result.interval(resamples=resamples, rng=deepcopy(self.rng))
             row |= {"low": interval.low, "high": interval.high}
         return row | (_null_columns(result.null(resamples=resamples, rng=self.rng)) if self.ranks else {})
 

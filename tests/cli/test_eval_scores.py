@@ -177,6 +177,11 @@ def test_groups_and_bounds_of_given_scores(tmp_path: Path, invoke: Invoke) -> No
     assert all(row["flagged"] for row in result["groups"])
     assert "holds: abs(overconfidence).low is 0.1" in done.err
     assert invoke(*base, "--fail-if", "overconfidence.high<-0.05", "--quiet").code == 0
+    isotonic = invoke(*base, "--curve", "isotonic", "--json")
+    (result,) = json.loads(isotonic.out)["evaluations"]
+    assert {row["panel"] for row in result["isotonic"]} == {"overall", "Math", "Focus"}
+    page = (Path(result["folder"]) / "report.html").read_text(encoding="utf-8")
+    assert "The dash-dotted curve is isotonic regression" in page
     wrong = invoke(*base, "--group-by", "language")
     assert wrong.code == 2
     assert "group by: unknown 'language' (have: category, length, responses)" in wrong.err

@@ -393,6 +393,10 @@ def test_prompts_on_which_people_disagree_evenly_are_left_out() -> None:
     result = evaluate(scores, model="m", resamples=30)
     alone = evaluate(Scores.from_arrays([rewards[0], rewards[2]]), model="m", resamples=30)
     assert result.value("accuracy") == alone.value("accuracy") == 1.0
-    assert "1 prompt is left out: as many people preferred one response as another." in result.notes
+    assert result.notes[0] == (
+        "1 prompt is left out where a correct response is needed: as many people preferred one response as "
+        "another."
+    )
+    assert result.summary.startswith("It says 83%, people agree 75% of the time")
     with pytest.raises(ValueError, match="no prompt with a correct response"):
         evaluate(Scores.from_arrays([[1.0, 0.0]], votes=[[1, 1]]), model="m")

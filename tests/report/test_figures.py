@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from rmcalib.metrics import isotonic_table
 from rmcalib.report import figure_bytes, groups_figure, plot_reliability, says_right_figure
-from rmcalib.report._reliability import _isotonic
 
 REAL = {
     "Skywork/Skywork-Reward-Llama-3.1-8B": (0.9, 0.222),
@@ -90,7 +90,7 @@ def test_one_call_plots_arrays() -> None:
     rng = np.random.default_rng(0)
     p = rng.random(500)
     y = rng.random(500) < p
-    figure = plot_reliability(p, y, bins=5, isotonic=True)
+    figure = plot_reliability(p, y, bins=5, curve="isotonic")
     lines: list[Any] = list(figure.axes[0].lines)
     points = [line for line in lines if line.get_marker() == "o" and len(line.get_xdata()) == 1]
     assert len(points) == 5
@@ -120,7 +120,7 @@ def test_the_isotonic_curve_is_that_of_pooled_neighbours(seed: int) -> None:
     rng = np.random.default_rng(seed)
     p = np.sort(rng.random(40))
     y = (rng.random(40) < p).astype(float)
-    curve = _isotonic(p, y)
+    curve = isotonic_table(p, y, panel="all")
     fitted = pool_adjacent(y.tolist())
     known = {row["probability"]: row["frequency"] for row in curve}
     for probability, frequency in known.items():

@@ -179,3 +179,21 @@ def test_points_are_paired_by_everything_else() -> None:
     means = pd.DataFrame(rows, columns=["learner", "discrepancy", "mean"])
     points = paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
     assert points.to_dict("records") == [{"learner": "b", "x": 2.0, "y": 3.0}]
+
+
+def test_interval_and_test_agree_about_zero() -> None:
+    questions = Questions(sub=(2,), top=(1,), discrepancies=("abs",), resamples=40)
+    decided = []
+    for seed in range(12):
+        data = synthetic_plackett_luce(60, 3, confidence=1.6, rng=np.random.default_rng(seed))
+        rows = evaluate(data.forecast, data.orders, questions, counted_on=data.orders, rng=seed)
+        for row in rows:
+            if row["notion"] in ("rankwise", "rankwise-95"):
+                assert (row["low"] > 0) == (row["p_value"] <= 0.05)
+                decided.append(row["low"] > 0)
+    assert 0 < sum(decided) < len(decided)
+    # Without intervals the test has the same draws.
+    plain = evaluate(
+        data.forecast, data.orders, replace(questions, intervals=False), counted_on=data.orders, rng=11
+    )
+    assert [row.get("p_value") for row in plain] == [row.get("p_value") for row in rows]

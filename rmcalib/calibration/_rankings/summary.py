@@ -1,6 +1,7 @@
 """All notions of one forecast at once: errors, intervals, nulls, and what recalibration would do."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,7 +102,8 @@ def summarise(
             continue
         notion = sub_k if family == "sub" else top_k
         result = notion(dist, array, k)
-        interval = result.interval(resamples=resamples, rng=generator)
+        # The same draws for both, so that interval and test agree about 0.
+        interval = result.interval(resamples=resamples, rng=deepcopy(generator))
         null = result.null(resamples=resamples, rng=generator)
         after = notion(recalibrated, array, k).value if recalibrated is not None else None
         rows.append(

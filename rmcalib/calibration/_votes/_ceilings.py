@@ -51,8 +51,9 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """Estimate the log loss that the true shares π of each prompt would have: their entropy.
 
     H(π) = Σ_k (1/k) Σ_i π_i (1 − π_i)^k. With N votes, the terms up to k = N − 1 are estimated without bias
-    (Zhang 2012). The rest comes from a Dirichlet distribution of the shares. So the ceiling rests on the
-    votes alone if there are many, and with two votes also on the shape of that distribution.
+    (Zhang 2012). How the rest goes on from the last of them comes from a Dirichlet distribution of the
+    shares. So the ceiling rests on the votes alone if there are many, and with two votes also on the shape of
+    that distribution.
 
     Parameters
     ----------
@@ -72,8 +73,8 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """
 
     def estimate(part: VoteForecasts) -> Estimate:
-        known, means = _first_terms(part), _mean_shares(part)
-        return lambda log_size: known + _rest(part, means, log_size)
+        (known, last), means = _first_terms(part), _mean_shares(part)
+        return lambda log_size: known + last * _rest(part, means, log_size)
 
     return _estimated(forecasts, lambda part: (part, estimate(part)))
 
@@ -175,8 +176,8 @@ def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
     return found, moves
 
 
-def _first_terms(forecasts: VoteForecasts) -> FloatArray:
-    """Estimate the terms k < N of the entropy's series without bias: (n,).
+def _first_terms(forecasts: VoteForecasts) -> tuple[FloatArray, FloatArray]:
+    """Estimate the terms k < N of the entropy's series without bias: their sum, and k times the last: (n,).
 
     The mean of x_a Π_b (1 − x_b) over different voters a, b_1, ..., b_k. Of the others than a, n₀ have x = 0,
     and t have a split vote, x = 1/m; none may have x = 1.
@@ -187,12 +188,14 @@ def _first_terms(forecasts: VoteForecasts) -> FloatArray:
     )
     distinct, index = np.unique(table, axis=0, return_inverse=True)
     votes, ties, n, m = distinct.T
-    total = np.zeros(len(distinct))
+    total, last = np.zeros(len(distinct)), np.zeros(len(distinct))
     for k in range(1, min(int(n.max()) - 1, _TERMS) + 1):
         by_vote = votes * _without(n - votes - ties, ties, n - 1, m, k)
         by_tie = ties / m * _without(n - votes - ties, np.maximum(ties - 1, 0), n - 1, m, k)
-        total += np.where(k < n, (by_vote + by_tie) / n, 0.0) / k
-    return segment_sums(total[index.reshape(-1)], forecasts)
+        last = np.where(k < n, (by_vote + by_tie) / n, last)
+        total += np.where(k < n, last / k, 0.0)
+    places = index.reshape(-1)
+    return segment_sums(total[places], forecasts), segment_sums(last[places], forecasts)
 
 
 def _without(zeros: IntArray, ties: IntArray, pool: IntArray, m: IntArray, k: int) -> FloatArray:
@@ -206,7 +209,10 @@ def _without(zeros: IntArray, ties: IntArray, pool: IntArray, m: IntArray, k: in
 
 
 def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> FloatArray:
-    """Mean of the terms k ≥ N under a Dirichlet distribution with the ``means`` (N,) of the shares: (n,)."""
+    """Terms k ≥ N as a multiple of N − 1 times the last one before (n,), for Dirichlet shares.
+
+    ``means`` (N,) are the means of the shares.
+    """
     from scipy.special import betaln, digamma
 
     n_votes = np.repeat(np.minimum(forecasts.n_votes, _TERMS + 1), forecasts.sizes)
@@ -215,9 +221,13 @@ def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> Float
     size = float(np.exp(log_size))
     a, b = size * mean, size * (1 - mean)
     rest = mean * (digamma(size + 1) - digamma(a + 1))
+    last = np.zeros(len(mean))
     for k in range(1, int(n.max())):
-        rest = rest - np.where(k < n, np.exp(betaln(a + 1, b + k) - betaln(a, b)) / k, 0.0)
-    return segment_sums(np.maximum(rest, 0.0)[index.reshape(-1)], forecasts)
+        last = np.where(k < n, np.exp(betaln(a + 1, b + k) - betaln(a, b)), last)
+        rest = rest - np.where(k < n, last / k, 0.0)
+    places = index.reshape(-1)
+    above = segment_sums(np.maximum(rest, 0.0)[places], forecasts)
+    return above / np.maximum(segment_sums(last[places], forecasts), 1e-300)
 
 
 def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:

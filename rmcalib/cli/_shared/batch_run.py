@@ -82,6 +82,7 @@ def evaluator_for(settings: Settings) -> Evaluator:
             recipe=recipe,
             resamples=settings.resamples,
             seed=settings.seed,
+            ties=settings.ties,
         )
         write_evaluation(result, folder)
 

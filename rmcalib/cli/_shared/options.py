@@ -4,11 +4,15 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from rmcalib.metrics import Settings
 
 __all__ = [
     "REPORT",
@@ -18,8 +22,11 @@ __all__ = [
     "Quiet",
     "Resamples",
     "Seed",
+    "TieRule",
+    "Ties",
     "Verbose",
     "load_config",
+    "metric_settings",
     "named_folder",
     "refuse_options",
     "results_folder",
@@ -28,6 +35,15 @@ __all__ = [
 
 REPORT, OTHER = "What to report", "Other options"  # panels of the help, after those of scoring
 MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
+
+
+class TieRule(StrEnum):
+    """What to do with votes for "equally good"."""
+
+    SPLIT = "split"
+    DROP = "drop"
+    DAVIDSON = "davidson"
+    RAO_KUPPER = "rao-kupper"
 
 
 class Command(TyperCommand):
@@ -122,6 +138,14 @@ def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., No
     return decorate
 
 
+def metric_settings(resamples: int, seed: int, ties: TieRule) -> "Settings":
+    """Return the settings of metrics that the options of a command ask for."""
+    from rmcalib.metrics import Settings
+
+    rule: Any = ties.value
+    return Settings(resamples=resamples, seed=seed, ties=rule)
+
+
 def named_folder(text: str) -> Path:
     """Return the folder that ``text`` names; an empty text, as of an unset variable, names none.
 
@@ -162,6 +186,14 @@ Resamples = Annotated[
     int,
     typer.Option(
         min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+    ),
+]
+Ties = Annotated[
+    TieRule,
+    typer.Option(
+        help="What to do with votes for 'equally good': split them among the responses, drop them, or "
+        "forecast them with a model of ties.",
+        rich_help_panel=REPORT,
     ),
 ]
 Json = Annotated[

@@ -17,12 +17,21 @@ __all__ = ["print_evaluations"]
 
 WIDTH = 80
 _MEANINGS = {
+    "vote_confidence": "says, where people voted",
+    "vote_agreement": "people agree: share that prefers its first choice",
+    "vote_gap": "gap to people, in points",
+    "vote_agreement_ceiling": "noise ceiling of people agree",
+    "vote_log_loss": "log loss against votes",
+    "vote_log_loss_ceiling": "its noise ceiling",
     "mean_confidence": "says: mean probability of its first choice",
     "accuracy": "right: how often that choice is correct",
     "overconfidence": "gap: says less right, in points",
     "lost_information": "lost information: cost of the wrong scale",
     "usable_information": "usable information: worth at the best scale",
 }
+
+
+_PERCENT = ("mean_confidence", "accuracy", "vote_confidence", "vote_agreement", "vote_agreement_ceiling")
 
 
 def print_evaluations(done: list[tuple[Evaluation, str]], *, together: bool = True) -> None:
@@ -55,10 +64,10 @@ def _print_headline(terminal: Console, result: Evaluation) -> None:
         row = find_value(rows, metric)
         if row is None or row["value"] is None:
             continue
-        if metric == "overconfidence":
+        if metric in ("overconfidence", "vote_gap"):
             value, _, around = points(row).partition(" ")
             add_row(shown, meaning, value, around.strip("[]").replace(", ", " to "))
-        elif metric in ("mean_confidence", "accuracy"):
+        elif metric in _PERCENT:
             around = "" if row["low"] is None else f"{percent(row['low'])} to {percent(row['high'])}"
             add_row(shown, meaning, percent(row["value"]), around)
         else:

@@ -203,13 +203,16 @@ def _one_per_prompt(
 
 
 def null_metrics(
-    error: Metric, inference: Callable[[Forecasts, Settings], Inference], what: str, heading: str = ""
+    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
 ) -> tuple[Metric, ...]:
     """Return the three numbers of a null test, as metrics beside the error that it is about."""
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
-            return Statistic.constant(getattr(inference(forecasts, settings).test(), field), len(forecasts))
+            found = inference(forecasts, settings)
+            if found is None:
+                return Statistic.missing(0, f"no prompt to compute the {what} of")
+            return Statistic.constant(getattr(found.test(), field), len(forecasts))
 
         return Metric(
             f"{error.name}_{suffix}",

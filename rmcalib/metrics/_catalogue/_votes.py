@@ -165,12 +165,6 @@ _ERROR = _metric(
 )
 
 
-def _test(forecasts: Forecasts, settings: Settings) -> Inference:
-    found = _inference(forecasts, settings)
-    # Without votes there is no test either: NaN becomes a missing value.
-    return found or Inference(np.nan, np.array([np.nan]), np.zeros((1, 1)), np.zeros(1), np.zeros(1))
-
-
 VOTES = (
     _metric(
         "votes_per_prompt",
@@ -252,7 +246,7 @@ VOTES = (
         label="disagreement beyond that of voters",
     ),
     _ERROR,
-    *null_metrics(_ERROR, _test, "calibration error against votes"),
+    *null_metrics(_ERROR, _inference, "calibration error against votes"),
     _metric(
         "vote_log_loss",
         "log loss: mean over prompts of the mean −log P over votes",

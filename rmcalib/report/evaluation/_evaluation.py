@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib import __version__
+from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
@@ -17,28 +18,23 @@ from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
-    Forecasts,
     Settings,
+    Ties,
     added_metrics,
     audit,
-    category_names,
     chosen_metrics,
     disagreements,
     find_value,
     forecast,
-    margin_table,
-    margins,
     metric_rows,
-    reliability_table,
     response_lengths,
-    select_prompts,
-    set_forecasts,
-    top_1_prompts,
 )
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
-from rmcalib.report._reliability import reliability_figure
+from rmcalib.report._reliability import CURVES, Curve, reliability_figure
+from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
+from rmcalib.report.evaluation._votes import has_votes, tie_note
 from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
@@ -66,6 +62,8 @@ class Evaluation:
     made_from : a hash of everything that the result depends on.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty if none was asked for.
+    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
+        asked for.
     """
 
     model: str
@@ -80,6 +78,7 @@ class Evaluation:
     settings: Settings
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
+    isotonic: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -116,7 +115,7 @@ class Evaluation:
 
     def to_png(self, path: str | Path) -> Path:
         """Write the reliability diagrams."""
-        return write_bytes(path, figure_png(reliability_figure(self.reliability)))
+        return write_bytes(path, figure_png(reliability_figure(self.reliability, self.isotonic)))
 
 
 def evaluate(
@@ -133,6 +132,8 @@ def evaluate(
     n_examples: int = 10,
     metrics: Iterable[str] | None = None,
     group_by: Iterable[str] = (),
+    ties: Ties = "split",
+    curve: Curve = "bins",
 ) -> Evaluation:
     """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
 
@@ -148,6 +149,9 @@ def evaluate(
     n_examples : number of the worst forecasts to keep.
     metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
     group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
+    ties : what to do with people who find responses equally good: "split" their vote, "drop" it, or give ties
+        a probability of their own ("davidson", "rao-kupper").
+    curve : "isotonic" adds the isotonic (CORP) curve, which needs no bins, to the reliability diagrams.
 
     Returns
     -------
@@ -166,20 +170,20 @@ def evaluate(
             f"scores: expected the result of rmcalib.score or load_scores, got {type(scores).__name__} "
             "(rmcalib.Scores.from_columns makes scores from columns)"
         )
+    check_choice(curve, "curve", CURVES)
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark)
-    n_undecided = scores.n_items - scores.decided().n_items
-    scores = scores.decided()
+    every, scores = scores, scores.decided()
     name = clean_line(model or scores.manifest.get("model") or "unknown model")
     on = benchmark.name if benchmark is not None else str(scores.manifest.get("benchmark") or UNNAMED)
     recipe = recipe or recipe_of_run(name, scores.manifest, registry(recipes))
     reason = why_no_calibration(recipe)
-    settings = Settings(bins, resamples, level, seed)
-    lengths = response_lengths(scores, benchmark)
+    settings = Settings(bins, resamples, level, seed, ties)
+    lengths = response_lengths(every, benchmark)
     grouped = list(group_by)
     wanted = None if metrics is None else [metric.name for metric in chosen_metrics(metrics)]
     rows = metric_rows(
-        scores,
+        every,
         model=name,
         benchmark=on,
         lengths=lengths,
@@ -187,18 +191,19 @@ def evaluate(
         settings=settings,
         metrics=wanted,
     )
-    everything = forecast(scores, lengths=lengths)
-    reliability = [] if reason else _reliability(everything, settings)
+    everything = forecast(scores)
+    reliability = [] if reason else reliability_rows(everything, settings)
     crowded = crowded_bin([row for row in reliability if row["panel"] == OVERALL])
     return Evaluation(
         model=name,
         benchmark=on,
         metrics=rows,
         reliability=reliability,
-        margins=_margins(everything),
+        margins=margin_rows(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
-            *_undecided_notes(n_undecided),
+            *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
+            *tie_note(rows, ties),
             *([crowded] if crowded else []),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
@@ -206,16 +211,18 @@ def evaluate(
         summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
         settings=settings,
-        made_from=made_from(scores, recipe, benchmark, settings, wanted, grouped),
+        made_from=made_from(every, recipe, benchmark, settings, wanted, grouped, curve),
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
+        isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
     )
 
 
-def _undecided_notes(n: int) -> list[str]:
+def _undecided_notes(n: int, *, voted: bool) -> list[str]:
     left_out = "1 prompt is" if n == 1 else f"{n:,} prompts are"
-    return [f"{left_out} left out: as many people preferred one response as another."] if n else []
+    where = " where a correct response is needed" if voted else ""
+    return [f"{left_out} left out{where}: as many people preferred one response as another."] if n else []
 
 
 def made_from(
@@ -225,6 +232,7 @@ def made_from(
     settings: Settings,
     metrics: Sequence[str] | None = None,
     group_by: Sequence[str] = (),
+    curve: Curve = "bins",
 ) -> str:
     """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
 
@@ -232,13 +240,14 @@ def made_from(
     """
     return inputs_hash(
         {
-            "scores": [scores.manifest.get("hash"), content_hash(scores.decided())],
+            "scores": [scores.manifest.get("hash"), content_hash(scores)],
             "scale": [why_no_calibration(recipe), scale_note(recipe)],
             "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
-            "settings": asdict(settings),
+            "settings": {k: v for k, v in asdict(settings).items() if k != "ties" or scores.has_votes},
             "rmcalib": __version__,
             **({} if metrics is None else {"metrics": list(metrics)}),
             **({"group_by": list(group_by)} if group_by else {}),
+            **({} if curve == "bins" else {"curve": curve}),
             **({"more": more} if (more := sorted(added_metrics())) else {}),
         }
     )
@@ -279,50 +288,10 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
+        **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
-
-
-def _panels(forecasts: Forecasts) -> list[tuple[str, Any]]:
-    """The panels of the figures: overall and each category, prompts with one correct response only."""
-    one_answer = top_1_prompts(forecasts)
-    panels = []
-    for shown, name in category_names(forecasts).items():
-        members = one_answer if name is None else one_answer & (forecasts.category == name)
-        if members.any():
-            panels.append((shown, members))
-    # A single category is the same as overall.
-    return panels[:1] if len(panels) == 2 else panels
-
-
-def _reliability(forecasts: Forecasts, settings: Settings) -> list[dict[str, Any]]:
-    tables = []
-    for shown, members in _panels(forecasts):
-        part = select_prompts(forecasts, members)
-        tables.append((shown, part.probability, part.is_correct.astype(np.float64), part.prompt))
-    several = ~top_1_prompts(forecasts)
-    if several.any():
-        part = select_prompts(forecasts, several)
-        shown = " and ".join(dict.fromkeys(part.category.tolist()))
-        tables.append((f"{shown}: correct ones first", *set_forecasts(part)))
-    return [
-        row
-        for shown, p, y, prompt in tables
-        for row in reliability_table(
-            p, y, panel=shown, groups=prompt, draw="one_per_group", bins=settings.bins, rng=settings.seed
-        )
-    ]
-
-
-def _margins(forecasts: Forecasts) -> list[dict[str, Any]]:
-    panels = _panels(forecasts)
-    if not panels:
-        return []
-    every = panels[0][1]
-    return margin_table(
-        margins(forecasts)[every], [shown for shown, _ in panels], [members[every] for _, members in panels]
-    )
 
 
 def _notes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
@@ -17,6 +18,7 @@ from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_svg
 from rmcalib.report.evaluation._examples import Example
+from rmcalib.report.evaluation._votes import VOTE_METRICS, vote_tiles, who_disagrees
 from rmcalib.report.evaluation._words import score_name, time_words
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ def evaluation_page(evaluation: Evaluation) -> str:
         lead=f"{lead}." if stop else lead,
         rest=rest,
         notes=[clean_line(note) for note in evaluation.notes],
-        tiles=_tiles(rows),
+        tiles=vote_tiles(rows) or _tiles(rows),
+        votes=_votes(rows, categories),
         headline=[row | _direction(row["overconfidence"]) for row in headline],
         has_information=any(_known(row["lost_information"]) for row in headline),
         ece=_by_category(rows, categories, _ECE),
@@ -81,10 +84,11 @@ def evaluation_page(evaluation: Evaluation) -> str:
         lengths=[row for row in _by_category(rows, categories, _LENGTHS) if _known(row["shortest_baseline"])],
         everything=_everything(rows, categories),
         categories=[clean_line(name) for name in categories],
-        reliability=_panels(evaluation.reliability, reliability_svg, "reliability"),
+        reliability=_reliability(evaluation),
         margins=_panels(evaluation.margins, margin_svg, "margins"),
         examples=[_example(example) for example in evaluation.examples],
         manifest=clean(json.dumps(evaluation.manifest, indent=2, ensure_ascii=False, default=str)),
+        isotonic=bool(evaluation.isotonic),
         n_bins=settings.bins,
         level=f"{settings.level:.0%}",
         p_floor=1 / (settings.resamples + 1),
@@ -157,6 +161,16 @@ def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     return tiles
 
 
+def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
+    """The numbers about votes of each category that has some."""
+    found = _by_category(rows, categories, VOTE_METRICS)
+    return [
+        row | _direction(row["vote_gap"]) | {"more": who_disagrees(row["vote_disagreement_excess"])}
+        for row in found
+        if _known(row["vote_agreement"])
+    ]
+
+
 def _direction(gap: Mapping[str, Any] | None) -> dict[str, str]:
     """What the gap of a category comes to, in words and for its colour."""
     if gap is None or gap["value"] is None or gap["low"] is None:
@@ -205,6 +219,11 @@ def _panels(table: Table, draw: Callable[..., Markup], name: str) -> list[Markup
     table = [{**row, "panel": clean_line(row["panel"])} for row in table]
     panels = dict.fromkeys(row["panel"] for row in table)
     return [draw(table, panel, name=f"{name}-{i}") for i, panel in enumerate(panels)]
+
+
+def _reliability(evaluation: Evaluation) -> list[Markup]:
+    curve = [{**row, "panel": clean_line(row["panel"])} for row in evaluation.isotonic]
+    return _panels(evaluation.reliability, partial(reliability_svg, curve=curve), "reliability")
 
 
 def _example(example: Example) -> dict[str, Any]:

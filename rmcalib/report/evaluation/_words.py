@@ -10,6 +10,7 @@ from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, headline, leaves_out_zero
 from rmcalib.report._numbers import interval, number, p_value, percent, points
+from rmcalib.report.evaluation._votes import vote_words
 
 __all__ = [
     "plain_words",
@@ -35,10 +36,13 @@ def plain_words(rows: Rows, *, p_floor: float | None = None) -> str:
     """
     ece = find_value(rows, "ece")
     known = ece is not None and ece["value"] is not None
-    first = headline(rows)
+    people = vote_words(rows)
+    first = headline(
+        rows, subject="Counting the most preferred response as the correct one, it" if people else "It"
+    )
     if not known and not first:
-        return _without_calibration(rows)
-    sentences = [first, _ece_words(rows, ece, p_floor) if ece is not None and known else ""]
+        return " ".join(filter(None, [people, _without_calibration(rows)]))
+    sentences = [people, first, _ece_words(rows, ece, p_floor) if ece is not None and known else ""]
     null = find_value(rows, "ece_p_value")
     off = null is not None and null["value"] is not None and null["value"] < 0.05
     if off or leaves_out_zero(find_value(rows, "overconfidence")):

@@ -28,6 +28,10 @@ __all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
+    ("vote_confidence", "says to people", percent),
+    ("vote_agreement", "people agree", percent),
+    ("vote_gap", "gap to people in points", None),
+    ("vote_log_loss_excess", "log loss above noise", number),
     ("mean_confidence", "says", percent),
     ("accuracy", "right", percent),
     ("overconfidence", "gap in points", None),
@@ -200,7 +204,7 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
     if row is None:
         return {"text": "–", "value": None, "interval": ""}
     around = "" if row["low"] is None else interval(row)
-    if key == "overconfidence":
+    if key in ("overconfidence", "vote_gap"):
         return {"text": points(row), "value": row["value"], "interval": ""}
     if key == "ece_p_value":
         return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}

@@ -126,14 +126,16 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
 
 
 def _gap_words(ranked: Sequence[Row]) -> str:
-    gaps = [gap for row in ranked if (gap := row["values"].get("overconfidence")) is not None]
+    voted = any("vote_gap" in row["values"] for row in ranked)
+    metric, start = ("vote_gap", "Against people's votes, ") if voted else ("overconfidence", "")
+    gaps = [gap for row in ranked if (gap := row["values"].get(metric)) is not None]
     if not gaps:
         return ""
     sure = [direction(gap["value"]) for gap in gaps if leaves_out_zero(gap)]
     over, under = sure.count("over-confident"), sure.count("under-confident")
     return (
-        f"{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, {under} "
-        f"under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
+        f"{start}{over} of {count(len(gaps), 'model')} {'is' if over == 1 else 'are'} over-confident, "
+        f"{under} under-confident, and {len(gaps) - over - under} neither, as far as these prompts can show."
     )
 
 

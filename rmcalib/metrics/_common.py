@@ -1,0 +1,51 @@
+"""The prompts that several judges have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rmcalib.scores import Scores
+
+__all__ = ["on_common_prompts"]
+
+
+def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
+    """Return the scores of the prompts that all have, in the order of the first.
+
+    Parameters
+    ----------
+    scores : the scores of two or more judges.
+
+    Raises
+    ------
+    ValueError : if they have no prompt in common, or differ in the responses of a prompt.
+
+    Examples
+    --------
+    >>> a = Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]], item_id=["a", "b"])
+    >>> b = Scores.from_arrays([[3.0, 0.0], [4.0, 0.0]], item_id=["b", "c"])
+    >>> [one.reward.tolist() for one in on_common_prompts([a, b])]
+    [[2.0, 0.0], [3.0, 0.0]]
+    """
+    every = list(scores)
+    who = "the two" if len(every) == 2 else f"the {len(every)} judges"
+    ids = [one.item_id[one.offsets[:-1]].tolist() for one in every]
+    common = set(ids[0]).intersection(*ids[1:])
+    if not common:
+        raise ValueError(f"{who} have no prompt in common: were they scored on the same benchmark?")
+    place = {name: i for i, name in enumerate(ids[0])}
+    parts = []
+    for one in every:
+        at = np.array([place[name] if name in common else -1 for name in one.item_id.tolist()])
+        rows = np.flatnonzero(at >= 0)
+        rows = rows[np.argsort(at[rows], kind="stable")]
+        columns = {name: array[rows] for name, array in one.columns().items()}
+        parts.append(Scores.from_columns(columns, one.manifest))
+    first = parts[0]
+    for other in parts[1:]:
+        same = len(first) == len(other) and (first.is_correct == other.is_correct).all()
+        if not same or (first.item_id != other.item_id).any():
+            raise ValueError(f"{who} differ in the responses of a prompt: they are not of the same benchmark")
+    return parts

@@ -1,0 +1,261 @@
+"""Combine judges of the same prompts into a panel, and measure what the panel gains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+
+from rmcalib._util.arrays import BoolArray, FloatArray, check_choice, segment_log_softmax
+from rmcalib.calibration import check_level, mean_interval
+from rmcalib.metrics import forecast, on_common_prompts, top_1_prompts
+from rmcalib.repair._panel import PanelData, PanelFit, cross_fitted, fit_panel, losses, right
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["METHODS", "Panel", "combine"]
+
+Method = Literal["mean", "weights"]
+METHODS: tuple[Method, ...] = get_args(Method)
+FEWEST = 50
+"""Prompts below which no panel is fitted."""
+_OF_THE_BENCHMARK = ("benchmark", "benchmark_revision", "benchmark_format", "n_items", "items_sha256")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel of judges, measured on held-out prompts.
+
+    Attributes
+    ----------
+    members : one row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
+        accuracy, left_out (how much the panel's log loss rises without it), low, high, redundant. The last is
+        True if the interval of left_out includes 0.
+    panels : one row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower
+        the log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
+    best : how often each judge was the best member, over the folds, by name.
+    n : prompts it was fitted and measured on.
+    level : confidence level of the intervals.
+    rewards : log-probabilities of the panel's responses by method, each from the other folds.
+    about : the scores that ``rewards`` belong to, with a manifest.
+    """
+
+    members: list[dict[str, Any]]
+    panels: list[dict[str, Any]]
+    best: dict[str, int]
+    n: int
+    level: float
+    rewards: Mapping[str, FloatArray]
+    about: Scores
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The members as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.members)
+
+    def scores(self, method: Method = "weights") -> Scores:
+        """Return the panel as scores, which can be evaluated like those of any judge.
+
+        Each prompt's rewards come from temperatures and weights that were fitted on other prompts, so an
+        evaluation of them is honest. Prompts with several correct responses get those fitted on all others.
+        """
+        check_choice(method, "method", METHODS)
+        names = [row["judge"] for row in self.members]
+        panel = {
+            "method": method,
+            "members": [
+                {"model": row["judge"], "temperature": row["temperature"], "weight": row["weight"]}
+                if method == "weights"
+                else {"model": row["judge"], "temperature": row["temperature"]}
+                for row in self.members
+            ],
+        }
+        kept = {key: self.about.manifest[key] for key in _OF_THE_BENCHMARK if key in self.about.manifest}
+        manifest = {
+            "model": f"panel of {len(names)} judges ({method})",
+            "scale": "log-probabilities",
+            "panel": panel,
+            **kept,
+        }
+        return replace(self.about, reward=self.rewards[method], manifest=manifest)
+
+
+def combine(
+    scores: Sequence[Scores] | Mapping[str, Scores],
+    *,
+    names: Sequence[str] | None = None,
+    level: float = 0.95,
+    folds: int = 5,
+    seed: int = 0,
+) -> Panel:
+    """Combine judges of the same prompts, and measure what the panel gains over its best member.
+
+    Each judge j has its own temperature T_j, and log p_j = log softmax(rewards / T_j). The panel's
+    probabilities are softmax(Σ_j w_j log p_j): with w_j = 1/J ("mean"), or with fitted w_j ≥ 0 ("weights").
+    Temperatures, weights and the choice of the best member are fitted on some folds and measured on another.
+
+    Parameters
+    ----------
+    scores : the scores of two or more judges, or a mapping from names to scores. Only the prompts that all
+        have count.
+    names : what to call the judges; default what the manifests say.
+    level : confidence level of the intervals, which are over prompts and paired.
+    folds, seed : of the cross-fitting.
+
+    Returns
+    -------
+    Panel
+
+    Raises
+    ------
+    ValueError : if there are fewer than two judges, or fewer than 50 prompts with one correct response that
+        all have, or if the judges differ in the responses of a prompt.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=(300, 4)); correct = truth.argmax(axis=1)
+    >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(300, 4)), correct) for name in "ab"}
+    >>> panel = combine(judges)
+    >>> [row["panel"] for row in panel.panels], bool(panel.panels[2]["gain_low"] > 0)
+    (['best member', 'mean', 'weights'], True)
+    >>> panel.scores("weights").n_items
+    300
+    """
+    check_level(level)
+    called, every = _named(scores, names)
+    common = on_common_prompts([one.decided() for one in every])
+    everything = forecast(common[0])
+    kept = top_1_prompts(everything)
+    n = int(kept.sum())
+    if n < FEWEST:
+        raise ValueError(
+            f"{n} prompts with one correct response have scores of all judges; a panel needs {FEWEST} or more"
+        )
+    stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
+    data = stacked.take(np.flatnonzero(kept))
+    whole, fits = fit_panel(data), cross_fitted(data, folds=folds, seed=seed)
+    found = _measure(data, fits)
+    chosen = np.array([fit.best for fit in fits])
+    return Panel(
+        members=_member_rows(called, whole, found, level),
+        panels=_panel_rows(found, level),
+        best={name: int((chosen == j).sum()) for j, name in enumerate(called) if (chosen == j).any()},
+        n=n,
+        level=level,
+        rewards={method: _rewards(method, stacked, kept, whole, found) for method in METHODS},
+        about=common[0],
+    )
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Held-out log losses and hits of each prompt (n,), by what they are of; logits (N,) of the panels."""
+
+    loss: dict[str, FloatArray]
+    hit: dict[str, FloatArray]
+    logits: dict[str, FloatArray]
+    members: list[tuple[FloatArray, FloatArray]]
+    without: list[FloatArray]
+
+
+def _measure(data: PanelData, fits: Sequence[PanelFit]) -> _Measured:
+    """Measure everything with the parameters of each prompt's fold."""
+    n_judges = len(data.rewards)
+    logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
+
+    def joined(weights: FloatArray) -> FloatArray:
+        """Return Σ_j w_j log p_j (N,) with weights (n, J)."""
+        return np.einsum("jr,rj->r", logs, np.repeat(weights, data.sizes, axis=0))
+
+    best = np.eye(n_judges)[[fit.best for fit in fits]]
+    logits = {
+        "best member": joined(best),
+        "mean": logs.mean(axis=0),
+        "weights": joined(np.stack([fit.weights for fit in fits])),
+    }
+    return _Measured(
+        loss={name: losses(values, data) for name, values in logits.items()},
+        hit={name: right(values, data) for name, values in logits.items()},
+        logits=logits,
+        members=[(losses(row, data), right(own, data)) for row, own in zip(logs, data.rewards, strict=True)],
+        without=[losses(joined(np.stack([fit.without[j] for fit in fits])), data) for j in range(n_judges)],
+    )
+
+
+def _rewards(
+    method: Method, data: PanelData, kept: BoolArray, whole: PanelFit, found: _Measured
+) -> FloatArray:
+    """Return the panel's log-probabilities of all responses (N,), held out for the prompts of the fit."""
+    n_judges = len(whole.weights)
+    weights = whole.weights if method == "weights" else np.full(n_judges, 1 / n_judges)
+    logits: FloatArray = weights @ data.logs(whole.inverse)
+    logits[np.repeat(kept, data.sizes)] = found.logits[method]
+    return segment_log_softmax(logits, data.sizes)
+
+
+def _named(
+    scores: Sequence[Scores] | Mapping[str, Scores], names: Sequence[str] | None
+) -> tuple[list[str], list[Scores]]:
+    if isinstance(scores, Mapping):
+        called, every = [*scores], [*scores.values()]
+    else:
+        every = list(scores)
+        called = list(names or [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)])
+    if len(every) < 2:
+        raise ValueError(f"combine: {len(every)} judges given; a panel has at least two")
+    if len(called) != len(every) or len(set(called)) < len(called):
+        raise ValueError(
+            f"combine: {len(every)} judges and the names {', '.join(called)}; expected a different name for "
+            "each (give names=[...])"
+        )
+    return called, every
+
+
+def _member_rows(
+    names: Sequence[str], whole: PanelFit, found: _Measured, level: float
+) -> list[dict[str, Any]]:
+    rows = []
+    for j, name in enumerate(names):
+        lost = mean_interval(found.without[j] - found.loss["weights"], level=level)
+        loss, hit = found.members[j]
+        rows.append(
+            {
+                "judge": name,
+                "temperature": float(1 / whole.inverse[j]) if whole.inverse[j] > 0 else None,
+                "weight": float(whole.weights[j]),
+                "log_loss": float(loss.mean()),
+                "accuracy": float(hit.mean()),
+                "left_out": lost.value,
+                "low": lost.low,
+                "high": lost.high,
+                "redundant": bool(lost.low <= 0),
+            }
+        )
+    return rows
+
+
+def _panel_rows(found: _Measured, level: float) -> list[dict[str, Any]]:
+    rows = []
+    for name in ("best member", *METHODS):
+        row: dict[str, Any] = {
+            "panel": name,
+            "log_loss": float(found.loss[name].mean()),
+            "accuracy": float(found.hit[name].mean()),
+        }
+        pairs = {
+            "gain": found.loss["best member"] - found.loss[name],
+            "accuracy_gain": found.hit[name] - found.hit["best member"],
+        }
+        for key, difference in pairs.items():
+            gained = mean_interval(difference, level=level)
+            limits = {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
+            row |= limits if name != "best member" else dict.fromkeys(limits)
+        rows.append(row)
+    return rows

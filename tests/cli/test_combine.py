@@ -1,0 +1,48 @@
+"""``rmcalib combine``: from files to a panel that ``eval`` reads, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from rmcalib.scores import Scores
+from tests.cli.conftest import Invoke
+from tests.repair.test_combine import as_scores, judges
+
+
+def write(folder: Path) -> list[str]:
+    rewards, correct = judges((1.0, 1.2), n=120)
+    files = []
+    for name, scores in as_scores(rewards, correct).items():
+        files.append(f"{name.replace(' ', '-')}.parquet")
+        scores.to_parquet(folder / files[-1])
+    return files
+
+
+def test_from_files_to_a_report_of_the_panel(tmp_path: Path, invoke: Invoke) -> None:
+    files = write(tmp_path)
+    done = invoke("combine", *files, "--to", "panel.parquet")
+    assert (done.code, done.err) == (0, "")
+    assert "best member" in done.out
+    assert "judge-1" in done.out
+    report = invoke("eval", "--scores", "panel.parquet", "--resamples", "20", "--json")
+    assert report.code == 0
+    found = json.loads(invoke("combine", *files, "--json", "--method", "mean", "--to", "mean.parquet").out)
+    assert found["n"] == 120
+    assert [row["judge"] for row in found["members"]] == ["judge-0", "judge-1"]
+    assert Scores.from_parquet(tmp_path / "mean.parquet").manifest["panel"]["method"] == "mean"
+
+
+def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke) -> None:
+    files = write(tmp_path)
+    for args, message in (
+        ((files[0],), "at least two"),
+        ((*files, "--method", "median"), "--method: unknown 'median'"),
+        ((*files, "--to", "panel.csv"), "ends in .parquet"),
+        ((files[0], "missing.parquet"), "missing.parquet"),
+    ):
+        done = invoke("combine", *args)
+        assert (done.code, done.out) == (2, "")
+        assert message in done.err
+        assert done.err.count("\n") == 1
+    assert not (tmp_path / "panel.parquet").exists()

@@ -1,0 +1,173 @@
+"""Panels: the fit against brute force, what is held out, who is redundant, and bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+import rmcalib
+from rmcalib.repair import METHODS, combine
+from rmcalib.repair._panel import PanelData, fit_panel, fit_weights
+from rmcalib.scores import Scores
+
+N, M = 240, 4
+
+
+def judges(noise: tuple[float, ...], *, seed: int = 0, n: int = N) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return rewards (n, M) of judges that see the truth with some noise, and the correct responses (n,)."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(n, M))
+    return [truth + spread * rng.normal(size=(n, M)) for spread in noise], truth.argmax(axis=1)
+
+
+def as_scores(rewards: list[np.ndarray], correct: np.ndarray) -> dict[str, Scores]:
+    return {f"judge {i}": Scores.from_arrays(one, correct) for i, one in enumerate(rewards)}
+
+
+def slow_losses(logits: np.ndarray, correct: np.ndarray) -> np.ndarray:
+    return np.array([-log_softmax(row)[i] for row, i in zip(logits, correct, strict=True)])
+
+
+def flat(rewards: list[np.ndarray], correct: np.ndarray) -> PanelData:
+    is_correct = np.arange(M) == correct[:, None]
+    return PanelData(np.stack([one.ravel() for one in rewards]), is_correct.ravel(), np.full(len(correct), M))
+
+
+def test_weights_are_the_best_of_a_grid() -> None:
+    rewards, correct = judges((1.0, 2.0))
+    data = flat(rewards, correct)
+    logs = data.logs(np.ones(2))
+    found = fit_weights(logs, data, np.ones(2, dtype=bool))
+    reshaped = logs.reshape(2, N, M)
+
+    def loss(w: np.ndarray) -> float:
+        return float(slow_losses(np.tensordot(w, reshaped, 1), correct).mean())
+
+    best = min(loss(np.array([a, b])) for a in np.linspace(0, 2, 21) for b in np.linspace(0, 2, 21))
+    assert loss(found) <= best + 1e-9
+    for step in ([1e-3, 0], [-1e-3, 0], [0, 1e-3], [0, -1e-3]):
+        assert loss(found) <= loss(found + np.array(step)) + 1e-12
+
+
+def test_a_judge_that_knows_nothing_gets_no_weight() -> None:
+    rewards, correct = judges((1.0, 1.0))
+    against = -rewards[1]  # the more it likes a response, the less likely it is correct
+    fit = fit_panel(flat([rewards[0], against], correct))
+    assert fit.inverse[1] == 0
+    assert fit.weights[1] == 0
+    assert fit.best == 0
+    panel = combine(as_scores([rewards[0], against], correct))
+    assert panel.members[1]["temperature"] is None
+    assert panel.members[1]["redundant"]
+
+
+def test_reported_losses_are_those_of_the_scores() -> None:
+    rewards, correct = judges((1.0, 1.5, 2.0))
+    panel = combine(as_scores(rewards, correct))
+    best = panel.panels[0]
+    for row, method in zip(panel.panels[1:], METHODS, strict=True):
+        logits = panel.scores(method).reward.reshape(N, M)
+        own = slow_losses(logits, correct)
+        assert row["log_loss"] == pytest.approx(own.mean())
+        assert row["accuracy"] == np.mean(logits.argmax(axis=1) == correct)
+        assert row["gain"] == pytest.approx(best["log_loss"] - own.mean())
+        assert row["gain_low"] < row["gain"] < row["gain_high"]
+        assert np.exp(logits).sum(axis=1) == pytest.approx(np.ones(N))  # log-probabilities
+
+
+def test_each_prompt_is_measured_with_what_was_fitted_on_others() -> None:
+    """Change the truth of one prompt: its own forecast must stay the same."""
+    rewards, correct = judges((1.0, 1.5), n=60)
+    other = correct.copy()
+    other[7] = (correct[7] + 1) % M
+    before, after = (combine(as_scores(rewards, truth)) for truth in (correct, other))
+    for method in METHODS:
+        a, b = (panel.scores(method).reward.reshape(60, M) for panel in (before, after))
+        np.testing.assert_array_equal(a[7], b[7])
+        assert not np.array_equal(a, b)
+
+
+def test_labels_at_random_bring_no_gain() -> None:
+    rewards, _ = judges((1.0, 1.0, 1.0))
+    correct = np.random.default_rng(5).integers(0, M, size=N)
+    panel = combine(as_scores(rewards, correct))
+    for row in panel.panels:
+        assert row["log_loss"] > np.log(M) - 0.01
+    assert all(row["gain_low"] <= 0 for row in panel.panels[1:])
+
+
+def test_the_scale_of_a_judge_does_not_matter() -> None:
+    rewards, correct = judges((1.0, 1.5))
+    shifted = [rewards[0] * 40 + np.arange(N)[:, None], rewards[1] / 90]
+    a, b = (combine(as_scores(every, correct)) for every in (rewards, shifted))
+    for one, other in zip(a.panels, b.panels, strict=True):
+        assert one["log_loss"] == pytest.approx(other["log_loss"], abs=1e-5)
+    assert b.members[0]["temperature"] == pytest.approx(40 * a.members[0]["temperature"], rel=1e-6)
+
+
+def test_the_order_of_the_judges_does_not_matter() -> None:
+    rewards, correct = judges((1.0, 1.5, 2.0))
+    a = combine(as_scores(rewards, correct))
+    b = combine(as_scores(rewards[::-1], correct))
+    for one, other in zip(a.panels, b.panels, strict=True):
+        assert one["log_loss"] == pytest.approx(other["log_loss"], abs=1e-5)
+
+
+def test_copies_are_redundant_and_independent_judges_are_not() -> None:
+    rewards, correct = judges((1.0, 1.0), n=400)
+    panel = combine(as_scores([rewards[0], rewards[0], rewards[1]], correct))
+    assert [row["redundant"] for row in panel.members] == [True, True, False]
+    assert panel.panels[2]["gain_low"] > 0
+    assert sum(panel.best.values()) == panel.n == 400
+
+
+def test_prompts_with_several_correct_responses_are_scored_too() -> None:
+    rewards, correct = judges((1.0, 1.5), n=80)
+    truth = np.arange(M) == correct[:, None]
+    truth[:5] = [True, True, False, False]
+    scores = {f"j{i}": Scores.from_arrays(one, truth) for i, one in enumerate(rewards)}
+    panel = combine(scores)
+    assert panel.n == 75
+    assert panel.scores().n_items == 80
+
+
+def test_only_common_prompts_count() -> None:
+    rewards, correct = judges((1.0, 1.5), n=100)
+    names = [f"p{i}" for i in range(100)]
+    a = Scores.from_arrays(rewards[0], correct, item_id=names)
+    b = Scores.from_arrays(rewards[1][::-1][:80], correct[::-1][:80], item_id=names[::-1][:80])
+    panel = rmcalib.combine([a, b], names=["a", "b"])
+    assert panel.n == 80
+    assert set(panel.scores().item_id.tolist()) == set(names[20:])
+
+
+def test_the_manifest_names_the_members() -> None:
+    rewards, correct = judges((1.0, 1.5), n=60)
+    manifest = {"model": "org/a", "benchmark": "mine", "hash": "1"}
+    a = Scores.from_arrays(rewards[0], correct, manifest=manifest)
+    b = Scores.from_arrays(rewards[1], correct, manifest=manifest | {"model": "org/b"})
+    made = combine([a, b]).scores("weights").manifest
+    assert made["model"] == "panel of 2 judges (weights)"
+    assert made["benchmark"] == "mine"
+    assert [member["model"] for member in made["panel"]["members"]] == ["org/a", "org/b"]
+    assert "hash" not in made
+
+
+def test_bad_input() -> None:
+    rewards, correct = judges((1.0, 1.5), n=60)
+    scores = list(as_scores(rewards, correct).values())
+    with pytest.raises(ValueError, match="at least two"):
+        combine(scores[:1])
+    with pytest.raises(ValueError, match="a different name for each"):
+        combine(scores, names=["a", "a"])
+    with pytest.raises(ValueError, match="a panel needs 50"):
+        combine([one.take(np.arange(60) < 30) for one in scores])
+    other = Scores.from_arrays(rewards[1], (correct + 1) % M)
+    with pytest.raises(ValueError, match="differ in the responses"):
+        combine([scores[0], other])
+    apart = Scores.from_arrays(rewards[1], correct, item_id=[f"x{i}" for i in range(60)])
+    with pytest.raises(ValueError, match="the 3 judges have no prompt in common"):
+        combine([*scores, apart])
+    with pytest.raises(ValueError, match="method: unknown 'median'"):
+        combine(scores).scores("median")  # type: ignore[arg-type]
