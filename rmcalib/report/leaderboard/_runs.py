@@ -15,7 +15,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.report.leaderboard._training import step_labels
 from rmcalib.scores import REAL, Scores, is_built_in, load_board, load_scores, read_scores_hash
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark", "source_notes"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,16 @@ def runs_by_benchmark(folders: Iterable[str | Path]) -> tuple[dict[str, list[Sco
     return groups, notes
 
 
+def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
+    """Say where built-in scores come from, if some are."""
+    found = [run.manifest for run in runs if run.built_in is not None]
+    return [
+        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
+        f"({about['licence']}), published with arXiv 2410.01729."
+        for about in found[:1]
+    ]
+
+
 def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
@@ -67,7 +77,6 @@ def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list
     for name in dict.fromkeys(map(str, folders)):
         if name == REAL:
             runs += _built_in_runs()
-            notes.append(_source_note(runs[-1]))
             continue
         folder = as_path(name)
         if not folder.is_dir():
@@ -93,14 +102,6 @@ def _built_in_runs() -> list[ScoredRun]:
         ScoredRun(Path(REAL, model), scores.manifest, model, scores.manifest["benchmark"], model, scores)
         for model, scores in load_board(REAL).items()
     ]
-
-
-def _source_note(run: ScoredRun) -> str:
-    about = run.manifest
-    return (
-        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
-        f"({about['licence']}), published with arXiv 2410.01729."
-    )
 
 
 def _unfinished_note(run: ScoredRun) -> str:
