@@ -1,5 +1,6 @@
 """Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
+from rmcalib.metrics._answers import answer_rows
 from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
 from rmcalib.metrics._board import (
     DEFAULT_METRIC,
@@ -67,6 +68,7 @@ __all__ = [
     "Ties",
     "Transfer",
     "added_metrics",
+    "answer_rows",
     "audit",
     "catalogue",
     "catalogue_markdown",

@@ -14,7 +14,7 @@ from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
@@ -22,6 +22,7 @@ from rmcalib.metrics import (
     Settings,
     Ties,
     added_metrics,
+    answer_rows,
     audit,
     chosen_metrics,
     disagreements,
@@ -36,10 +37,11 @@ from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
+from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._votes import has_votes, tie_note
-from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
+from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -70,6 +72,8 @@ class Evaluation:
         empty if none was asked for.
     isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
         asked for.
+    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        judges.
     """
 
     model: str
@@ -86,6 +90,7 @@ class Evaluation:
     groups: list[dict[str, Any]] = field(default_factory=list)
     decisions: Decisions | None = None
     isotonic: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -197,6 +202,7 @@ def evaluate(
         no_calibration=reason,
         settings=settings,
         metrics=wanted,
+        official=official_score(every, benchmark),
     )
     everything = forecast(scores)
     reliability = [] if reason else reliability_rows(everything, settings)
@@ -212,8 +218,10 @@ def evaluate(
             *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
             *tie_note(rows, ties),
             *([crowded] if crowded else []),
+            *answer_notes(scores),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
+            *([] if reason else beta_notes(rows, scores.manifest)),
         ],
         summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
@@ -223,6 +231,7 @@ def evaluate(
         if grouped and not reason
         else [],
         isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
+        answers=answer_rows(scores, settings),
         decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
 
@@ -305,6 +314,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         **({"groups": evaluation.groups} if evaluation.groups else {}),
         **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
         **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
+        **({"answers": evaluation.answers} if evaluation.answers else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
@@ -318,6 +328,7 @@ def _notes(
         notes.append(f"Calibration is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
         notes.append(f"Marked: {scale_note(recipe)}.")
+    notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")

@@ -77,6 +77,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
         ece=_by_category(rows, categories, _ECE),
         bound=(find_value(rows, "ece_bound") or _NOTHING)["value"],
         crowded=crowded_bin(overall),
+        answers=evaluation.answers,
         groups=evaluation.groups,
         groups_figure=None
         if groups is None
