@@ -107,7 +107,7 @@ def _shared(
         hidden = backbone(**inputs, attention_mask=mask).last_hidden_state[0]
     places, targets, counts = _predictions(tree, starts)
     values = token_logprobs(model, hidden[torch.tensor(places, device=hidden.device)], torch.tensor(targets))
-    parts = values.double().cpu().split(counts)
+    parts = torch.split(values.double().cpu(), counts)
     return [(float(part.sum()), count) for part, count in zip(parts, counts, strict=True)]
 
 
