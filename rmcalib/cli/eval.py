@@ -17,6 +17,7 @@ from rmcalib.cli._shared.options import (
     REPORT,
     Config,
     Json,
+    Markdown,
     Resamples,
     Seed,
     TieRule,
@@ -115,6 +116,7 @@ def evaluate_models(
     curve: ReliabilityCurve = "bins",
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
+    markdown: Markdown = None,
     ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -207,9 +209,14 @@ def evaluate_models(
         if joint is not None:
             print_joint(joint)
             say(f"One page of all: rmcalib report {scoring.output}")
-    for condition, evaluation in met:
-        value = condition.value(evaluation.metrics)
-        say(f"{evaluation.model}: {condition.text} holds: {condition.subject} is {value:.4g}")
+    holding = [
+        f"{one.model}: {condition.text} holds: {condition.subject} is {condition.value(one.metrics):.4g}"
+        for condition, one in met
+    ]
+    if markdown is not None:
+        _write_markdown(markdown, done, failed, holding)
+    for line in holding:
+        say(line)
     if not json_ and not scoring.quiet:
         say_failures(failed, len(names) * len(jobs), "model" if len(jobs) == 1 else "run")
     if failed or met:
@@ -301,6 +308,14 @@ def _check_several(several: list[str], scores: str | None, export: Path | None, 
     for option, value in given.items():
         if value is not None:
             raise ValueError(f"{option}: belongs to one benchmark, so give one --benchmark")
+
+
+def _write_markdown(path: Path, done: list[_Done], failed: list[dict[str, str]], holding: list[str]) -> None:
+    from rmcalib._util.files import write_text
+    from rmcalib.publish import evaluation_summary
+
+    errors = [f"{one['model']}: {one['error']}" for one in failed]
+    write_text(path, evaluation_summary([one.result for one in done], [*errors, *holding]))
 
 
 def _content(

@@ -6,7 +6,7 @@ with offsets that say where each prompt starts. Sums and maxima are taken per se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, segment_log_softmax
+from rmcalib.benchmarks import OfficialScore
 from rmcalib.metrics._rewardbench import tied_categories
 from rmcalib.scores import Scores
 
@@ -56,6 +57,7 @@ class Forecasts:
     one_answer : (n,) whether the benchmark asks for one right answer; False for RewardBench 2's Ties.
     scores : the scores that the forecasts were made from.
     whole : the forecasts of all prompts, if these are a selection; else None.
+    official : what the benchmark's authors report of these scores, if known.
     """
 
     log_probability: FloatArray
@@ -68,6 +70,7 @@ class Forecasts:
     one_answer: BoolArray
     scores: Scores = field(repr=False)
     whole: Forecasts | None = field(default=None, repr=False)
+    official: tuple[OfficialScore, ...] = ()
     memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -111,11 +114,18 @@ def once(
     return remembered
 
 
-def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike | None = None) -> Forecasts:
+def forecast(
+    scores: Scores,
+    *,
+    temperature: ArrayLike = 1.0,
+    lengths: ArrayLike | None = None,
+    official: Iterable[OfficialScore] = (),
+) -> Forecasts:
     """Turn rewards into P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over the responses of each prompt.
 
     ``temperature``: one number, or one per prompt (n,). ``lengths`` (N,): the lengths of the responses; by
-    default the scores' numbers of tokens, NaN where they are unknown.
+    default the scores' numbers of tokens, NaN where they are unknown. ``official``: what the benchmark's
+    authors report, as `rmcalib.benchmarks.official_score` computes it.
 
     >>> columns = {"item_id": ["a", "a"], "category": ["Math"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [np.log(3.0), 0.0]}
@@ -138,6 +148,7 @@ def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike
         category=scores.category[offsets[:-1]],
         one_answer=~np.isin(scores.category[offsets[:-1]], sorted(tied_categories(scores))),
         scores=scores,
+        official=tuple(official),
     )
 
 

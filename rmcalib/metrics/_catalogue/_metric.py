@@ -14,7 +14,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["GROUPS", "Measure", "Metric", "Need"]
 
 Measure = Callable[[Forecasts, Settings], Statistic]
-Need = Literal["probabilities", "pairs", "lengths"]
+Need = Literal["probabilities", "pairs", "lengths", "official"]
 Where = Literal["everywhere", "overall", "nowhere"]
 
 GROUPS: dict[str, str] = {
@@ -48,7 +48,8 @@ class Metric:
     prompts : what it is computed on: prompts with "one" correct response, with "several", "all", or those
         with people's "votes". A metric of "several" or "votes" is left out where there are none.
     needs : "probabilities" if it means nothing for rewards that are not utilities; "pairs" if pairwise
-        probabilities are enough; "lengths" if it needs the lengths of the responses.
+        probabilities are enough; "lengths" if it needs the lengths of the responses; "official" if the
+        benchmark's authors must have defined a score.
     label : what people call it; the name by default.
     heading : the heading of its column in the leaderboard's table; the label by default, none if empty.
     digits : digits after the point.

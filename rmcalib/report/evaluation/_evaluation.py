@@ -14,10 +14,11 @@ from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import clean_line, count
-from rmcalib.benchmarks import Benchmark, load_benchmark
+from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
+    Forecasts,
     Settings,
     Ties,
     added_metrics,
@@ -29,7 +30,10 @@ from rmcalib.metrics import (
     forecast,
     metric_rows,
     response_lengths,
+    select_prompts,
+    top_1_prompts,
 )
+from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
@@ -62,6 +66,8 @@ class Evaluation:
     notes : what a reader must know.
     summary : the result in a few sentences.
     made_from : a hash of everything that the result depends on.
+    decisions : what the probabilities are worth if one acts on them; None if there are none, or if only some
+        metrics were asked for.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty if none was asked for.
     isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
@@ -82,6 +88,7 @@ class Evaluation:
     settings: Settings
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
+    decisions: Decisions | None = None
     isotonic: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
 
@@ -195,6 +202,7 @@ def evaluate(
         no_calibration=reason,
         settings=settings,
         metrics=wanted,
+        official=official_score(every, benchmark),
     )
     everything = forecast(scores)
     reliability = [] if reason else reliability_rows(everything, settings)
@@ -224,7 +232,15 @@ def evaluate(
         else [],
         isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
         answers=answer_rows(scores, settings),
+        decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
+
+
+def _decisions(forecasts: Forecasts, settings: Settings) -> Decisions | None:
+    members = top_1_prompts(forecasts)
+    if not members.any():
+        return None
+    return decide_forecasts(select_prompts(forecasts, members), level=settings.level, seed=settings.seed)
 
 
 def _undecided_notes(n: int, *, voted: bool) -> list[str]:
@@ -296,6 +312,7 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
+        **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
         **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
         **({"answers": evaluation.answers} if evaluation.answers else {}),
         "worst": [example.item_id for example in evaluation.examples],
