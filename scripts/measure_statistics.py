@@ -448,7 +448,7 @@ by 0.7, pairs by 0.5, nearly uniform ones by 0.05. With label noise, a fraction 
 drawn at random. The mixture has half of its prompts at twice the scale and half at half of it. Heavy tails
 are Student's t with 3 degrees of freedom. Accuracy .97 comes from an advantage of 5.55 for one response of
 each prompt. Prompts with several correct responses have two outcomes, a correct or a wrong response first:
-as pairs have.
+as pairs have. Votes of people are measured in [votes.md](votes.md).
 """
 
 

@@ -18,13 +18,14 @@ from rmcalib.scores import UNKNOWN_LENGTH
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
 
-Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "unknown"]
+Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "pairs", "unknown"]
 """What the rewards of a judge are.
 
 - `log-utilities`: their softmax is a probability (Bradley-Terry, Plackett-Luce).
 - `log-probabilities`: logarithms of the probability that a response is the best of its prompt.
 - `probabilities`: the probability that a response is correct, for each response by itself.
 - `ratings`: grades. Their order means something, their differences do not.
+- `pairs`: what is known is the probability that one response beats another (`Scores.beats`).
 - `unknown`: nothing is known. They are treated as log-utilities.
 """
 

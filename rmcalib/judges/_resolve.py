@@ -49,7 +49,11 @@ KINDS: Mapping[str, Kind] = {
     "generative": Kind(
         "rmcalib.judges._generative.loading:load_generative", chosen_by=("judging",), also=("endpoint",)
     ),
-    "policy": Kind("rmcalib.judges._policies.judge:load_policy", chosen_by=("reference", "reference_free")),
+    "policy": Kind(
+        "rmcalib.judges._policies.judge:load_policy",
+        chosen_by=("reference", "reference_free", "beta"),
+        also=("endpoint",),
+    ),
 }
 """Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
 

@@ -156,7 +156,7 @@ def test_ceilings_of_unanimous_and_of_level_votes_are_finite(votes: list[list[in
     unanimous = votes[0][1] == 0
     loss = vote_log_loss_ceilings(forecasts).mean()
     # Without bias means that two prompts can exceed log 2, which no truth does.
-    assert loss == pytest.approx(0, abs=0.01) if unanimous else np.log(2) < loss < 1.1
+    assert loss == pytest.approx(0, abs=0.01) if unanimous else np.log(2) < loss < 1.4
     assert vote_agreement_ceilings(forecasts).mean() == pytest.approx(1 if unanimous else 0.5, abs=0.05)
 
 

@@ -36,7 +36,10 @@ __all__ = [
     "TokenizeHere",
 ]
 
-SERVING = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env", "concurrency", "timeout")
+SERVING = (
+    *("endpoint_kind", "served_name", "tokenize_here", "api_key_env", "concurrency", "timeout"),
+    *("reference_endpoint", "reference_served_name"),
+)
 """Options that need --endpoint."""
 ONE_JUDGE = ("endpoint", *SERVING, "reference", "reference_free", "beta", "judge", *JUDGING)
 """Options of single judges, which the lists of a batch have in their entries."""
@@ -200,7 +203,7 @@ Reference = Annotated[
     typer.Option(
         metavar="ID",
         help="Score a DPO policy: the model that its training began with. Rewards are "
-        "beta * log(policy / reference).",
+        "beta * log(policy / reference). Not needed for PEFT adapters with --beta.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -215,7 +218,22 @@ ReferenceFree = Annotated[
 Beta = Annotated[
     float | None,
     typer.Option(
-        help="The policy's beta in training; default 0.1 (1 without a reference).", rich_help_panel=POLICY
+        help="The policy's beta in training; default what its files say, else 0.1 (1 without a reference).",
+        rich_help_panel=POLICY,
+    ),
+]
+ReferenceEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The server of the reference; default that of --endpoint.", rich_help_panel=POLICY
+    ),
+]
+ReferenceServedName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The name that the server has for the reference; default that of --reference.",
+        rich_help_panel=POLICY,
     ),
 ]
 Recipes = Annotated[
@@ -274,6 +292,8 @@ class Scoring:
     reference: Reference = None
     reference_free: ReferenceFree = None
     beta: Beta = None
+    reference_endpoint: ReferenceEndpoint = None
+    reference_served_name: ReferenceServedName = None
     judge: JudgeKind = None
     judge_prompt: JudgePromptFile = None
     votes: Votes = None
@@ -293,8 +313,6 @@ class Scoring:
             for name in names if getattr(self, needed) is None else ():
                 if getattr(self, name) != getattr(Scoring, name):
                     raise ValueError(f"--{name.replace('_', '-')}: has no effect without --{needed}")
-        if self.beta is not None and self.reference is None and self.reference_free is None:
-            raise ValueError("--beta: has no effect without --reference or --reference-free")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
         if "judge" in chosen:  # in Python `judge` is the judge itself

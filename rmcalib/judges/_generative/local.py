@@ -36,7 +36,7 @@ class LocalChat:
     @cached_property
     def model(self) -> LanguageModel:
         """The loaded model."""
-        from rmcalib.judges._policies.judge import load_language_model
+        from rmcalib.judges._policies.loading import load_language_model
 
         return load_language_model(self.name, self.options)
 
