@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
+from rmcalib.cli._shared.judge_options import DryRun, show_costs
+from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
@@ -36,6 +38,7 @@ from rmcalib.cli._shared.sources import (
     model_names,
     run_model,
     say_failures,
+    scores_of_file,
 )
 
 if TYPE_CHECKING:
@@ -98,13 +101,16 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
-            "'published' for those that RewardBench has published.",
+            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's, RewardMATH's) file, "
+            "or 'published' for those that RewardBench has published.",
             rich_help_panel=WHAT,
         ),
     ] = None,
+    steps: Steps = None,
+    missing: MissingScores = None,
     benchmark: Benchmarks = None,
     scoring: Scoring,
+    dry_run: DryRun = False,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
     curve: ReliabilityCurve = "bins",
@@ -145,15 +151,17 @@ def evaluate_models(
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
-        refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
-    names, several = model_names(model, scores), list(dict.fromkeys(benchmark or []))
+        refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
+    found = scores_of_file(scores, steps, missing)
+    names, several = model_names(model, scores, found), list(dict.fromkeys(benchmark or []))
     _check_several(several, scores, export_rewardbench, scoring)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:
         with team.step():
-            output_folder(scoring.output)
+            if not dry_run:
+                output_folder(scoring.output)
             repair = load_calibrator(calibrator)
             settings = metric_settings(resamples, seed, ties)
             jobs = []
@@ -161,13 +169,18 @@ def evaluate_models(
             for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
+                if dry_run and bench is not None:
+                    show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                    continue
                 by = check_groupings(group_by or (), bench)
                 jobs.append(
                     _Job(
-                        *(asked, scores, bench, conditions, export_rewardbench),
+                        *(asked, scores, found, bench, conditions, export_rewardbench),
                         *(settings, examples, by, repair, curve),
                     )
                 )
+            if dry_run:
+                return
         met: list[tuple[Condition, Evaluation]] = []
         done: list[_Done] = []
 
@@ -225,6 +238,7 @@ class _Job:
 
     scoring: Scoring
     scores: str | None
+    found: dict[str, Scores]
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
@@ -252,7 +266,7 @@ class _Job:
             scores = run_model(name, bench, self.scoring)
             folder = run_folder(self.scoring.output, name, bench.name)
         else:
-            scores, name, label = given_scores(self.scores, name, bench)
+            scores, name, label = given_scores(self.scores, name, bench, self.found)
             check_categories(self.conditions, dict.fromkeys(scores.category.tolist()))
             folder = run_folder(self.scoring.output, name, label)
         if not is_main_process():
