@@ -24,7 +24,7 @@ from rmcalib.metrics import (
 )
 from rmcalib.report.evaluation._words import score_name
 from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
-from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
+from rmcalib.report.leaderboard._runs import ScoredRun, find_runs, source_notes
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._training import step_labels, training_rows
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
@@ -107,7 +107,7 @@ def leaderboard_of(
 ) -> Leaderboard:
     """Make a leaderboard of runs of one benchmark; the other parameters as above."""
     metric = metric or _default_metric(runs)
-    notes = [*notes, *_manifest_notes(runs)]
+    notes = [*source_notes(runs), *notes, *_manifest_notes(runs)]
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
     kept, left_out = _on_scale(runs, lambda run: recipe_of[run.folder], bradley_terry_only)

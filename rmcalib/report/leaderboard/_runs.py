@@ -25,7 +25,7 @@ from rmcalib.scores import (
     read_scores_hash,
 )
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark", "source_notes"]
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,16 @@ def runs_by_benchmark(
     return groups, notes
 
 
+def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
+    """Say where built-in scores come from, if some are."""
+    found = [run.manifest for run in runs if "licence" in run.manifest]
+    return [
+        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
+        f"({about['licence']}), published with arXiv 2410.01729."
+        for about in found[:1]
+    ]
+
+
 def _finished_runs(
     folders: Iterable[str | Path], steps: str = "product", missing: Missing | None = None
 ) -> tuple[list[ScoredRun], list[str]]:
@@ -86,7 +96,6 @@ def _finished_runs(
     for name in dict.fromkeys(map(str, folders)):
         if name == REAL:
             runs += _built_in_runs()
-            notes.append(_source_note(runs[-1]))
             continue
         folder = as_path(name)
         if folder.is_file():
@@ -133,14 +142,6 @@ def _runs_in_file(file: Path, steps: str, missing: Missing | None) -> list[Score
         )
         for model, scores in found.items()
     ]
-
-
-def _source_note(run: ScoredRun) -> str:
-    about = run.manifest
-    return (
-        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
-        f"({about['licence']}), published with arXiv 2410.01729."
-    )
 
 
 def _unfinished_note(run: ScoredRun) -> str:

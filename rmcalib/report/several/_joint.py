@@ -12,7 +12,7 @@ from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics import OVERALL, Method, Settings, check_sortable, transfer
 from rmcalib.report._headline import HEADLINE
 from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_of
-from rmcalib.report.leaderboard._runs import runs_by_benchmark
+from rmcalib.report.leaderboard._runs import runs_by_benchmark, source_notes
 from rmcalib.report.several._words import model_words
 from rmcalib.scores import Missing, Scores
 
@@ -178,6 +178,7 @@ def report_from_runs(
             if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
                 scores.setdefault(clean_line(run.label), {})[clean_line(name)] = run.scores
     rows = [row for board in boards.values() for row in board.metrics]
+    notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
     return join_benchmarks(rows, scores, settings=settings, notes=notes, boards=boards)
 
 
