@@ -138,8 +138,8 @@ def _softmax(utility: FloatArray) -> FloatArray:
     return shares
 
 
-def write(rows: list[dict[str, Any]], runs: int) -> None:
-    write_csv(RESULTS / "decisions.csv", rows)
+def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
+    write_csv(folder / "decisions.csv", rows)
     head = list(rows[0])
     worst = max(rows, key=lambda row: row["violated: fixed sequence"])
     margin = 1.96 * (0.05 * 0.95 / runs) ** 0.5
@@ -161,20 +161,21 @@ prompts.
         f"|{' --- |' * len(head)}",
         *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows),
     ]
-    write_text(RESULTS / "decisions.md", "\n".join(lines) + "\n")
+    write_text(folder / "decisions.md", "\n".join(lines) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
     seeds = np.random.SeedSequence(args.seed).spawn(len(cases()))
     rows = []
     for case, seed in zip(cases(), seeds, strict=True):
         rows.append(measure(case, args.runs, np.random.default_rng(seed)))
         print(rows[-1], flush=True)
-    write(rows, args.runs)
+    write(rows, args.runs, args.output)
 
 
 if __name__ == "__main__":
