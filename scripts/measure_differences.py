@@ -46,6 +46,8 @@ from measure_statistics import (
 )
 
 SMOOTH_RUNS = 200  # data sets for the smooth ECE, which takes longer than all others together
+SMOOTH = ("four responses: 1 and 1, nearly the same", "four responses: 1 and 1.5", "accuracy .97: 1 and 1.5")
+SMOOTH_PROMPTS = 500  # it is measured in these settings, with at most so many prompts
 MEASURES = ("accuracy", "overconfidence", "lost_information", "ece", "confidence_ece", "smooth_ece", "nll")
 
 
@@ -63,6 +65,12 @@ class Pair:
         rewards, exists, truth = self.setting.draw(n, rng)
         own = rng.normal(size=(2, *rewards.shape)) * self.noise
         return [f * (rewards + e) for f, e in zip(self.factors, own, strict=True)], exists, truth
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What is measured in this setting."""
+        wanted = self.name in SMOOTH and self.setting.n <= SMOOTH_PROMPTS
+        return tuple(name for name in MEASURES if wanted or name != "smooth_ece")
 
     def true_differences(self) -> dict[str, float]:
         """The differences of unlimited data."""
@@ -144,12 +152,13 @@ def differences(
 
 def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
     start, n, true = time.process_time(), pair.setting.n, pair.true_differences()
+    most_smooth = SMOOTH_RUNS if "smooth_ece" in pair.measures else 0
     held, without, against, width, done = (dict.fromkeys(MEASURES, 0.0) for _ in range(5))
     for run in range(runs):
         rng = np.random.default_rng([run, n, PAIRS.index(pair)])
         rewards, exists, truth = pair.draw(n, rng)
         winner = (np.cumsum(truth, axis=1) > rng.random((n, 1))).argmax(axis=1)
-        for name, found in differences(rewards, exists, winner, run, smooth=run < SMOOTH_RUNS).items():
+        for name, found in differences(rewards, exists, winner, run, smooth=run < most_smooth).items():
             excluded = not found.low <= 0 <= found.high
             held[name] += found.low - 1e-9 <= true[name] <= found.high + 1e-9
             without[name] += excluded
@@ -169,7 +178,7 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
             "runs": int(done[name]),
             "seconds": round(time.process_time() - start, 1),
         }
-        for name in MEASURES
+        for name in pair.measures
     ]
 
 

@@ -177,6 +177,8 @@ def report(rows: Sequence[Row], boards: int) -> str:
     }
     facts = {row["measure"]: float(row["value"]) for row in rows if row["board"] == "fact"}
 
+    spread = [float(r["standard_error"]) for r in rows if r["part"] == "simulated"]
+
     def span(name: str) -> str:
         return f"{min(sweep[name]):+.2f} to {max(sweep[name]):+.2f}"
 
@@ -189,7 +191,8 @@ with a smaller error are more accurate.
 
 {boards} boards of {MODELS} models for each line, {PROMPTS:,} prompts with four responses. The log scale of
 a model's rewards (0 is right) is normal with standard deviation {SPREAD} about the mean of the board,
-**independent of its skill**. So the right answer is 0.
+**independent of its skill**. So the right answer is 0. A number is uncertain by about
+{1.96 * float(np.mean(spread)):.2f}.
 
 {wide(rows, "simulated", "mean log scale")}
 

@@ -5,7 +5,7 @@ rate are measured again, too: give the public files of results/RewardMATH of
 github.com/kimsh0507/RewardMATH_official (one JSON file per judge), or one Parquet table of all judges.
 Without it, their tables (steps.csv, step_differences.csv, ratings.csv) stay as they are.
 
-    python scripts/report_reward_models.py [--rewardmath FILE...]
+    python scripts/report_reward_models.py [--rewardmath FILE...] [--resamples 400] [--output DIR]
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import reward_model_numbers as numbers
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results/reward_models"
-PICTURE = ROOT / "docs/images/real_models.png"
 TEMPLATE = "reward_models.md.jinja"
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -56,22 +55,25 @@ FROM_FILES = ("steps", "step_differences", "ratings")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rewardmath", nargs="+", type=Path, default=[], metavar="FILE")
-    files = parser.parse_args().rewardmath
-    tables = board_tables(rmcalib.load_board())
-    if files:
-        judges = {name: one for file in files for name, one in load_all_scores(file, steps="all").items()}
+    parser.add_argument("--resamples", type=int, default=400, help="for what has no other interval")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    tables = board_tables(rmcalib.load_board(), options.resamples)
+    judges: dict[str, Scores] = {}
+    for file in options.rewardmath:
+        judges |= load_all_scores(file, steps="all")
+    if judges:
         tables |= judge_tables(judges)
-    for name, rows in tables.items():
-        write_csv(RESULTS / f"{name}.csv", rows)
     tables |= {name: read_rows(RESULTS / f"{name}.csv") for name in FROM_FILES if name not in tables}
+    for name, rows in tables.items():
+        write_csv(options.output / f"{name}.csv", rows)
     for name, figure in drawings(tables).items():
-        write_bytes(RESULTS / f"{name}.png", figure_png(figure))
-    write_bytes(PICTURE, (RESULTS / "says_right.png").read_bytes())
-    write_text(RESULTS / "README.md", words(tables))
-    print(RESULTS / "README.md")
+        write_bytes(options.output / f"{name}.png", figure_png(figure))
+    write_text(options.output / "README.md", words(tables))
+    print(options.output / "README.md")
 
 
-def board_tables(board: Mapping[str, Scores]) -> Tables:
+def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
     """Measure the reward models. A number with an interval is three columns: name, name_low, name_high."""
     halved = {name: numbers.held_out(scores) for name, scores in board.items()}
     headline, repair, sizes, temperatures, thresholds = [], [], [], [], []
@@ -88,7 +90,7 @@ def board_tables(board: Mapping[str, Scores]) -> Tables:
             for metric in SIZED:
                 about = {"model": name, "responses": k, "metric": metric}
                 sizes.append({**about, **cells(found, {"value": metric})})
-        temperatures.append({"model": name, **numbers.temperature_row(scores)})
+        temperatures.append({"model": name, **numbers.temperature_row(scores, resamples)})
         for when, one in (("before", scores), ("after", halved[name])):
             thresholds += [{"when": when, **row} for row in numbers.threshold_rows(name, one)]
     headline.sort(key=lambda row: float(row["lost"]))
@@ -98,14 +100,14 @@ def board_tables(board: Mapping[str, Scores]) -> Tables:
         "repair": repair,
         "sizes": sizes,
         "temperatures": temperatures,
-        "order": numbers.order_agreement(board),
+        "order": numbers.order_agreement(board, resamples),
         "best_of_k": numbers.curve_rows(board),
         "thresholds": thresholds,
     }
 
 
 def judge_tables(judges: Mapping[str, Scores]) -> Tables:
-    """Measure process reward models and judges that rate."""
+    """Measure process reward models and judges that rate; tables of kinds that are not there are left out."""
     ending = f" ({STEPS[0]})"
     models = [name.removesuffix(ending) for name in judges if name.endswith(ending)]
     steps = [
@@ -118,11 +120,12 @@ def judge_tables(judges: Mapping[str, Scores]) -> Tables:
         for name, scores in judges.items()
         if scores.manifest.get("score_kind") == "ratings"
     ]
-    return {
+    tables = {
         "steps": steps,
         "step_differences": [row for name in models for row in numbers.step_differences(judges, name)],
         "ratings": sorted(ratings, key=lambda row: -float(row["right"])),
     }
+    return {name: rows for name, rows in tables.items() if rows}
 
 
 def cells(found: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> Row:

@@ -7,10 +7,8 @@ import importlib.util
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -31,14 +29,15 @@ CASES: dict[str, tuple[str, str]] = {
         "--prompts 1 --batches 1 --layers 1 --lengths even --peak-seconds 0.05",
         "we are faster",
     ),
-    "embed_board": ("classifier.json", "1 models"),
+    "embed_board": ("classifier.json --output {}/board.npz", "1 models"),
+    "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
     "measure_scale": ("--boards 1 --output {}", ""),
     "measure_statistics": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_votes": ("--runs 1 --only 150 --output {}", "150 prompts"),
     "plan_leaderboard": ("", "GPU-hours"),
-    "report_reward_models": ("", "README.md"),
+    "report_reward_models": ("--resamples 2 --output {}", "README.md"),
     "reproduce_paper": ("--datasets iris --experiments control --processes 1 --results {}", "iris"),
     "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
     "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
@@ -95,20 +94,9 @@ def small_boards(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(script, "PROMPTS", 100)
 
 
-def small_files(script: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def small_files(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
     write_own(Path())
-    monkeypatch.setattr(script, "SHAPE", (2, 3))
-    monkeypatch.setattr(script, "OUTPUT", folder / "board.npz")
-
-
-def few_resamples(script: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure with few resamples, and write nowhere else."""
-    shutil.copytree(script.RESULTS, folder)
-    monkeypatch.setattr(script, "RESULTS", folder)
-    monkeypatch.setattr(script, "PICTURE", folder / "real_models.png")
-    settings = replace(script.numbers.SETTINGS, resamples=20)
-    for name, value in {"SETTINGS": settings, "ORDERS": 10, "RATIOS": 10}.items():
-        monkeypatch.setattr(script.numbers, name, value)
 
 
 def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
@@ -127,6 +115,5 @@ PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "measure_scale": small_boards,
     "measure_statistics": few_prompts,
     "measure_votes": few_prompts,
-    "report_reward_models": few_resamples,
     "reproduce_paper": iris_only,
 }

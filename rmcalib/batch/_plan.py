@@ -131,7 +131,7 @@ def read_models(path: str | Path | None = None) -> list[Listed]:
     """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe.
 
     An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
-    of its kind, such as `endpoint`.
+    of its kind, such as `endpoint` or `judge`.
     """
     entries = read_entries(LEADERBOARD if path is None else Path(path))
     if not entries:
@@ -143,9 +143,10 @@ def read_models(path: str | Path | None = None) -> list[Listed]:
 def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         return Listed(_recipe(entry, where, known))  # raises
+    # In a list `judge` says how a language model judges; in Python it is the judge itself.
+    given = {"judging" if key == "judge" else str(key): value for key, value in entry.items()}
     try:
-        kind = judge_kind(entry.get("kind"), entry)
-        given = {str(key): value for key, value in entry.items() if key != "kind"}
+        kind = judge_kind(given.pop("kind", None), given)
         if kind == "classifier":
             return Listed(_recipe(given, where, known))
         own = {each.name for each in fields(Recipe)}

@@ -11,7 +11,7 @@ from rmcalib.calibration._binning import (
     grouped_sums,
     unpack_bins,
 )
-from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
+from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, pair_scale_loss, scale_loss
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -157,6 +157,7 @@ __all__ = [
     "notion_interval",
     "notion_null",
     "null_test",
+    "pair_scale_loss",
     "pairwise_inference",
     "population_error",
     "proportion_interval",

@@ -6,7 +6,7 @@ with offsets that say where each prompt starts. Sums and maxima are taken per se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, segment_log_softmax
+from rmcalib.benchmarks import OfficialScore
 from rmcalib.metrics._rewardbench import tied_categories
 from rmcalib.scores import Scores
 
@@ -28,6 +29,7 @@ __all__ = [
     "log_softmax",
     "margins",
     "once",
+    "pair_log_odds",
     "pairwise_forecasts",
     "picked_rows",
     "select_prompts",
@@ -55,6 +57,7 @@ class Forecasts:
     one_answer : (n,) whether the benchmark asks for one right answer; False for RewardBench 2's Ties.
     scores : the scores that the forecasts were made from.
     whole : the forecasts of all prompts, if these are a selection; else None.
+    official : what the benchmark's authors report of these scores, if known.
     """
 
     log_probability: FloatArray
@@ -67,6 +70,7 @@ class Forecasts:
     one_answer: BoolArray
     scores: Scores = field(repr=False)
     whole: Forecasts | None = field(default=None, repr=False)
+    official: tuple[OfficialScore, ...] = ()
     memory: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -110,11 +114,18 @@ def once(
     return remembered
 
 
-def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike | None = None) -> Forecasts:
+def forecast(
+    scores: Scores,
+    *,
+    temperature: ArrayLike = 1.0,
+    lengths: ArrayLike | None = None,
+    official: Iterable[OfficialScore] = (),
+) -> Forecasts:
     """Turn rewards into P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over the responses of each prompt.
 
     ``temperature``: one number, or one per prompt (n,). ``lengths`` (N,): the lengths of the responses; by
-    default the scores' numbers of tokens, NaN where they are unknown.
+    default the scores' numbers of tokens, NaN where they are unknown. ``official``: what the benchmark's
+    authors report, as `rmcalib.benchmarks.official_score` computes it.
 
     >>> columns = {"item_id": ["a", "a"], "category": ["Math"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [np.log(3.0), 0.0]}
@@ -137,6 +148,7 @@ def forecast(scores: Scores, *, temperature: ArrayLike = 1.0, lengths: ArrayLike
         category=scores.category[offsets[:-1]],
         one_answer=~np.isin(scores.category[offsets[:-1]], sorted(tied_categories(scores))),
         scores=scores,
+        official=tuple(official),
     )
 
 
@@ -222,6 +234,38 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     """
     from scipy.special import expit
 
+    gap, prompt = pair_log_odds(forecasts)
+    return expit(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+
+
+def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
+    """Return the log-odds that the correct response of each correct-versus-wrong pair wins, and its prompt.
+
+    They are those of the scores' pairwise probabilities where there are some, and infinite where a judge is
+    certain; pairs that are not known are left out. Else they follow from the rewards.
+
+    >>> columns = {"item_id": ["a"] * 3, "category": ["x"] * 3, "response": [0, 1, 2],
+    ...            "is_correct": [True, False, False], "reward": [2.0, 0.0, 3.0]}
+    >>> pair_log_odds(forecast(Scores.from_columns(columns)))[0].round(4)
+    array([ 2., -1.])
+    """
+    one, other, prompt = _pair_rows(forecasts)
+    known = forecasts.scores.pair_probabilities
+    if known is None:
+        # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
+        return forecasts.log_probability[one] - forecasts.log_probability[other], prompt
+    from scipy.special import logit
+
+    sizes = np.diff(forecasts.scores.offsets)
+    base = (np.cumsum(sizes * sizes) - sizes * sizes)[forecasts.source][prompt]
+    start, width = forecasts.starts[prompt], forecasts.sizes[prompt]
+    p = known[base + (one - start) * width + (other - start)]
+    there = ~np.isnan(p)
+    return np.asarray(logit(p[there])), prompt[there]
+
+
+def _pair_rows(forecasts: Forecasts) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows of the correct and the wrong response of each pair, and its prompt."""
     correct = np.flatnonzero(forecasts.is_correct)
     wrong = np.flatnonzero(~forecasts.is_correct)
     n_wrong = np.add.reduceat(~forecasts.is_correct, forecasts.starts, dtype=np.int64)
@@ -231,11 +275,7 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     # The number of each pair among those of its correct response.
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = wrong[np.repeat(first_wrong[owner], repeats) + within]
-    one = np.repeat(correct, repeats)
-    # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
-    gap = forecasts.log_probability[one] - forecasts.log_probability[other]
-    prompt = np.repeat(owner, repeats)
-    return expit(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+    return np.repeat(correct, repeats), other, np.repeat(owner, repeats)
 
 
 def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:

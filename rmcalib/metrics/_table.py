@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, check_integer
+from rmcalib.benchmarks import OfficialScore
 from rmcalib.calibration import check_level
-from rmcalib.metrics._catalogue import Metric, chosen_metrics
+from rmcalib.metrics._catalogue import Metric, chosen_metrics, official_of
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, top_1_prompts
 from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic
 from rmcalib.scores import Scores
@@ -23,6 +24,7 @@ __all__ = [
     "parts_of",
     "rows_of",
     "statistic_of",
+    "why_missing",
 ]
 
 OVERALL = "overall"
@@ -38,6 +40,7 @@ def metric_rows(
     no_calibration: str | None = None,
     settings: Settings | None = None,
     metrics: Iterable[str] | None = None,
+    official: Iterable[OfficialScore] = (),
 ) -> list[dict[str, Any]]:
     """Return the metrics of scores as tidy rows, one per category and metric.
 
@@ -50,6 +53,7 @@ def metric_rows(
         this note.
     settings : bins, resamples, level and seed.
     metrics : names of the metrics to compute; all of the catalogue by default.
+    official : what the benchmark's authors report (`rmcalib.benchmarks.official_score`).
 
     Returns
     -------
@@ -71,7 +75,7 @@ def metric_rows(
     about = {"model": model, "benchmark": benchmark}
     return [
         {**about, **row}
-        for part in parts_of(scores, lengths=lengths)
+        for part in parts_of(scores, lengths=lengths, official=official)
         for row in rows_of(part, wanted, settings, no_calibration)
     ]
 
@@ -88,6 +92,7 @@ class Part:
         masks = {"one": one, "several": members & ~one}
         self._everything, self._masks = everything, {**masks, "all": members}
         self._made: dict[str, Forecasts] = {"all": everything} if name == OVERALL else {}
+        self.has_pairs = everything.scores.beats is not None
         self._voted = voted
         self.only_tied = not everything.one_answer[members].any()
 
@@ -105,16 +110,18 @@ class Part:
         return self._made[prompts]
 
 
-def parts_of(scores: Scores, *, lengths: FloatArray | None = None) -> Iterator[Part]:
+def parts_of(
+    scores: Scores, *, lengths: FloatArray | None = None, official: Iterable[OfficialScore] = ()
+) -> Iterator[Part]:
     """Yield all prompts first, then each category.
 
     Prompts without a correct response, because as many people prefer one as another, count only for metrics
-    of votes. ``lengths`` (N,) are those of all responses.
+    of votes. ``lengths`` (N,) are those of all responses, ``official`` what the benchmark's authors report.
     """
     decided = scores.decided()
     if lengths is not None and decided is not scores:
         lengths = lengths[np.isin(scores.item_id, decided.item_id)]
-    everything, has_votes = forecast(decided, lengths=lengths), scores.n_votes > 0
+    everything, has_votes = forecast(decided, lengths=lengths, official=official), scores.n_votes > 0
     voted = forecast(scores.take(has_votes)) if has_votes.any() else None
     for shown, name in category_names(everything).items():
         if name is None:
@@ -125,18 +132,34 @@ def parts_of(scores: Scores, *, lengths: FloatArray | None = None) -> Iterator[P
         yield Part(shown, everything, everything.category == name, part)
 
 
+def why_missing(metric: Metric, part: Part, no_calibration: str | None) -> str | None:
+    """Return why a metric means nothing for these scores; None if it does.
+
+    Rewards that are not utilities have no probabilities, but a judge may know those of pairs.
+    """
+    if "probabilities" in metric.needs or ("pairs" in metric.needs and not part.has_pairs):
+        return no_calibration
+    return None
+
+
 def statistic_of(
     metric: Metric, part: Part, settings: Settings, no_calibration: str | None = None
 ) -> Statistic | None:
-    """Compute a metric of a part; None if it is about several correct responses or votes, and none are."""
+    """Compute a metric of a part.
+
+    None if it is about several correct responses, votes or an official score, and there are none.
+    """
     forecasts = part.forecasts(metric.prompts)
+    if "official" in metric.needs and (forecasts is None or official_of(forecasts) is None):
+        return None
     if forecasts is None:
         if metric.prompts in ("several", "votes"):
             return None
         tied = f"{part.name} has no single right answer"
         return Statistic.missing(0, tied if part.only_tied else "no prompt with one correct response")
-    if no_calibration is not None and "probabilities" in metric.needs:
-        return Statistic.missing(len(forecasts), no_calibration)
+    reason = why_missing(metric, part, no_calibration)
+    if reason is not None:
+        return Statistic.missing(len(forecasts), reason)
     if "lengths" in metric.needs and np.isnan(forecasts.length).any():
         return Statistic.missing(len(forecasts), _NO_LENGTHS)
     return metric.statistic(forecasts, settings)

@@ -34,6 +34,7 @@ Row = dict[str, Any]
 FEW_MODELS = 10
 _FEWEST = 3  # models: two are always in order
 _SPLITS = 100
+_NOTHING = dict.fromkeys(("value", "low", "high", "p_value"))
 
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
 Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
@@ -156,15 +157,15 @@ def correlate_errors(
         having = [name for name in names if metric in parts[name].errors]
         kept = np.array([name in having for name in names], dtype=bool)
         n_families = len(set(clusters[kept].tolist()))
-        for target, members in targets.items():
-            tau: Row = dict.fromkeys(("value", "low", "high", "p_value"))
-            if len(having) >= _FEWEST:
-                tau = two_way_kendall(
-                    [parts[name].errors[metric] for name in having],
-                    [_accuracy(parts[name].right, members) for name in having],
-                    clusters=clusters[kept],
-                    settings=settings,
-                )
+        taus: list[Row] = [_NOTHING for _ in targets]
+        if len(having) >= _FEWEST:
+            taus = two_way_kendall(
+                [parts[name].errors[metric] for name in having],
+                [[_accuracy(parts[name].right, members) for name in having] for members in targets.values()],
+                clusters=clusters[kept],
+                settings=settings,
+            )
+        for (target, members), tau in zip(targets.items(), taus, strict=True):
             counts = {"n": len(having), "families": n_families, "prompts": int(members.sum())}
             about = {"metric": metric, "target": target, "method": "kendall"}
             rows.append(about | tau | counts | {"note": _too_few(len(having), n_families)})
@@ -181,37 +182,44 @@ def _too_few(n_models: int, n_families: int) -> str:
 
 def two_way_kendall(
     errors: Sequence[Measured],
-    scores: Sequence[Measured],
+    targets: Sequence[Sequence[Measured]],
     *,
     clusters: IntArray,
     settings: Settings,
-) -> Row:
-    """Return Kendall's tau of minus the errors and the scores of models, taken from different prompts.
+) -> list[Row]:
+    """Return Kendall's tau of minus the errors and each kind of score, taken from different prompts.
 
     Parameters
     ----------
-    errors, scores : the value of each of M models, and the influence (n,) of each prompt on it.
+    errors : the error of each of M models, and the influence (n,) of each prompt on it.
+    targets : the same for each kind of score.
     clusters : (M,) the family of each model.
-    settings : resamples, level and seed of the interval.
+    settings : resamples, level and seed of the intervals.
 
     Returns
     -------
-    A row of value (the mean over splits), low, high and p_value.
+    A row of value (the mean over splits), low, high and p_value for each kind of score.
     """
-    rng, level = np.random.default_rng(settings.seed), settings.level
-    both = _stacked(errors), _stacked(scores)
-    n_models, n = both[0][1].shape
-    value = float(_split_taus(*both, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng).mean())
+    rng = np.random.default_rng(settings.seed)
+    error, scores = _stacked(errors), [_stacked(one) for one in targets]
+    n_models, n = error[1].shape
+    whole = _split_taus(error, scores, np.ones((_SPLITS, n)), np.ones((_SPLITS, n_models)), rng)
     _, clusters = np.unique(clusters, return_inverse=True)
     parts = []
     for part in chunks(settings.resamples, n + n_models**2):
         size = part.stop - part.start
         models = resampling_weights(size, int(clusters.max()) + 1, rng)[:, clusters]
-        parts.append(_split_taus(*both, resampling_weights(size, n, rng), models, rng))
-    drawn = np.concatenate(parts)
+        parts.append(_split_taus(error, scores, resampling_weights(size, n, rng), models, rng))
+    drawn = np.concatenate(parts, axis=1)
+    values = whole.mean(axis=1).tolist()
+    return [_interval(value, row, settings.level) for value, row in zip(values, drawn, strict=True)]
+
+
+def _interval(value: float, drawn: FloatArray, level: float) -> Row:
+    """The row of one kind of score, from the values of tau on resamples (R,)."""
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn) or not np.isfinite(value):
-        return dict.fromkeys(("value", "low", "high", "p_value"))
+        return _NOTHING
     # Resampling prompts adds noise a second time, which pulls every draw towards 0: only their spread counts.
     low, high = np.quantile(drawn - drawn.mean(), [(1 - level) / 2, (1 + level) / 2])
     return {
@@ -223,29 +231,38 @@ def two_way_kendall(
 
 
 def _split_taus(
-    errors: Stacked, scores: Stacked, prompts: FloatArray, models: FloatArray, rng: np.random.Generator
+    error: Stacked,
+    scores: Sequence[Stacked],
+    prompts: FloatArray,
+    models: FloatArray,
+    rng: np.random.Generator,
 ) -> FloatArray:
-    """Tau (R,) of errors on a random half of the prompts and scores on the other half, both ways.
+    """Tau (T, R) of errors on a random half of the prompts and scores on the other half, both ways.
 
     ``prompts`` (R, n) and ``models`` (R, M): how often each is drawn.
     """
     size, n = prompts.shape
+    i, j = np.triu_indices(models.shape[1], 1)
+    pairs = models[:, i] * models[:, j]
     half = rng.permuted(np.broadcast_to(np.arange(n) < n // 2, (size, n)), axis=1)
+
+    def signs(measured: Stacked, weights: FloatArray) -> FloatArray:
+        values = measured[0] + weights @ measured[1].T
+        return np.sign(values[:, i] - values[:, j])
+
     found = []
     for one in (half, ~half):
         first, second = (_rescaled(np.where(mask, prompts, 0.0)) for mask in (one, ~one))
-        e, s = (value + weights @ influence.T for (value, influence), weights in zip(
-            (errors, scores), (first, second), strict=True))  # fmt: skip
-        found.append(_taus(-e, s, models))
+        x = -signs(error, first)
+        found.append([_taus(x, signs(score, second), pairs) for score in scores])
     return np.asarray(np.mean(found, axis=0))
 
 
 def _taus(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Tau-b (R,) of values x and y (R, M) of weighted models."""
-    pairs = weights[:, :, None] * weights[:, None, :]
-    sx, sy = (np.sign(values[:, :, None] - values[:, None, :]) for values in (x, y))
-    together, alone_x, alone_y = ((pairs * signs).sum(axis=(1, 2)) for signs in (sx * sy, sx**2, sy**2))
-    spread = np.sqrt(alone_x * alone_y)
+    """Tau-b (R,) from the signs x and y of differences between models (R, P), for weighted pairs."""
+    weighted = weights * x
+    together = np.einsum("rp,rp->r", weighted, y)
+    spread = np.sqrt(np.einsum("rp,rp->r", weighted, x) * np.einsum("rp,rp->r", weights, y * y))
     return np.divide(together, spread, out=np.full(len(x), np.nan), where=spread > 0)
 
 

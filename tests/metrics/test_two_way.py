@@ -36,9 +36,9 @@ def test_without_influence_it_is_plain_kendall() -> None:
     rng = np.random.default_rng(0)
     errors, scores = rng.normal(size=12), rng.normal(size=12)
     still = np.zeros(40)
-    found = two_way_kendall(
+    (found,) = two_way_kendall(
         [(e, still) for e in errors],
-        [(s, still) for s in scores],
+        [[(s, still) for s in scores]],
         clusters=np.arange(12),
         settings=Settings(resamples=50),
     )
@@ -57,7 +57,8 @@ def test_noise_of_shared_prompts_does_not_correlate() -> None:
         naive.append(kendalltau(means, means).statistic)
         measured = [(value, row) for value, row in zip(means, influence, strict=True)]
         errors = [(-value, -row) for value, row in measured]
-        found = two_way_kendall(errors, measured, clusters=np.arange(12), settings=Settings(resamples=1))
+        how = Settings(resamples=1)
+        (found,) = two_way_kendall(errors, [measured], clusters=np.arange(12), settings=how)
         split.append(found["value"])
     assert np.mean(naive) == pytest.approx(1.0)
     # Each half has the observed noise of its own prompts only, so that the two are nearly independent.

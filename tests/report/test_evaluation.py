@@ -94,7 +94,8 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
     assert 'name="viewport"' in text
-    assert page.tags.count("svg") == 2 * 3  # reliability and margins: overall, Math, Focus
+    # Reliability and margins: overall, Math, Focus; and decisions.
+    assert page.tags.count("svg") == 2 * 3 + 1
     assert page.tags.count("article") == 10
     # Every heading of a table says what it heads, every drawing what it shows.
     scopes = [value for name, value in page.attributes if name == "scope"]
@@ -400,3 +401,18 @@ def test_prompts_on_which_people_disagree_evenly_are_left_out() -> None:
     assert result.summary.startswith("It says 83%, people agree 75% of the time")
     with pytest.raises(ValueError, match="no prompt with a correct response"):
         evaluate(Scores.from_arrays([[1.0, 0.0]], votes=[[1, 1]]), model="m")
+
+
+def test_the_official_score_is_shown_where_the_benchmark_has_one() -> None:
+    rewards = np.random.default_rng(0).normal(loc=(1.0, 0.0), size=(40, 2))
+    scores = Scores.from_arrays(rewards, category=["mmlu-pro", "livebench"] * 20)
+    known = evaluate(replace(scores, manifest={"benchmark": "judgebench"}), resamples=20)
+    right = rewards[:, 0] > rewards[:, 1]
+    assert known.value("official_score") == right.mean()
+    assert known.value("official_score", "mmlu-pro") == right[::2].mean()
+    (row,) = (r for r in known.metrics if (r["metric"], r["category"]) == ("official_score", "overall"))
+    assert row["note"] == "accuracy, as the benchmark's authors compute it"
+    assert row["n"] == 40
+    other = evaluate(replace(scores, manifest={"benchmark": "mine"}), resamples=20)
+    assert "official_score" not in {r["metric"] for r in other.metrics}
+    assert len(other.metrics) == len(known.metrics) - 3

@@ -28,7 +28,8 @@ from rmcalib.metrics._catalogue._calibration import (
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
-from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE
+from rmcalib.metrics._catalogue._pairs import PAIRS
+from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE, official_of
 from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
 from rmcalib.metrics._catalogue._votes import VOTES
 from rmcalib.metrics._forecasts import Forecasts
@@ -43,6 +44,7 @@ __all__ = [
     "catalogue",
     "catalogue_markdown",
     "chosen_metrics",
+    "official_of",
     "scale",
 ]
 
@@ -50,6 +52,7 @@ ENTRY_POINTS = "rmcalib.metrics"
 _OWN = (
     *FIRST_CHOICE,
     *INFORMATION,
+    *PAIRS,
     *CALIBRATION,
     *SCORES,
     *DECOMPOSITION,

@@ -1,4 +1,4 @@
-"""RewardBench 2's own score, with an interval that combines those of the categories."""
+"""The benchmark's official score; RewardBench 2's own, with an interval that combines those of categories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib.benchmarks import OfficialScore
 from rmcalib.calibration import proportion_interval, resampling_weights
 from rmcalib.metrics._catalogue._metric import Metric
 from rmcalib.metrics._forecasts import Forecasts, once
@@ -22,7 +23,7 @@ from rmcalib.metrics._rewardbench import (
 from rmcalib.metrics._statistic import NO_INTERVAL, Settings, Statistic
 from rmcalib.scores import Scores
 
-__all__ = ["BENCHMARK_SCORE", "lone_categories"]
+__all__ = ["BENCHMARK_SCORE", "lone_categories", "official_of"]
 
 _CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next model
 _ALIKE = "no interval: a category has one prompt only, or all resamples of Ties are alike"
@@ -62,6 +63,23 @@ def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
         return value - float(below), value + float(above)
 
     return Statistic(value, n, own_draws=draws, limits=limits, no_limits=_ALIKE)
+
+
+def official(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    """Return what the benchmark's authors report: their headline, or the same number of a category."""
+    found = official_of(forecasts)
+    if found is None:
+        return Statistic.missing(len(forecasts), "the benchmark has no official score")
+    return Statistic(found.value, found.n, note=f"{found.metric}, as the benchmark's authors compute it")
+
+
+def official_of(forecasts: Forecasts) -> OfficialScore | None:
+    """Return the official score of all prompts, or of the category of these; None if there is none."""
+    known = (forecasts.whole or forecasts).official
+    category = "all" if forecasts.whole is None else str(forecasts.category[0])
+    wanted = (one for one in known if (one.metric, one.category) == (known[0].metric, category))
+    found = next(wanted, None)
+    return found if found is not None and np.isfinite(found.value) else None
 
 
 def lone_categories(scores: Scores) -> frozenset[str]:
@@ -141,6 +159,20 @@ BENCHMARK_SCORE = (
         heading="",
         group="rewards",
         ranked="everywhere",
+        depends_on_m=True,
+    ),
+    Metric(
+        "official_score",
+        "the score that the benchmark's authors report, computed as they do; the note has its name",
+        official,
+        better="high",
+        unit="score",
+        prompts="all",
+        needs=frozenset({"official"}),
+        label="official score",
+        group="rewards",
+        compared="nowhere",
+        ranked="nowhere",
         depends_on_m=True,
     ),
 )
