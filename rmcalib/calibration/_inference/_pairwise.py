@@ -114,7 +114,7 @@ class _PairOutcomes:
         places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
         shape = (len(rows) * n_steps, len(self.sums))
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per group and line
-        return (happened @ self.sums).reshape(len(rows), n_steps, -1)
+        return np.asarray(happened @ self.sums).reshape(len(rows), n_steps, -1)
 
     def expected(self, q: FloatArray) -> FloatArray:
         return q @ self.sums
