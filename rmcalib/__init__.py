@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rmcalib.repair import Calibrator as Calibrator
     from rmcalib.repair import calibrate as calibrate
     from rmcalib.repair import combine as combine
+    from rmcalib.repair import decide as decide
     from rmcalib.report import Evaluation as Evaluation
     from rmcalib.report import evaluate as evaluate
     from rmcalib.runs import score as score
@@ -40,6 +41,7 @@ _HOMES = {
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",
+    "decide": "rmcalib.repair",
     "evaluate": "rmcalib.report",
     "leaderboard": "rmcalib.metrics",
     "load_benchmark": "rmcalib.benchmarks",

@@ -19,27 +19,26 @@ from rmcalib._util.files import write_bytes
 from rmcalib.scores import load_all_scores
 
 OUTPUT = Path(__file__).parents[1] / "rmcalib/demo/rewardmath.npz"
-SHAPE = (483, 10)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("file", nargs="+", type=Path)
-    found = {name: one for file in parser.parse_args().file for name, one in load_all_scores(file).items()}
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    options = parser.parse_args()
+    found = {name: one for file in options.file for name, one in load_all_scores(file).items()}
     # Ratings, step scores and verdicts say what they are.
-    rewards = {name: one.reward for name, one in found.items() if "score_kind" not in one.manifest}
-    for name, values in rewards.items():
-        if values.size != np.prod(SHAPE):
-            raise SystemExit(f"{name}: {values.size} rewards, expected {SHAPE[0]} x {SHAPE[1]}")
+    rewards = {
+        name: one.reward.reshape(one.n_items, -1)
+        for name, one in found.items()
+        if "score_kind" not in one.manifest
+    }
     names = sorted(rewards)
     buffer = io.BytesIO()
-    arrays = {
-        "models": np.array(names),
-        "rewards": np.stack([rewards[name].reshape(SHAPE) for name in names]),
-    }
+    arrays = {"models": np.array(names), "rewards": np.stack([rewards[name] for name in names])}
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_bytes(OUTPUT, buffer.getvalue())
-    print(f"{OUTPUT}: {len(names)} models, {OUTPUT.stat().st_size:,} bytes")
+    write_bytes(options.output, buffer.getvalue())
+    print(f"{options.output}: {len(names)} models, {len(buffer.getvalue()):,} bytes")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ rate are measured again, too: give the public files of results/RewardMATH of
 github.com/kimsh0507/RewardMATH_official (one JSON file per judge), or one Parquet table of all judges.
 Without it, their tables (steps.csv, step_differences.csv, ratings.csv) stay as they are.
 
-    python scripts/report_reward_models.py [--rewardmath FILE...]
+    python scripts/report_reward_models.py [--rewardmath FILE...] [--resamples 400] [--output DIR]
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ import reward_model_numbers as numbers
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results/reward_models"
-PICTURE = ROOT / "docs/images/real_models.png"
 TEMPLATE = "reward_models.md.jinja"
 Row = dict[str, Any]
 Tables = dict[str, list[Row]]
@@ -56,25 +55,28 @@ FROM_FILES = ("steps", "step_differences", "ratings")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rewardmath", nargs="+", type=Path, default=[], metavar="FILE")
-    files = parser.parse_args().rewardmath
-    tables = board_tables(rmcalib.load_board())
-    if files:
-        judges = {name: one for file in files for name, one in load_all_scores(file, steps="all").items()}
+    parser.add_argument("--resamples", type=int, default=400, help="for what has no other interval")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    tables = board_tables(rmcalib.load_board(), options.resamples)
+    judges: dict[str, Scores] = {}
+    for file in options.rewardmath:
+        judges |= load_all_scores(file, steps="all")
+    if judges:
         tables |= judge_tables(judges)
-    for name, rows in tables.items():
-        write_csv(RESULTS / f"{name}.csv", rows)
     tables |= {name: read_rows(RESULTS / f"{name}.csv") for name in FROM_FILES if name not in tables}
+    for name, rows in tables.items():
+        write_csv(options.output / f"{name}.csv", rows)
     for name, figure in drawings(tables).items():
-        write_bytes(RESULTS / f"{name}.png", figure_png(figure))
-    write_bytes(PICTURE, (RESULTS / "says_right.png").read_bytes())
-    write_text(RESULTS / "README.md", words(tables))
-    print(RESULTS / "README.md")
+        write_bytes(options.output / f"{name}.png", figure_png(figure))
+    write_text(options.output / "README.md", words(tables))
+    print(options.output / "README.md")
 
 
-def board_tables(board: Mapping[str, Scores]) -> Tables:
+def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
     """Measure the reward models. A number with an interval is three columns: name, name_low, name_high."""
     halved = {name: numbers.held_out(scores) for name, scores in board.items()}
-    headline, repair, sizes, temperatures, thresholds = [], [], [], [], []
+    headline, repair, sizes, temperatures, thresholds, decisions = [], [], [], [], [], []
     for name, scores in board.items():
         before, after = numbers.measure(scores), numbers.measure(halved[name])
         headline.append({"model": name, **cells(before, HEADLINE)})
@@ -88,7 +90,8 @@ def board_tables(board: Mapping[str, Scores]) -> Tables:
             for metric in SIZED:
                 about = {"model": name, "responses": k, "metric": metric}
                 sizes.append({**about, **cells(found, {"value": metric})})
-        temperatures.append({"model": name, **numbers.temperature_row(scores)})
+        decisions.append({"model": name, **numbers.decision_row(scores)})
+        temperatures.append({"model": name, **numbers.temperature_row(scores, resamples)})
         for when, one in (("before", scores), ("after", halved[name])):
             thresholds += [{"when": when, **row} for row in numbers.threshold_rows(name, one)]
     headline.sort(key=lambda row: float(row["lost"]))
@@ -98,14 +101,15 @@ def board_tables(board: Mapping[str, Scores]) -> Tables:
         "repair": repair,
         "sizes": sizes,
         "temperatures": temperatures,
-        "order": numbers.order_agreement(board),
+        "order": numbers.order_agreement(board, resamples),
         "best_of_k": numbers.curve_rows(board),
         "thresholds": thresholds,
+        "decisions": decisions,
     }
 
 
 def judge_tables(judges: Mapping[str, Scores]) -> Tables:
-    """Measure process reward models and judges that rate."""
+    """Measure process reward models and judges that rate; tables of kinds that are not there are left out."""
     ending = f" ({STEPS[0]})"
     models = [name.removesuffix(ending) for name in judges if name.endswith(ending)]
     steps = [
@@ -118,11 +122,12 @@ def judge_tables(judges: Mapping[str, Scores]) -> Tables:
         for name, scores in judges.items()
         if scores.manifest.get("score_kind") == "ratings"
     ]
-    return {
+    tables = {
         "steps": steps,
         "step_differences": [row for name in models for row in numbers.step_differences(judges, name)],
         "ratings": sorted(ratings, key=lambda row: -float(row["right"])),
     }
+    return {name: rows for name, rows in tables.items() if rows}
 
 
 def cells(found: Mapping[str, Mapping[str, Any]], names: Mapping[str, str]) -> Row:
@@ -207,6 +212,13 @@ def words(tables: Tables) -> str:
         "sure": sure[sky, "before", 0.9],
         "sure_after": sure[sky, "after", 0.9],
         "sure_limits": numbers.SURE,
+        "wrong_limits": [f"{alpha:.0%}".removesuffix("%") for alpha in numbers.WRONG],
+        "allowed": {
+            limit: [row["name"] for row in named["decisions"] if row[f"accepted_{limit}"] is not None]
+            for limit in ("10", "30")
+        },
+        "costly": max(named["decisions"], key=lambda row: float(row["regret"])),
+        "asking": f"{numbers.ASKING:g}",
         "steps_better": better,
         "steps_worse": worse,
         "steps_same": len(differences) - len(better) - len(worse),
@@ -226,6 +238,7 @@ def words(tables: Tables) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown from our own numbers
     )
+    environment.globals["accepted"] = accepted
     environment.filters |= {
         "share": share,
         "value": value,
@@ -258,6 +271,14 @@ def value(row: Row, key: str) -> str:
     if one["low"] is None:
         return f"{number(one['value'])} (no upper limit)"
     return f"{number(one['value'])} [{number(one['low'])}, {number(one['high'])}]"
+
+
+def accepted(row: Row, name: str) -> str:
+    """Return what a rule with a guarantee accepts: how many, how many of them are wrong, and its bound."""
+    if row[f"accepted_{name}"] is None:
+        return "nothing"
+    wrong, high = percent(row[f"wrong_{name}"]), percent(row[f"wrong_{name}_high"])
+    return f"{row[f'accepted_{name}']:.0f}: {wrong} wrong, at most {high}"
 
 
 def limits(row: Row, key: str) -> str:

@@ -19,6 +19,7 @@ from rmcalib.calibration import (
     temperature_interval,
 )
 from rmcalib.metrics import Settings, forecast, metric_rows
+from rmcalib.repair import decide
 from rmcalib.scores import STEPS, Scores
 
 Row = dict[str, Any]
@@ -30,8 +31,8 @@ MEASURED = (
     *("mean_confidence", "accuracy", "overconfidence", "lost_information", "usable_information"),
     *("temperature", "ece", "confidence_ece", "confidence_ece_null_mean", "confidence_ece_p_value", "nll"),
 )
-ORDERS = 200  # resamples for the order of models
-RATIOS = 400  # resamples for ratios of temperatures
+WRONG = (0.1, 0.3, 0.5)
+ASKING = 0.1  # the cost of asking a person, if a wrong response costs 1
 SURE = (0.5, 0.7, 0.9)
 
 
@@ -71,7 +72,7 @@ def first_pairs(scores: Scores) -> Scores:
     return Scores.from_arrays(scores.reward.reshape(-1, RESPONSES)[:, :2], manifest=scores.manifest)
 
 
-def temperature_row(scores: Scores) -> Row:
+def temperature_row(scores: Scores, resamples: int) -> Row:
     """Return the best temperatures with some responses, and how much larger those are than with all ten.
 
     The sets share their problems. The intervals of the ratios resample problems, and so allow for it.
@@ -83,7 +84,7 @@ def temperature_row(scores: Scores) -> Row:
         found = temperature_interval(one.reward, one.is_correct, prompt)
         row |= {f"t_{name}": found.value, f"t_{name}_low": found.low, f"t_{name}_high": found.high}
     rng = np.random.default_rng(0)
-    drawn = [rng.integers(scores.n_items, size=scores.n_items) for _ in range(RATIOS)]
+    drawn = [rng.integers(scores.n_items, size=scores.n_items) for _ in range(resamples)]
     all_ten = np.array([_fitted(scores, index) for index in drawn])
     for name in ("2", "first"):
         row |= dict.fromkeys((f"ratio_{name}", f"ratio_{name}_low", f"ratio_{name}_high"))
@@ -148,6 +149,20 @@ def threshold_rows(model: str, scores: Scores) -> list[Row]:
     return rows
 
 
+def decision_row(scores: Scores) -> Row:
+    """Return what can be accepted so that few are wrong, and the cost of accepting p ≥ 1 − ASKING."""
+    row: Row = {}
+    for alpha in WRONG:
+        choice, name = decide(scores, alpha=alpha).choice, f"{alpha:.0%}".removesuffix("%")
+        accepted = None if choice.threshold is None else choice.n
+        row |= {f"threshold_{name}": choice.threshold, f"accepted_{name}": accepted}
+        row |= {f"wrong_{name}": choice.wrong, f"wrong_{name}_high": choice.high}
+    regret = decide(scores, alpha=ASKING).regret
+    assert regret is not None
+    row |= {"believed": regret.believed, "cost": regret.cost, "calibrated_cost": regret.calibrated_cost}
+    return row | {"regret": regret.value, "regret_low": regret.low, "regret_high": regret.high}
+
+
 def step_differences(models: Mapping[str, Scores], name: str) -> list[Row]:
     """Compare the accuracy of each way to combine steps with that of the product, on the same problems."""
     right = {how: _right(models[f"{name} ({how})"]) for how in STEPS}
@@ -174,7 +189,7 @@ def shared_top(scores: Scores) -> Row:
     return {"shared": found.value, "shared_low": found.low, "shared_high": found.high}
 
 
-def order_agreement(board: Mapping[str, Scores]) -> list[Row]:
+def order_agreement(board: Mapping[str, Scores], resamples: int) -> list[Row]:
     """Return Kendall's tau between the orders of models with 2 and with 10 responses, for three metrics.
 
     The intervals resample problems; the models are these nine.
@@ -182,7 +197,7 @@ def order_agreement(board: Mapping[str, Scores]) -> list[Row]:
     pairs = [(with_responses(scores, SIZES[0]), scores) for scores in board.values()]
     n = pairs[0][1].n_items
     rng = np.random.default_rng(0)
-    drawn = [np.arange(n), *(rng.integers(n, size=n) for _ in range(ORDERS))]
+    drawn = [np.arange(n), *(rng.integers(n, size=n) for _ in range(resamples))]
     taus = np.array([_taus(pairs, index) for index in drawn])
     low, high = np.quantile(taus[1:], [0.025, 0.975], axis=0)
     return [

@@ -35,8 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "batch": {"benchmarks", "scores", "judges", "runs"},
     "metrics": {"ranking", "calibration", "benchmarks", "scores", "judges"},
     "tabular": {"ranking", "calibration", "runs"},
-    "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
+    "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
     "publish": {"metrics", "report", "runs"},
     "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {

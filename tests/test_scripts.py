@@ -3,95 +3,117 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.scores.rewardmath import write_own
+
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
-MODULES = {"demo_world", "reproduce_report"}  # imported by other scripts
-# What a script is called with, and a word of what it prints.
-CASES: dict[str, tuple[list[str], str]] = {
-    "bench_notions": (["--quick"], "the table at once"),
-    "bench_packing": (["--prompts", "4"], "before/way"),
-    "bench_prolr": (["--learner", "mallows", "--processes", "1", "--resamples", "5"], "times as fast"),
-    "bench_report": (["--models", "2", "--resamples", "20"], "the baseline"),
+# Imported by other scripts.
+MODULES = {"demo_world", "reproduce_report", "reward_model_figures", "reward_model_numbers"}
+# What a script is called with, and a word of what it prints. {} is the folder that it may write to.
+CASES: dict[str, tuple[str, str]] = {
+    "bench_evaluation": ("--prompts 200 --resamples 20 --keep {}", "memory"),
+    "bench_notions": ("--quick", "the table at once"),
+    "bench_packing": ("--prompts 4", "before/way"),
+    "bench_prolr": ("--learner mallows --processes 1 --resamples 5", "times as fast"),
+    "bench_report": ("--models 2 --resamples 20", "the baseline"),
     "bench_scoring": (
-        ["--prompts", "1", "--batches", "1", "--layers", "1", "--lengths", "even", "--peak-seconds", "0.05"],
-        "we are faster by",
+        "--prompts 1 --batches 1 --layers 1 --lengths even --peak-seconds 0.05",
+        "we are faster",
     ),
-    "measure_differences": (["--runs", "2", "--only", "pairs: 0.5 and 1"], "350 prompts"),
-    "measure_notions": (["--runs", "2", "--cases", "1", "--processes", "1"], "Calibrated forecasts"),
-    "measure_statistics": (["--runs", "2", "--only", "pairs, calibrated"], "350 prompts"),
-    "plan_leaderboard": ([], "GPU-hours"),
-    "reproduce_paper": (["--datasets", "iris", "--experiments", "control", "--processes", "1"], "iris"),
-    "train_demo_model": (["--steps", "2", "--questions", "60", "--batch", "2"], "mean confidence"),
-    "write_metrics_page": (["--check"], ""),
-}
-WRITE = {  # the option for the folder that a script writes to
-    "measure_differences": "--output",
-    "measure_notions": "--output",
-    "measure_statistics": "--output",
-    "reproduce_paper": "--results",
-    "train_demo_model": "--output",
+    "embed_board": ("classifier.json --output {}/board.npz", "1 models"),
+    "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
+    "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
+    "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
+    "measure_scale": ("--boards 1 --output {}", ""),
+    "measure_statistics": ("--runs 2 --only pairs --output {}", "350 prompts"),
+    "measure_votes": ("--runs 1 --only 150 --output {}", "150 prompts"),
+    "plan_leaderboard": ("", "GPU-hours"),
+    "report_reward_models": ("--resamples 2 --output {}", "README.md"),
+    "reproduce_paper": ("--datasets iris --experiments control --processes 1 --results {}", "iris"),
+    "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
+    "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
+    "write_metrics_page": ("--check", ""),
 }
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """Let scripts be imported as they are when they run, in an empty folder; undo what they set."""
     import torch
 
-    threads = torch.get_num_threads()
-    before = set(sys.modules)
+    threads, before = torch.get_num_threads(), set(sys.modules)
     monkeypatch.syspath_prepend(SCRIPTS)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
+    yield tmp_path / "written"
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(False)
     for name in {path.stem for path in SCRIPTS.glob("*.py")} & (set(sys.modules) - before):
         del sys.modules[name]
 
 
-def made_smaller(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fewer prompts for the value of unlimited data."""
-    for module in (script, sys.modules.get("measure_statistics")):
-        if module is not None and hasattr(module, "TRUTH_PROMPTS"):
-            monkeypatch.setattr(module, "TRUTH_PROMPTS", 4_000)
-
-
 def test_every_script_has_a_case() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.py")} == set(CASES) | MODULES
 
 
+@pytest.mark.filterwarnings("default")  # as for everybody who runs them
 @pytest.mark.parametrize("name", CASES)
 def test_it_runs_through(
-    name: str, scripts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    if name == "train_with_rmcalib" and importlib.util.find_spec("trl") is None:
+        pytest.skip("TRL is not installed (pip install 'rmcalib[trl]')")
     arguments, word = CASES[name]
-    folder = scripts / "written"
-    if name in WRITE:
-        arguments = [*arguments, WRITE[name], str(folder)]
-    if name == "reproduce_paper":
-        keep_iris(folder)
-    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments.format(folder).split()])
     script = importlib.import_module(name)
-    made_smaller(script, monkeypatch)
+    if name in PREPARED:
+        PREPARED[name](script, folder, monkeypatch)
     script.main()
     assert word in capsys.readouterr().out
-    assert name not in WRITE or any(folder.iterdir())
+    if "{}" in arguments:
+        assert any(folder.iterdir())
 
 
-def keep_iris(folder: Path) -> None:
+def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute the values of unlimited data from fewer prompts."""
+    name = "MANY" if hasattr(script, "MANY") else "TRUTH_PROMPTS"
+    home = script if hasattr(script, name) else sys.modules["measure_statistics"]
+    monkeypatch.setattr(home, name, 4_000)
+
+
+def small_boards(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(script, "MODELS", 4)
+    monkeypatch.setattr(script, "PROMPTS", 100)
+
+
+def small_files(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    write_own(Path())
+
+
+def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
     """Put the results of iris where those of the experiments that are not run are read from."""
     folder.mkdir()
     for path in (ROOT / "results").glob("*.csv"):
         head, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        folder.joinpath(path.name).write_text(
-            head + "".join(row for row in rows if row.startswith("iris,")), encoding="utf-8"
-        )
+        kept = [row for row in rows if row.startswith("iris,")]
+        folder.joinpath(path.name).write_text("".join([head, *kept]), encoding="utf-8")
     shutil.copy(ROOT / "results" / "README.md", folder)
+
+
+PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
+    "embed_board": small_files,
+    "measure_differences": few_prompts,
+    "measure_scale": small_boards,
+    "measure_statistics": few_prompts,
+    "measure_votes": few_prompts,
+    "reproduce_paper": iris_only,
+}

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DATA = (".yaml", ".html", ".css", ".js", ".json", ".jsonl", ".safetensors", ".typed", ".csv", ".jinja")
+DATA = (
+    *(".yaml", ".html", ".css", ".js", ".json", ".jsonl", ".safetensors", ".typed", ".csv", ".jinja"),
+    *(".npz", ".LICENSE"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -131,7 +131,7 @@ def read_models(path: str | Path | None = None) -> list[Listed]:
     """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe.
 
     An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
-    of its kind, such as `endpoint`.
+    of its kind, such as `endpoint` or `judge`.
     """
     entries = read_entries(LEADERBOARD if path is None else Path(path))
     if not entries:
@@ -143,9 +143,10 @@ def read_models(path: str | Path | None = None) -> list[Listed]:
 def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
         return Listed(_recipe(entry, where, known))  # raises
+    # In a list `judge` says how a language model judges; in Python it is the judge itself.
+    given = {"judging" if key == "judge" else str(key): value for key, value in entry.items()}
     try:
-        kind = judge_kind(entry.get("kind"), entry)
-        given = {str(key): value for key, value in entry.items() if key != "kind"}
+        kind = judge_kind(given.pop("kind", None), given)
         if kind == "classifier":
             return Listed(_recipe(given, where, known))
         own = {each.name for each in fields(Recipe)}
@@ -193,6 +194,8 @@ def make_plan(
             continue
         size, recipe = entry.parameters, entry.recipe
         memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
+        if memory is not None and entry.options.get("reference") is not None:
+            memory *= 2  # a policy's reference is in memory, too
         seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
         reason = entry.skipped or _obstacle(recipe, trust_remote_code)
         if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:

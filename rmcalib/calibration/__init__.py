@@ -11,7 +11,7 @@ from rmcalib.calibration._binning import (
     grouped_sums,
     unpack_bins,
 )
-from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, scale_loss
+from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, pair_scale_loss, scale_loss
 from rmcalib.calibration._ece import (
     Reliability,
     brier_score,
@@ -81,6 +81,7 @@ from rmcalib.calibration._votes import (
     TIE_MODELS,
     TieModel,
     VoteForecasts,
+    effective_votes,
     fit_ties,
     majority_agreements,
     vote_agreement_ceilings,
@@ -139,6 +140,7 @@ __all__ = [
     "ece",
     "ece_interval",
     "ece_null",
+    "effective_votes",
     "equal_temperatures",
     "fit_beta",
     "fit_isotonic",
@@ -157,6 +159,7 @@ __all__ = [
     "notion_interval",
     "notion_null",
     "null_test",
+    "pair_scale_loss",
     "pairwise_inference",
     "population_error",
     "proportion_interval",

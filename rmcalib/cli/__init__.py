@@ -16,6 +16,7 @@ from rmcalib.cli.calibrate import calibrate_model
 from rmcalib.cli.card import write_model_card
 from rmcalib.cli.combine import combine_judges
 from rmcalib.cli.compare import compare
+from rmcalib.cli.decide import decide_scores
 from rmcalib.cli.doctor import examine
 from rmcalib.cli.eval import evaluate_models
 from rmcalib.cli.models import list_models
@@ -39,6 +40,7 @@ app.command("batch", cls=Command)(batch_models)
 app.command("report", cls=Command)(report_leaderboard)
 app.command(cls=Command)(compare)
 app.command("calibrate", cls=Command)(calibrate_model)
+app.command("decide", cls=Command)(decide_scores)
 app.command("combine", cls=Command)(combine_judges)
 app.command("card", cls=Command)(write_model_card)
 app.command("models", cls=Command)(list_models)

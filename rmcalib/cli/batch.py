@@ -24,7 +24,7 @@ from rmcalib.cli._shared.options import (
 )
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
-from rmcalib.cli._shared.scoring_options import SERVING, Scoring
+from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
 
 if TYPE_CHECKING:
     from rmcalib.batch import Cluster, Selection
@@ -137,9 +137,7 @@ _RUNNING_MODELS = (
 """Options that do nothing if no model is run."""
 
 
-@with_options(
-    without=("part", "revision", "recipes", "endpoint", *SERVING, "reference", "reference_free", "beta")
-)
+@with_options(without=("part", "revision", "recipes", *ONE_JUDGE))
 def batch_models(
     *,
     context: typer.Context,

@@ -14,6 +14,7 @@ from rmcalib.cli._shared.calibrators import apply_to_own
 from rmcalib.cli._shared.options import (
     Config,
     Json,
+    Markdown,
     Quiet,
     Resamples,
     Seed,
@@ -45,6 +46,15 @@ def compare(
         str | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
     ] = None,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CONDITION",
+            help="Exit with code 1 if this holds for a difference B - A, such as 'accuracy.high<0' or "
+            "'lost_information.low>0.01'; several allowed.",
+        ),
+    ] = None,
+    markdown: Markdown = None,
     calibrator: Annotated[
         list[Path] | None,
         typer.Option(
@@ -62,13 +72,19 @@ def compare(
     verbose: Verbose = False,
     config: Config = None,  # noqa: ARG001 (its callback has done the work)
 ) -> None:
-    """Compare two models on the same prompts: the difference of every metric, from a paired bootstrap."""
-    from rmcalib._util.files import write_csv
+    """Compare two models on the same prompts: the difference of every metric, with intervals.
+
+    Exit codes: 0 done; 1 a --fail-if holds; 2 bad usage or bad input.
+    """
+    from rmcalib._util.files import write_csv, write_text
     from rmcalib._util.terminal import clean_line
+    from rmcalib.cli._shared.conditions import check_categories, parse_condition
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
     from rmcalib.metrics import compare_scores
+    from rmcalib.publish import comparison_summary
     from rmcalib.report import open_scores
 
+    conditions = [parse_condition(text) for text in fail_if or []]
     with plain_warnings(quiet=quiet, verbose=verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
         first, second = apply_to_own((first, second), calibrator or (), quiet=quiet)
@@ -85,16 +101,30 @@ def compare(
         found = list(dict.fromkeys(row["category"] for row in rows))
         if category not in (*found, "all"):
             raise ValueError(f"--category: unknown {category!r} (have: {', '.join(found)}, all)")
+        check_categories(conditions, [name for name in found if name != "overall"])
+        differences = [{**row, "value": row["difference"]} for row in rows]
+        met = [one for one in conditions if one.met(differences)]
+        failed = [
+            f"{one.text} holds: the difference of {one.subject} is {one.value(differences):.4g}"
+            for one in met
+        ]
         if output is not None:
             write_csv(output, rows)
         if not quiet:
             _warn_of_scales(about)
             _warn_of_prompts(first, second)
     names = clean_line(name_a), clean_line(name_b)
+    if markdown is not None:
+        write_text(markdown, comparison_summary(names, rows, failed))
     if json_:
-        typer.echo(json.dumps({"a": names[0], "b": names[1], "differences": rows}))
+        content = {"a": names[0], "b": names[1], "differences": rows}
+        typer.echo(json.dumps({**content, "conditions_met": [one.text for one in met]}))
     elif not quiet:
         _print(rows, names, category, resamples)
+    for line in failed:
+        say(line)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _warn_of_scales(recipes: Iterable[Recipe]) -> None:
@@ -124,6 +154,7 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
+    from rmcalib.publish import better
     from rmcalib.report import HEADLINE, p_value, signed
 
     terminal = open_console()
@@ -144,7 +175,7 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
             values = [_value(row[side]) for side in ("a", "b")]
             p_text = "" if row["p_value"] is None else p_value(row["p_value"], 2 / (resamples + 1))
             heading = f"{HEADLINE[metric]} ({metric})" if metric in HEADLINE else metric
-            add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, _better(row))
+            add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, better(row))
         print_table(terminal, columns, least=_WIDTH)
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
         terminal.print(Text(f"\nNo calibration of {clean_line(note)}."), soft_wrap=True)
@@ -178,13 +209,3 @@ def _value(value: float | None) -> str:
     from rmcalib.report import number
 
     return number(value)
-
-
-def _better(row: dict[str, Any]) -> str:
-    """The better of the two, where the interval of the difference leaves out zero."""
-    from rmcalib.metrics import catalogue
-
-    metric = catalogue()[row["metric"]]
-    if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
-        return ""
-    return "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"

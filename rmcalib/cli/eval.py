@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
+from rmcalib.cli._shared.judge_options import DryRun, show_costs
+from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import (
     REPORT,
     Config,
     Json,
+    Markdown,
     Resamples,
     Seed,
     TieRule,
@@ -35,6 +38,7 @@ from rmcalib.cli._shared.sources import (
     model_names,
     run_model,
     say_failures,
+    scores_of_file,
 )
 
 if TYPE_CHECKING:
@@ -97,18 +101,22 @@ def evaluate_models(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's) file, or "
-            "'published' for those that RewardBench has published.",
+            help="Use scores made elsewhere: a .parquet, .jsonl or .json (RewardBench's, RewardMATH's) file, "
+            "or 'published' for those that RewardBench has published.",
             rich_help_panel=WHAT,
         ),
     ] = None,
+    steps: Steps = None,
+    missing: MissingScores = None,
     benchmark: Benchmarks = None,
     scoring: Scoring,
+    dry_run: DryRun = False,
     fail_if: FailIf = None,
     group_by: GroupBy = None,
     curve: ReliabilityCurve = "bins",
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
+    markdown: Markdown = None,
     ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
     examples: Annotated[
@@ -143,15 +151,18 @@ def evaluate_models(
 
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
-        refuse_options(context, RUNNING_A_MODEL, "--scores (no model is run)")
-    names, several = model_names(model, scores), list(dict.fromkeys(benchmark or []))
+        refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
+    several = list(dict.fromkeys(benchmark or []))
     _check_several(several, scores, export_rewardbench, scoring)
+    found = scores_of_file(scores, steps, missing)
+    names = model_names(model, scores, found)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:
         with team.step():
-            output_folder(scoring.output)
+            if not dry_run:
+                output_folder(scoring.output)
             repair = load_calibrator(calibrator)
             settings = metric_settings(resamples, seed, ties)
             jobs = []
@@ -159,13 +170,18 @@ def evaluate_models(
             for one in chosen:
                 asked = replace(scoring, benchmark=one)
                 bench = benchmark_for(names, asked, scores)
+                if dry_run and bench is not None:
+                    show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                    continue
                 by = check_groupings(group_by or (), bench)
                 jobs.append(
                     _Job(
-                        *(asked, scores, bench, conditions, export_rewardbench),
+                        *(asked, scores, found, bench, conditions, export_rewardbench),
                         *(settings, examples, by, repair, curve),
                     )
                 )
+            if dry_run:
+                return
         met: list[tuple[Condition, Evaluation]] = []
         done: list[_Done] = []
 
@@ -194,9 +210,14 @@ def evaluate_models(
         if joint is not None:
             print_joint(joint)
             say(f"One page of all: rmcalib report {scoring.output}")
-    for condition, evaluation in met:
-        value = condition.value(evaluation.metrics)
-        say(f"{evaluation.model}: {condition.text} holds: {condition.subject} is {value:.4g}")
+    holding = [
+        f"{one.model}: {condition.text} holds: {condition.subject} is {condition.value(one.metrics):.4g}"
+        for condition, one in met
+    ]
+    if markdown is not None:
+        _write_markdown(markdown, done, failed, holding)
+    for line in holding:
+        say(line)
     if not json_ and not scoring.quiet:
         say_failures(failed, len(names) * len(jobs), "model" if len(jobs) == 1 else "run")
     if failed or met:
@@ -218,6 +239,7 @@ class _Job:
 
     scoring: Scoring
     scores: str | None
+    found: dict[str, Scores]
     bench: Benchmark | None
     conditions: list[Condition]
     export: Path | None
@@ -245,7 +267,7 @@ class _Job:
             scores = run_model(name, bench, self.scoring)
             folder = run_folder(self.scoring.output, name, bench.name)
         else:
-            scores, name, label = given_scores(self.scores, name, bench)
+            scores, name, label = given_scores(self.scores, name, bench, self.found)
             check_categories(self.conditions, dict.fromkeys(scores.category.tolist()))
             folder = run_folder(self.scoring.output, name, label)
         if not is_main_process():
@@ -287,6 +309,14 @@ def _check_several(several: list[str], scores: str | None, export: Path | None, 
     for option, value in given.items():
         if value is not None:
             raise ValueError(f"{option}: belongs to one benchmark, so give one --benchmark")
+
+
+def _write_markdown(path: Path, done: list[_Done], failed: list[dict[str, str]], holding: list[str]) -> None:
+    from rmcalib._util.files import write_text
+    from rmcalib.publish import evaluation_summary
+
+    errors = [f"{one['model']}: {one['error']}" for one in failed]
+    write_text(path, evaluation_summary([one.result for one in done], [*errors, *holding]))
 
 
 def _content(

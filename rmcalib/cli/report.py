@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli._shared import scoring_options as options
+from rmcalib.cli._shared.kinds import MissingScores, Steps, reading_options
 from rmcalib.cli._shared.options import (
     Config,
     Json,
@@ -33,9 +34,9 @@ def report_leaderboard(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[DIR]...",
-            help="Folders or URLs with runs of eval or batch; 'real' (the default) is the built-in board of "
-            "real reward models.",
+            metavar="[PATH]...",
+            help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is "
+            "the built-in board of real reward models.",
         ),
     ] = None,
     table: Annotated[
@@ -84,6 +85,8 @@ def report_leaderboard(
             metavar="NAME", help="Correlation: kendall (default), spearman, pearson; several allowed."
         ),
     ] = None,
+    steps: Steps = None,
+    missing: MissingScores = None,
     recipes: options.Recipes = None,
     ties: Ties = TieRule.SPLIT,
     resamples: Resamples = 1000,
@@ -122,10 +125,17 @@ def report_leaderboard(
         "recipes": tuple(recipes or ()),
         "settings": metric_settings(resamples, seed, ties),
     }
+    reading: Any = reading_options(steps, missing)
     folder = output_folder(output)
     with plain_warnings(quiet=quiet, verbose=verbose):
         if table is not None:
-            clash = {"folders with runs": runs, "--leaderboard": leaderboard, "--benchmark": benchmark}
+            clash = {
+                "folders with runs": runs,
+                "--leaderboard": leaderboard,
+                "--benchmark": benchmark,
+                "--steps": steps,
+                "--missing": missing,
+            }
             given = next((name for name, value in clash.items() if value), None)
             if given is not None:
                 raise ValueError(f"--table cannot be combined with {given}")
@@ -141,10 +151,15 @@ def report_leaderboard(
             with progress_bar("reading runs", quiet=quiet) as show:
                 shared["on_model"] = None if show is None else lambda done, total, _: show(done, total, 0)
                 if benchmark is None and official is None:
-                    board = report_from_runs(runs or [REAL], metric=metric, **shared)
+                    board = report_from_runs(runs or [REAL], metric=metric, **shared, **reading)
                 else:
                     board = leaderboard_from_runs(
-                        runs or [REAL], benchmark=benchmark, metric=metric, official=official, **shared
+                        runs or [REAL],
+                        benchmark=benchmark,
+                        metric=metric,
+                        official=official,
+                        **shared,
+                        **reading,
                     )
         page = write_joint(board, folder) if isinstance(board, Joint) else write_leaderboard(board, folder)
     if json_:
@@ -189,16 +204,27 @@ def _print(board: Leaderboard) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import interval, metric_name, number, p_value, percent, points, short_names
+    from rmcalib.report import (
+        headline_keys,
+        interval,
+        metric_name,
+        number,
+        p_value,
+        percent,
+        points,
+        short_names,
+    )
 
     terminal = open_console()
     if board.training:
         _print_training(board, terminal)
     main, level = metric_name(board.metric), f"{board.settings.level:.0%} interval"
-    measured = any("overconfidence" in row["values"] for row in board.models)
+    keys = headline_keys(board.metric)
+    says, right, gap = keys
+    measured = any(gap in row["values"] for row in board.models)
     scored = not measured or board.score_name != "accuracy"
     headings = [main.replace(" ", "\n", 1), level]
-    headings += [*(("says", "right", "gap in points") if measured else ()), *(["score"] if scored else [])]
+    headings += [*(keys.values() if measured else ()), *(["score"] if scored else [])]
     best = table("model", *headings, title=f"Smallest {main}", gap=1)
     names = short_names(row["model"] for row in board.ranked[:10])
     for row in board.ranked[:10]:
@@ -206,10 +232,8 @@ def _print(board: Leaderboard) -> None:
         found = values[board.metric]
         cells = [number(found["value"]), interval(found)]
         if measured:
-            cells += [
-                percent((values.get(key) or {}).get("value")) for key in ("mean_confidence", "accuracy")
-            ]
-            cells.append(points(values.get("overconfidence")))
+            cells += [percent((values.get(key) or {}).get("value")) for key in (says, right)]
+            cells.append(points(values.get(gap)))
         cells += [number(row["score"])] if scored else []
         add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
     print_table(terminal, best)

@@ -10,6 +10,7 @@ import typer
 
 from rmcalib._util.terminal import clean_line
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
+from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
@@ -31,6 +32,7 @@ def score_models(
     *,
     model: Models = None,
     scoring: Scoring,
+    dry_run: DryRun = False,
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
     json_: Json = False,
@@ -51,8 +53,12 @@ def score_models(
     main = is_main_process()
     with plain_warnings(quiet=scoring.quiet or not main, verbose=verbose), joined() as team:
         with team.step():
-            output_folder(scoring.output)
+            if not dry_run:
+                output_folder(scoring.output)
             bench = benchmark_for(names, scoring)
+            if dry_run and bench is not None:
+                show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                return
             repair = load_calibrator(calibrator)
 
         def work(name: str | None) -> dict[str, Any]:
@@ -91,11 +97,19 @@ def score_models(
 
 
 def _about_work(work: dict[str, int]) -> str:
-    """Say what the forward passes of a run have computed.
+    """Say what the forward passes of a run have computed, or what a language model was asked.
 
     >>> print(_about_work({"passes": 2, "tokens": 1_000, "shared": 400, "padding": 60}))
       2 forward passes; of 1,000 tokens 400 (40.0%) were shared; 60 more (9.1% of those computed) were padding
+    >>> print(_about_work({"requests": 8, "tokens": 1_000, "unread": 1, "floored": 0}))
+      8 requests, 1,000 tokens; 1 answer could not be read
     """
+    if "requests" in work:
+        unread = work.get("unread", 0)
+        answers = "1 answer" if unread == 1 else f"{unread:,} answers"
+        return f"  {work['requests']:,} requests, {work['tokens']:,} tokens; {answers} could not be read"
+    if "passes" not in work:  # a judge of another package
+        return "  " + ", ".join(f"{name} {count:,}" for name, count in work.items())
     computed = work["tokens"] - work["shared"] + work["padding"]
     return (
         f"  {work['passes']:,} forward passes; of {work['tokens']:,} tokens {work['shared']:,} "

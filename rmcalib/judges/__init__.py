@@ -4,6 +4,9 @@ from rmcalib.judges._bench import Benchmarked, bench, measured_rate, remember_ra
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._doctor import Diagnosis, diagnose
 from rmcalib.judges._function import FunctionJudge
+from rmcalib.judges._generative.judge import Cost, GenerativeJudge
+from rmcalib.judges._generative.loading import JUDGES
+from rmcalib.judges._generative.summary import answers_summary
 from rmcalib.judges._inference.devices import (
     available_devices,
     choose_device,
@@ -43,14 +46,17 @@ from rmcalib.judges._served.judge import EndpointJudge
 __all__ = [
     "CHUNK",
     "INDIFFERENT",
+    "JUDGES",
     "KINDS",
     "LEADERBOARD",
     "SCALES",
     "Benchmarked",
     "Classifier",
+    "Cost",
     "Diagnosis",
     "EndpointJudge",
     "FunctionJudge",
+    "GenerativeJudge",
     "Judge",
     "LoadOptions",
     "Progress",
@@ -61,6 +67,7 @@ __all__ = [
     "ScoredItem",
     "ServedCheck",
     "about_judge",
+    "answers_summary",
     "asked_of",
     "available_devices",
     "bench",

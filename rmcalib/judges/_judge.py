@@ -18,13 +18,14 @@ from rmcalib.scores import UNKNOWN_LENGTH
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
 
-Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "unknown"]
+Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "pairs", "unknown"]
 """What the rewards of a judge are.
 
 - `log-utilities`: their softmax is a probability (Bradley-Terry, Plackett-Luce).
 - `log-probabilities`: logarithms of the probability that a response is the best of its prompt.
 - `probabilities`: the probability that a response is correct, for each response by itself.
 - `ratings`: grades. Their order means something, their differences do not.
+- `pairs`: what is known is the probability that one response beats another (`Scores.beats`).
 - `unknown`: nothing is known. They are treated as log-utilities.
 """
 
@@ -44,8 +45,8 @@ class ScoredItem:
     rewards : one finite number per response.
     n_tokens : the length of each text in tokens (prompt and response, after truncation). Empty: unknown.
     truncated : whether each text was cut. Empty: none was.
-    details : more about each response, by name, such as votes; each has one entry per response. They stay
-        with the judge's caller and are not written to the scores.
+    details : more about each response, by name, such as votes: one number per response, NaN if there is
+        none. They are kept with the scores (`Scores.details`).
     distinct : whether the rewards differ; None where they cannot (equal texts, one response).
 
     Examples
@@ -58,7 +59,7 @@ class ScoredItem:
     rewards: tuple[float, ...]
     n_tokens: tuple[int, ...] = ()
     truncated: tuple[bool, ...] = ()
-    details: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    details: Mapping[str, Sequence[float]] = field(default_factory=dict)
     distinct: bool | None = None
 
 

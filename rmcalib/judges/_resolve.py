@@ -34,17 +34,26 @@ class Kind:
     ----------
     loader : `"module:function"`. The function is called with the name and the options, and returns a `Judge`.
         The module is imported only when a judge of this kind is loaded.
-    chosen_by : options that only this kind has. One of them chooses the kind.
+    chosen_by : options that choose this kind.
+    also : options that choose another kind when they are alone, and that this kind takes, too.
     """
 
     loader: str
     chosen_by: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
 
 
 KINDS: Mapping[str, Kind] = {
     "classifier": Kind("rmcalib.judges._resolve:_load_classifier"),
     "endpoint": Kind("rmcalib.judges._served.judge:load_endpoint", chosen_by=("endpoint",)),
-    "policy": Kind("rmcalib.judges._policies.judge:load_policy", chosen_by=("reference", "reference_free")),
+    "generative": Kind(
+        "rmcalib.judges._generative.loading:load_generative", chosen_by=("judging",), also=("endpoint",)
+    ),
+    "policy": Kind(
+        "rmcalib.judges._policies.judge:load_policy",
+        chosen_by=("reference", "reference_free", "beta"),
+        also=("endpoint",),
+    ),
 }
 """Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
 
@@ -66,8 +75,9 @@ def load_judge(
     kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
     name : the name of a function (`FunctionJudge`).
     **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for served models,
-        `endpoint` and the others of `EndpointJudge`; for functions, those of `FunctionJudge`; registered
-        judges have their own.
+        `endpoint` and the others of `EndpointJudge`; for language models that judge, `judging` (one of
+        `JUDGES`), `judge_prompt`, `votes`, `placements`, `judge_seed`, `max_characters`; for functions,
+        those of `FunctionJudge`; registered judges have their own.
 
     Returns
     -------
@@ -98,25 +108,31 @@ def load_judge(
 
 
 def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
-    """Return the kind that was asked for, or that the options choose; options of two kinds are refused.
+    """Return the kind that was asked for, or that the options choose.
 
-    >>> judge_kind(None, {"device": "cpu"})
-    'classifier'
+    A kind must take every option that chooses a kind: `judging` with `endpoint` is a language model behind a
+    server, but `judging` with `reference` is refused.
+
+    >>> judge_kind(None, {"device": "cpu"}), judge_kind(None, {"endpoint": "http://localhost:8000"})
+    ('classifier', 'endpoint')
+    >>> judge_kind(None, {"endpoint": "http://localhost:8000", "judging": "letter"})
+    'generative'
     """
     if kind is not None:
         if kind not in KINDS:
             raise ValueError(f"kind: unknown {kind!r} (have: {', '.join(KINDS)})")
         return kind
     chosen = {
-        name: option
+        option: name
         for name, each in KINDS.items()
         for option in each.chosen_by
         if options.get(option) is not None
     }
-    if len(chosen) > 1:
-        named = " and ".join(f"{option} (of {name})" for name, option in chosen.items())
-        raise ValueError(f"{named} are options of different kinds of judges: leave one out, or name the kind")
-    return next(iter(chosen), "classifier")
+    fitting = [name for name in chosen.values() if {*chosen} <= {*KINDS[name].chosen_by, *KINDS[name].also}]
+    if chosen and not fitting:
+        said = " and ".join(f"{option} (of {name})" for option, name in chosen.items())
+        raise ValueError(f"{said} are options of different kinds of judges: leave one out")
+    return fitting[0] if fitting else "classifier"
 
 
 def check_judge_name(name: str) -> str:

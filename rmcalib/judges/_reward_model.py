@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from rmcalib.judges._registry import Recipe
 
-__all__ = ["RewardModel", "check_model_name", "identify", "is_local", "load_model", "locate"]
+__all__ = ["RewardModel", "base_of", "check_model_name", "identify", "is_local", "load_model", "locate"]
 
 DEMO = Path(__file__).parents[1] / "demo" / "model"
 LONGEST_DEFAULT = 4096
@@ -106,7 +106,7 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     adapter: Path | None = None
     if (folder / "adapter_config.json").is_file():
         adapter = folder
-        base, branch, folder, base_commit = _base_of(name, adapter, options)
+        base, branch, folder, base_commit = base_of(name, adapter, options)
         commits[base], sources["base"] = base_commit, f"{base}@{base_commit}"
         if branch is not None:
             sources["base_asked"] = branch
@@ -187,14 +187,17 @@ def check_model_name(name: str) -> str:
     return name if is_local(name) else check_repo_id(name)
 
 
-def _base_of(name: str, adapter: Path, options: LoadOptions) -> tuple[str, str | None, Path, str]:
+def base_of(
+    name: str, adapter: Path, options: LoadOptions, *, small_files_only: bool = False
+) -> tuple[str, str | None, Path, str]:
     """Locate the base model of a PEFT adapter: its name, the revision asked for, its folder, its commit."""
     settings = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     base, revision = settings.get("base_model_name_or_path"), settings.get("revision")
     if not base:
         raise HubError(f"{name}: a PEFT adapter that names no base model (base_model_name_or_path)")
     try:
-        folder, commit = locate(base, dataclasses.replace(options, revision=revision))
+        asked = dataclasses.replace(options, revision=revision)
+        folder, commit = locate(base, asked, small_files_only=small_files_only)
     except HubError as error:
         raise HubError(f"{name}: its base model cannot be loaded: {error}") from error
     return base, revision, folder, commit

@@ -55,7 +55,8 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
         stored = {name: about[name] for name in (*_ABOUT, "scale") if name in about}
         return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
     recipe = known.get(model) or Recipe(model)
-    stated = not isinstance(about, Mapping) and scale in SCALES
+    # Scores of other kinds than rewards have the scale of their kind, whatever the model was trained for.
+    stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in SCALES
     return dataclasses.replace(recipe, scale=scale) if stated else recipe
 
 
@@ -84,6 +85,8 @@ def why_no_calibration(recipe: Recipe) -> str | None:
     """
     if recipe.scale == "probabilities":
         return "its rewards are probabilities of single responses: a softmax needs their logits"
+    if recipe.scale == "pairs":
+        return "it compares two responses at a time: only pairs are measured"
     if recipe.scale is None and recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
         return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
     return None

@@ -1,5 +1,6 @@
 """Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
+from rmcalib.metrics._answers import answer_rows
 from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
 from rmcalib.metrics._board import (
     DEFAULT_METRIC,
@@ -30,6 +31,7 @@ from rmcalib.metrics._forecasts import (
     Forecasts,
     forecast,
     margins,
+    picked_rows,
     select_prompts,
     set_forecasts,
     top_1_prompts,
@@ -66,6 +68,7 @@ __all__ = [
     "Ties",
     "Transfer",
     "added_metrics",
+    "answer_rows",
     "audit",
     "catalogue",
     "catalogue_markdown",
@@ -92,6 +95,7 @@ __all__ = [
     "measure_model",
     "metric_rows",
     "on_common_prompts",
+    "picked_rows",
     "rank_models",
     "ranked_metrics",
     "reliability_table",

@@ -18,7 +18,7 @@ from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
 from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._statistic import Settings, Statistic, difference
-from rmcalib.metrics._table import Part, parts_of, statistic_of
+from rmcalib.metrics._table import Part, parts_of, statistic_of, why_missing
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -140,8 +140,9 @@ def _row(
     a, b = (statistic_of(metric, part, settings) for part in (part_a, part_b))
     if a is None or b is None or a.value is None or b.value is None:
         return None
-    if "probabilities" in metric.needs and any(why):
-        return _without(a, b, why)
+    reasons = (why_missing(metric, part_a, why[0]), why_missing(metric, part_b, why[1]))
+    if any(reasons):
+        return _without(a, b, reasons)
     row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
     found = difference(a, b, settings)
     limits = (None, None, None) if found is None else (found.low, found.high, found.p_value)

@@ -29,6 +29,7 @@ __all__ = [
     "log_softmax",
     "margins",
     "once",
+    "pair_log_odds",
     "pairwise_forecasts",
     "picked_rows",
     "select_prompts",
@@ -233,6 +234,38 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     """
     from scipy.special import expit
 
+    gap, prompt = pair_log_odds(forecasts)
+    return expit(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+
+
+def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
+    """Return the log-odds that the correct response of each correct-versus-wrong pair wins, and its prompt.
+
+    They are those of the scores' pairwise probabilities where there are some, and infinite where a judge is
+    certain; pairs that are not known are left out. Else they follow from the rewards.
+
+    >>> columns = {"item_id": ["a"] * 3, "category": ["x"] * 3, "response": [0, 1, 2],
+    ...            "is_correct": [True, False, False], "reward": [2.0, 0.0, 3.0]}
+    >>> pair_log_odds(forecast(Scores.from_columns(columns)))[0].round(4)
+    array([ 2., -1.])
+    """
+    one, other, prompt = _pair_rows(forecasts)
+    known = forecasts.scores.pair_probabilities
+    if known is None:
+        # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
+        return forecasts.log_probability[one] - forecasts.log_probability[other], prompt
+    from scipy.special import logit
+
+    sizes = np.diff(forecasts.scores.offsets)
+    base = (np.cumsum(sizes * sizes) - sizes * sizes)[forecasts.source][prompt]
+    start, width = forecasts.starts[prompt], forecasts.sizes[prompt]
+    p = known[base + (one - start) * width + (other - start)]
+    there = ~np.isnan(p)
+    return np.asarray(logit(p[there])), prompt[there]
+
+
+def _pair_rows(forecasts: Forecasts) -> tuple[IntArray, IntArray, IntArray]:
+    """Rows of the correct and the wrong response of each pair, and its prompt."""
     correct = np.flatnonzero(forecasts.is_correct)
     wrong = np.flatnonzero(~forecasts.is_correct)
     n_wrong = np.add.reduceat(~forecasts.is_correct, forecasts.starts, dtype=np.int64)
@@ -242,11 +275,7 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     # The number of each pair among those of its correct response.
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = wrong[np.repeat(first_wrong[owner], repeats) + within]
-    one = np.repeat(correct, repeats)
-    # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
-    gap = forecasts.log_probability[one] - forecasts.log_probability[other]
-    prompt = np.repeat(owner, repeats)
-    return expit(np.concatenate([gap, -gap])), _yes_then_no(len(gap)), np.concatenate([prompt, prompt])
+    return np.repeat(correct, repeats), other, np.repeat(owner, repeats)
 
 
 def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:

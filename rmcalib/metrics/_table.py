@@ -24,6 +24,7 @@ __all__ = [
     "parts_of",
     "rows_of",
     "statistic_of",
+    "why_missing",
 ]
 
 OVERALL = "overall"
@@ -91,6 +92,7 @@ class Part:
         masks = {"one": one, "several": members & ~one}
         self._everything, self._masks = everything, {**masks, "all": members}
         self._made: dict[str, Forecasts] = {"all": everything} if name == OVERALL else {}
+        self.has_pairs = everything.scores.beats is not None
         self._voted = voted
         self.only_tied = not everything.one_answer[members].any()
 
@@ -130,6 +132,16 @@ def parts_of(
         yield Part(shown, everything, everything.category == name, part)
 
 
+def why_missing(metric: Metric, part: Part, no_calibration: str | None) -> str | None:
+    """Return why a metric means nothing for these scores; None if it does.
+
+    Rewards that are not utilities have no probabilities, but a judge may know those of pairs.
+    """
+    if "probabilities" in metric.needs or ("pairs" in metric.needs and not part.has_pairs):
+        return no_calibration
+    return None
+
+
 def statistic_of(
     metric: Metric, part: Part, settings: Settings, no_calibration: str | None = None
 ) -> Statistic | None:
@@ -145,8 +157,9 @@ def statistic_of(
             return None
         tied = f"{part.name} has no single right answer"
         return Statistic.missing(0, tied if part.only_tied else "no prompt with one correct response")
-    if no_calibration is not None and "probabilities" in metric.needs:
-        return Statistic.missing(len(forecasts), no_calibration)
+    reason = why_missing(metric, part, no_calibration)
+    if reason is not None:
+        return Statistic.missing(len(forecasts), reason)
     if "lengths" in metric.needs and np.isnan(forecasts.length).any():
         return Statistic.missing(len(forecasts), _NO_LENGTHS)
     return metric.statistic(forecasts, settings)

@@ -11,7 +11,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.metrics import find_value
 from rmcalib.report import Evaluation, headline, number, p_value, percent, points
 
-__all__ = ["BADGE", "FIGURE", "card_section", "insert_section"]
+__all__ = ["BADGE", "FIGURE", "card_section", "escaped", "insert_section", "metric_table"]
 
 BADGE, FIGURE = "calibration/badge.svg", "calibration/reliability.png"
 """Where the images are, as the section links to them."""
@@ -46,7 +46,7 @@ def card_section(evaluation: Evaluation) -> str:
     said = headline(rows, subject="This model")
     lines = [_BEGIN, "## Calibration", "", f"![calibration]({BADGE})", ""]
     lines += [escaped(said or evaluation.summary), ""]
-    lines += _table(rows)
+    lines += metric_table(rows)
     if evaluation.reliability:
         lines += ["", f"![Reliability: predicted probability against observed frequency]({FIGURE})"]
     lines += [
@@ -90,7 +90,8 @@ def escaped(text: object) -> str:
     return _MARKUP.sub(r"\\\1", clean_line(text))
 
 
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def metric_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a table: the headline metrics and the ECE, overall and by category."""
     categories = list(dict.fromkeys(row["category"] for row in rows))
     shown = {
         name: [find_value(rows, name, category) for category in categories]

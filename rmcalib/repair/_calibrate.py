@@ -26,7 +26,7 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate"]
+__all__ = ["FEWEST", "SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
 
 SHOWN = {
     "mean_confidence": "says",
@@ -113,7 +113,7 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
         raise RefusedError(f"{n} prompts have one correct response; a temperature needs at least {FEWEST}")
     fit = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
     _refuse_limits(fit.at_limit)
-    held_out = _held_out_temperatures(part, folds, seed)
+    held_out = held_out_temperatures(part, folds, seed)
     before, after = _losses(part, np.ones(n)), _losses(part, held_out)
     uniform = float(np.log(part.sizes).mean())
     gained = mean_interval(before - after, level=level)
@@ -164,7 +164,7 @@ def _refuse_losses(before: float, after: float, uniform: float) -> None:
         )
 
 
-def _held_out_temperatures(part: Forecasts, folds: int, seed: int) -> FloatArray:
+def held_out_temperatures(part: Forecasts, folds: int, seed: int) -> FloatArray:
     """Return the temperature of each prompt (n,), fitted on the other folds."""
     n = len(part)
 
@@ -242,6 +242,7 @@ def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": content_hash(scores),
         "model_revision": manifest.get("model_revision"),
+        "judge": manifest.get("kind"),
     }
 
 

@@ -29,7 +29,7 @@ class CalibratorCheck:
     ----------
     temperature : the best temperature there; low, high : its interval.
     n : prompts it was fitted on.
-    holds : whether the calibrator's temperature is in the interval.
+    holds : whether the two temperatures differ by no more than chance explains, given both intervals.
     sentence : the same in words.
     """
 
@@ -52,8 +52,8 @@ class Calibrator:
     temperature : what rewards are divided by; low, high : its interval.
     level : confidence level of the interval.
     model : the judge whose rewards these are.
-    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, and the model's
-        revision.
+    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, the model's
+        revision, and the kind of judge.
     versions : of rmcalib, numpy and scipy.
 
     Examples
@@ -87,7 +87,7 @@ class Calibrator:
         """
         part = single_answers(scores)
         found = temperature_interval(part.reward, part.is_correct, part.prompt, level=self.level)
-        holds = found.low <= self.temperature <= found.high
+        holds = _agree((self.temperature, self.low, self.high), (found.value, found.low, found.high))
         where = f" on {self.fitted_on['benchmark']}" if self.fitted_on.get("benchmark") else ""
         n = self.fitted_on.get("n")
         size = f" ({n:,} prompts)" if n else ""
@@ -128,6 +128,22 @@ class Calibrator:
             if not isinstance(values.get(name, {}), dict):
                 raise ValueError(f"{path}: {name}: expected an object")
         return cls(**values)
+
+
+def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Return whether two positive numbers, each with its limits, differ by no more than chance explains.
+
+    The limits of the difference of their logarithms are d ± √(a² + b²), where a and b are the distances of
+    the two from their limits on the side that faces the other.
+
+    >>> _agree((2.0, 1.7, 2.4), (2.5, 2.1, 3.0)), _agree((2.0, 1.9, 2.1), (2.5, 2.3, 2.8))
+    (True, False)
+    """
+    (lower, _, lower_high), (upper, upper_low, _) = sorted((one, other))
+    if lower <= 0 or not np.isfinite(upper) or upper_low <= 0:  # no distance in logarithms
+        return lower_high >= upper_low
+    apart = np.log(upper / lower)
+    return bool(apart <= np.hypot(np.log(lower_high / lower), np.log(upper / upper_low)))
 
 
 def single_answers(scores: Scores) -> Forecasts:

@@ -23,6 +23,7 @@ Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 FEWEST = 50
 """Prompts below which no panel is fitted."""
+_NOTHING = 1e-4  # nats: copies of a judge differ by rounding
 _OF_THE_BENCHMARK = ("benchmark", "benchmark_revision", "benchmark_format", "n_items", "items_sha256")
 
 
@@ -34,7 +35,7 @@ class Panel:
     ----------
     members : one row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
         accuracy, left_out (how much the panel's log loss rises without it), low, high, redundant. The last is
-        True if the interval of left_out includes 0.
+        True if the interval of left_out includes 0 (to 0.0001 nats).
     panels : one row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower
         the log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
     best : how often each judge was the best member, over the folds, by name.
@@ -235,7 +236,7 @@ def _member_rows(
                 "left_out": lost.value,
                 "low": lost.low,
                 "high": lost.high,
-                "redundant": bool(lost.low <= 0),
+                "redundant": bool(lost.low <= _NOTHING),
             }
         )
     return rows

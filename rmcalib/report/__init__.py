@@ -2,7 +2,7 @@
 
 from rmcalib.report._confidence import groups_figure, says_right_figure
 from rmcalib.report._drawing import figure_bytes, figure_png, short_names
-from rmcalib.report._headline import HEADLINE, headline
+from rmcalib.report._headline import HEADLINE, headline, headline_keys
 from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 from rmcalib.report._reliability import plot_reliability, reliability_figure
 from rmcalib.report.evaluation._evaluation import (
@@ -36,6 +36,7 @@ __all__ = [
     "forecast_report",
     "groups_figure",
     "headline",
+    "headline_keys",
     "interval",
     "join_benchmarks",
     "joint_content",

@@ -15,6 +15,7 @@ __all__ = [
     "direction",
     "gap_words",
     "headline",
+    "headline_keys",
     "information_words",
     "leaves_out_zero",
 ]
@@ -33,6 +34,21 @@ HEADLINE: dict[str, str] = {
 
 FEW = 30  # prompts; with fewer, even bad probabilities look calibrated
 _CROWDED = 0.8  # of all probabilities in one bin
+
+
+def headline_keys(metric: str) -> dict[str, str]:
+    """Return the metrics that a table sorted by a metric leads with, and their headings.
+
+    Tables sorted by a metric of pairs show pairs, which every judge has.
+
+    >>> list(headline_keys("pairwise_brier"))[:2], list(headline_keys("ece"))[:2]
+    (['pairwise_confidence', 'pairwise_accuracy'], ['mean_confidence', 'accuracy'])
+    """
+    names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
+    if not metric.startswith("pairwise_"):
+        return names
+    keys = ("pairwise_confidence", "pairwise_accuracy", "pairwise_overconfidence")
+    return dict(zip(keys, names.values(), strict=True))
 
 
 def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path
 from rmcalib.benchmarks import Benchmark
-from rmcalib.judges import ScoredItem, identify
+from rmcalib.judges import ScoredItem, answers_summary, identify
 from rmcalib.runs._folder import Layout, RunFolder
 from rmcalib.runs._lock import RunError, locked, read_manifest, utc
 from rmcalib.runs._manifest import model_folder, package_versions
@@ -105,13 +106,12 @@ class Run:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from types import SimpleNamespace
     >>> from rmcalib.benchmarks import Benchmark, Item
+    >>> from rmcalib.judges import ScoredItem
     >>> bench = Benchmark("b", "1", (Item("a", "Math", "2+2?", ("4", "5"), 1),))
     >>> with TemporaryDirectory() as folder:
     ...     with Run(Path(folder), bench, {"model": "m"}) as run:
-    ...         cut = (False, False)
-    ...         run.add([SimpleNamespace(id="a", rewards=(1.0, -1.0), n_tokens=(5, 5), truncated=cut)])
+    ...         run.add([ScoredItem("a", (1.0, -1.0), n_tokens=(5, 5), truncated=(False, False))])
     ...         scores = run.finish()
     >>> scores.reward.tolist(), scores.manifest["counts"]["responses"]
     ([1.0, -1.0], 2)
@@ -195,7 +195,10 @@ class Run:
         }
         timings = {"started": utc(self._started), "finished": utc(time.time())}
         self.files.about |= {**about, "counts": counts, "timings": timings}
-        scores = Scores.from_rows(ordered, self.files.manifest("finished"), source=str(self.folder))
+        scores = Scores.from_rows(ordered, source=str(self.folder))
+        answers = answers_summary(scores)
+        self.files.about |= {"judge_answers": answers} if answers else {}
+        scores = replace(scores, manifest=self.files.manifest("finished"))
         scores.to_parquet(self.folder / "scores.parquet")
         self.files.finish()
         self.files.remove_parts(parts)  # only now: everything is in scores.parquet
@@ -218,6 +221,7 @@ class Run:
                 "n_tokens": scored.n_tokens[i],
                 "truncated": scored.truncated[i],
                 **voted,
+                **{f"judge_{name}": values[i] for name, values in scored.details.items()},
             }
 
     def _note_versions(self, manifest: Mapping[str, Any]) -> None:

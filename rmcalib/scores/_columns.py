@@ -14,6 +14,7 @@ from rmcalib.scores._beats import as_lists, is_beats
 
 __all__ = [
     "COLUMNS",
+    "DETAIL",
     "KINDS",
     "NEEDED",
     "OTHER_KINDS",
@@ -21,6 +22,7 @@ __all__ = [
     "Place",
     "checked_columns",
     "columns_of_rows",
+    "is_known",
     "row_place",
 ]
 
@@ -44,6 +46,8 @@ NEEDED = COLUMNS[:5]
 VOTE_COLUMNS = (*KINDS,)[7:9]
 OTHER_KINDS = ("steps", "spread", "quantiles")
 """Columns of other kinds of scores, which become rewards when they are read."""
+DETAIL = "judge_"
+"""How the names of columns begin that keep what a judge says besides its rewards: numbers, NaN if unknown."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
 
@@ -75,6 +79,15 @@ _REMEDY = {
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a NUL at the end; UTF-8 has no lone surrogates
 
 
+def is_known(name: object) -> bool:
+    """Return whether scores keep a column of this name.
+
+    >>> is_known("reward"), is_known("judge_votes"), is_known("note")
+    (True, True, False)
+    """
+    return name in KINDS or (isinstance(name, str) and name.startswith(DETAIL) and name != DETAIL)
+
+
 def row_place(row: int) -> str:
     """Name a row by its number, counted from 0.
 
@@ -98,10 +111,14 @@ def columns_of_rows(
     ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*KINDS, *OTHER_KINDS)}
+    details: dict[str, dict[int, Any]] = {}
     present = dict.fromkeys(columns, 0)
     kept: dict[str, str] = {}
     n = 0
     for row in rows:
+        for name in row:
+            if name not in KINDS and is_known(name) and row[name] is not None:
+                details.setdefault(name, {})[n] = row[name]
         n += 1
         for name, values in columns.items():
             value = row.get(name)
@@ -120,7 +137,8 @@ def columns_of_rows(
         raise ValueError(
             f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
         )
-    return {name: columns[name] for name in names}
+    filled = {name: [known.get(row, math.nan) for row in range(n)] for name, known in details.items()}
+    return {**{name: columns[name] for name in names}, **filled}
 
 
 def checked_columns(
@@ -137,12 +155,12 @@ def checked_columns(
     Traceback (most recent call last):
     ValueError: s.jsonl, line 2: is_correct is 'no', not true or false
     """
-    known = {name: values for name, values in columns.items() if name in KINDS}
+    known = {name: values for name, values in columns.items() if is_known(name)}
     if len({len(values) for values in known.values()}) > 1:
         counts = ", ".join(f"{name} {len(values)}" for name, values in known.items())
         raise ValueError(f"{source}: the columns have different lengths ({counts})")
     arrays: dict[str, npt.NDArray[Any]] = {}
-    for name in sorted(known, key=[*KINDS].index):
+    for name in sorted(known, key=[*KINDS, *sorted({*known} - {*KINDS})].index):
         try:
             arrays[name] = _checked(name, known[name])
             _check_range(name, arrays[name])
@@ -159,6 +177,8 @@ class _BadValueError(ValueError):
 
 
 def _checked(name: str, values: Any) -> npt.NDArray[Any]:
+    if name not in KINDS:
+        return _details(name, values)
     kind = KINDS[name]
     if isinstance(values, np.ndarray) and values.ndim == 1:
         finite = values.dtype.kind == "f" and kind is np.float64 and bool(np.isfinite(values).all())
@@ -176,6 +196,16 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
         return as_lists(listed)
     # Converted one by one: numpy would turn all of a mixed list into texts first.
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
+
+
+def _details(name: str, values: Any) -> npt.NDArray[np.float64]:
+    """Return a column of a judge's details: numbers, and NaN where there is none."""
+    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    for row, value in enumerate(plain):
+        missing = value is None or (isinstance(value, float) and math.isnan(value))
+        if not missing and not _is_number(value):
+            raise _BadValueError(row, f"{name} is {_shown(value)}, not a finite number")
+    return np.array([math.nan if value is None else value for value in plain], dtype=np.float64)
 
 
 def _check_range(name: str, array: npt.NDArray[Any]) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from rmcalib._util.files import write_file, write_text
 from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.texts import json_lines, parse_json
-from rmcalib.scores._columns import KINDS, NEEDED, OTHER_KINDS
+from rmcalib.scores._columns import NEEDED, OTHER_KINDS, is_known
 from rmcalib.scores._rewardmath import SCORE_COLUMNS, VERDICT_COLUMNS
 
 __all__ = [
@@ -41,7 +41,7 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     try:
         with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
             names = file.schema_arrow.names
-            table = file.read([name for name in names if name in (*KINDS, *OTHER_KINDS)])
+            table = file.read([name for name in names if is_known(name) or name in OTHER_KINDS])
             stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path}: {_why(error)}") from error
@@ -104,7 +104,11 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
         n = len(next(iter(columns.values())))
         for start in range(0, n, _CHUNK):
             parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
-            rows = (dict(zip(columns, row, strict=True)) for row in zip(*parts, strict=True))
+            # JSON has no NaN: a detail that is not known is left out.
+            rows = (
+                {name: value for name, value in zip(columns, row, strict=True) if value == value}
+                for row in zip(*parts, strict=True)
+            )
             file.write("".join(f"{json.dumps(row)}\n" for row in rows).encode())
 
     write_file(path, write)

@@ -17,6 +17,7 @@ from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._beats import flat_beats, soften
 from rmcalib.scores._columns import (
     COLUMNS,
+    DETAIL,
     NEEDED,
     VOTE_COLUMNS,
     Place,
@@ -51,6 +52,9 @@ class Scores:
     Judges that compare two responses, or whose rewards are distributions, have ``beats``: for each response
     the probabilities that it beats response 0, 1, ... of its prompt, with None where one is not known.
 
+    ``details`` keeps what the judge said besides the rewards, by name, such as its own votes: float (N,), NaN
+    where it said nothing. In files, their columns begin with ``judge_``.
+
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
     (4, 2, [2.5, -1.0, 0.0, 3.0], [0, 2, 4])
@@ -67,6 +71,7 @@ class Scores:
     votes: npt.NDArray[np.int64] | None = None
     ties: npt.NDArray[np.int64] | None = None
     beats: npt.NDArray[np.object_] | None = None
+    details: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse scores that no metric could be computed from."""
@@ -136,10 +141,11 @@ class Scores:
         return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns by name; `votes` and `ties` only where people voted, `beats` only if known."""
+        """Return the columns of a file by name; votes, pairs and details only where there are some."""
         names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
         names = names if self.beats is None else (*names, "beats")
-        return {name: getattr(self, name) for name in names}
+        details = {f"{DETAIL}{name}": array for name, array in self.details.items()}
+        return {**{name: getattr(self, name) for name in names}, **details}
 
     def take(self, items: ArrayLike) -> Scores:
         """Return the scores of some prompts, in their order here.
@@ -157,7 +163,7 @@ class Scores:
         if mask.dtype != bool or mask.shape != (self.n_items,) or not mask.any():
             raise ValueError(f"items: expected {self.n_items} truth values, at least one of them true")
         rows = np.repeat(mask, np.diff(self.offsets))
-        return replace(self, **{name: array[rows] for name, array in self.columns().items()})
+        return replace(self, **_fields({name: array[rows] for name, array in self.columns().items()}))
 
     def decided(self) -> Scores:
         """Return the prompts that have a correct response; people's votes leave the others open.
@@ -263,7 +269,7 @@ class Scores:
             order = np.lexsort((arrays["response"], first[inverse]))
             arrays = {name: array[order] for name, array in arrays.items()}
         try:
-            return cls(**arrays, manifest={**(manifest or {}), **kind})
+            return cls(**_fields(arrays), manifest={**(manifest or {}), **kind})
         except ValueError as error:
             raise ValueError(f"{source}: {error}") from error
 
@@ -348,3 +354,10 @@ class Scores:
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write RewardBench's `eval-set-scores` form, without the texts (scores have none)."""
         _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
+
+
+def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """Turn columns into fields of `Scores`: those of details become one."""
+    details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
+    own = {name: array for name, array in columns.items() if not name.startswith(DETAIL)}
+    return {**own, "details": details}

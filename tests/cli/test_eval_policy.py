@@ -21,6 +21,8 @@ def test_from_a_policy_to_a_report(tmp_path: Path, invoke: Invoke) -> None:
     (path,) = (tmp_path / "runs").rglob("run.json")
     manifest = json.loads(path.read_text())
     assert (manifest["beta"], manifest["scale"]) == (0.2, "log-utilities")
+    metrics = json.loads(path.with_name("metrics.json").read_text())
+    assert any(note.startswith("Beta is 0.2 (option).") for note in metrics["notes"])
     assert "all responses were scored before" in invoke(*base, *small, "--beta", "0.2").err
     assert invoke(*base, *small, "--beta", "0.3").code == 2  # another beta does not continue the run
 
@@ -28,7 +30,11 @@ def test_from_a_policy_to_a_report(tmp_path: Path, invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--beta", "0.2"), "--beta: has no effect without --reference or --reference-free"),
+        (("--beta", "0.2"), "demo: is not a PEFT adapter, so name the model that its training began with"),
+        (
+            ("--reference-endpoint", "http://localhost:1"),
+            "--reference-endpoint: has no effect without --endpoint",
+        ),
         (("--reference-free", "max"), "reference_free: unknown 'max'"),
         (("--reference", "org/base", "--beta", "-1"), "beta: must be a positive number"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,18 +31,25 @@ def voted(scale: float = 1.0, *, n: int = 120, votes: int = 4, seed: int = 0, ti
     return Scores.from_arrays(scale * utility, votes=counts[:, :2], ties=counts[:, 2], category=names)
 
 
-def table(
-    scores: Scores, settings: Settings = FAST, no_calibration: str | None = None
-) -> dict[tuple[str, str], dict[str, Any]]:
-    rows = metric_rows(scores, model="m", benchmark="b", settings=settings, no_calibration=no_calibration)
-    return {(row["category"], row["metric"]): row for row in rows}
-
-
 VOTES = [name for name, metric in catalogue().items() if metric.prompts == "votes"]
 
 
+def table(
+    scores: Scores,
+    settings: Settings = FAST,
+    *,
+    no_calibration: str | None = None,
+    metrics: Sequence[str] | None = (*VOTES, "accuracy"),
+) -> dict[tuple[str, str], dict[str, Any]]:
+    rows = metric_rows(
+        scores, model="m", benchmark="b", settings=settings, no_calibration=no_calibration, metrics=metrics
+    )
+    return {(row["category"], row["metric"]): row for row in rows}
+
+
 def test_metrics_of_votes_are_there_only_with_votes() -> None:
-    with_votes, without = table(voted()), table(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]]))
+    plain = Scores.from_arrays([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
+    with_votes, without = table(voted()), table(plain, metrics=None)
     assert {("overall", name) for name in VOTES} <= set(with_votes)
     assert not {name for _, name in without} & set(VOTES)
 
@@ -51,8 +59,8 @@ def test_other_metrics_do_not_see_votes() -> None:
     columns = {
         name: array for name, array in scores.decided().columns().items() if name not in ("votes", "ties")
     }
-    plain = table(Scores.from_columns(columns))
-    found = {key: row for key, row in table(scores).items() if key[1] not in VOTES}
+    plain = table(Scores.from_columns(columns), metrics=None)
+    found = {key: row for key, row in table(scores, metrics=None).items() if key[1] not in VOTES}
     assert found == plain
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,13 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     moved = fitted.check(drawn(400, scale=9.0, seed=7))
     assert not moved.holds
     assert "does not hold here" in moved.sentence
+    few = calibrate(drawn(60, scale=3.0)).calibrator  # its own uncertainty counts, too
+    exact = replace(few, low=few.temperature * 0.999, high=few.temperature * 1.001)
+    others = drawn(3000, scale=few.temperature * 1.12, seed=9)
+    assert few.check(others).holds
+    assert not exact.check(others).holds
+    always_right = Scores.from_arrays(np.tile([[3.0, 0.0]], (50, 1)))
+    assert not few.check(always_right).holds  # its best temperature is 0
 
 
 def test_files_come_back_and_broken_ones_are_named(tmp_path: Path) -> None:

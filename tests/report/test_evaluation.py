@@ -94,7 +94,8 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     assert "prefers-color-scheme: dark" in text
     assert "@media print" in text
     assert 'name="viewport"' in text
-    assert page.tags.count("svg") == 2 * 3  # reliability and margins: overall, Math, Focus
+    # Reliability and margins: overall, Math, Focus; and decisions.
+    assert page.tags.count("svg") == 2 * 3 + 1
     assert page.tags.count("article") == 10
     # Every heading of a table says what it heads, every drawing what it shows.
     scopes = [value for name, value in page.attributes if name == "scope"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, chunks
 from rmcalib.calibration._votes._forecasts import VoteForecasts, pair_agreements, segment_sums
 
 __all__ = ["vote_agreement_ceilings", "vote_brier_ceilings", "vote_log_loss_ceilings"]
@@ -245,9 +245,11 @@ def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:
         # The order of the responses does not matter, so that there are few different prompts.
         votes = np.sort(forecasts.votes[forecasts.starts[mine][:, None] + np.arange(m)], axis=1)
         distinct, index = np.unique(votes, axis=0, return_inverse=True)
-        below = np.ones((len(distinct), len(x)))
-        for column in distinct.T:
-            below *= gammainc(size / m + column[:, None], x)
-        area = ((1 - below) * x).sum(axis=1) * (_GRID[1] - _GRID[0])
+        area = np.empty(len(distinct))
+        for part in chunks(len(distinct), len(x)):
+            below = np.ones((part.stop - part.start, len(x)))
+            for column in distinct[part].T:
+                below *= gammainc(size / m + column[:, None], x)
+            area[part] = ((1 - below) * x).sum(axis=1) * (_GRID[1] - _GRID[0])
         largest[mine] = (area / (size + distinct.sum(axis=1)))[index.reshape(-1)]
     return largest

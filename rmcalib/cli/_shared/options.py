@@ -19,6 +19,7 @@ __all__ = [
     "Command",
     "Config",
     "Json",
+    "Markdown",
     "Quiet",
     "Resamples",
     "Seed",
@@ -186,6 +187,15 @@ Resamples = Annotated[
     int,
     typer.Option(
         min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+    ),
+]
+Markdown = Annotated[
+    Path | None,
+    typer.Option(
+        "--markdown",
+        metavar="FILE",
+        help="Write a summary as Markdown, for a pull request or a workflow's page.",
+        rich_help_panel=REPORT,
     ),
 ]
 Ties = Annotated[

@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib.cli._shared.judge_options import (
+    JUDGING,
+    JudgeKind,
+    JudgePromptFile,
+    JudgeSeed,
+    MaxCharacters,
+    Placements,
+    Votes,
+)
 from rmcalib.cli._shared.options import REPORT, Quiet
 from rmcalib.cli._shared.places import Place
 
@@ -13,6 +22,7 @@ if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
 
 __all__ = [
+    "ONE_JUDGE",
     "RUNNING_A_MODEL",
     "SERVED",
     "SERVING",
@@ -26,13 +36,17 @@ __all__ = [
     "TokenizeHere",
 ]
 
-SERVING = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env", "concurrency", "timeout")
+SERVING = (
+    *("endpoint_kind", "served_name", "tokenize_here", "api_key_env", "concurrency", "timeout"),
+    *("reference_endpoint", "reference_served_name"),
+)
 """Options that need --endpoint."""
+ONE_JUDGE = ("endpoint", *SERVING, "reference", "reference_free", "beta", "judge", *JUDGING)
+"""Options of single judges, which the lists of a batch have in their entries."""
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
     *("trust_remote_code", "allow_pickle"),
-    *("endpoint", *SERVING),
-    *("reference", "reference_free", "beta"),
+    *ONE_JUDGE,
 )
 RUNNING_A_MODEL = ("part", "limit", *_JUDGE_OPTIONS)
 """Scoring options that have no effect on scores that exist already."""
@@ -189,7 +203,7 @@ Reference = Annotated[
     typer.Option(
         metavar="ID",
         help="Score a DPO policy: the model that its training began with. Rewards are "
-        "beta * log(policy / reference).",
+        "beta * log(policy / reference). Not needed for PEFT adapters with --beta.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -204,7 +218,22 @@ ReferenceFree = Annotated[
 Beta = Annotated[
     float | None,
     typer.Option(
-        help="The policy's beta in training; default 0.1 (1 without a reference).", rich_help_panel=POLICY
+        help="The policy's beta in training; default what its files say, else 0.1 (1 without a reference).",
+        rich_help_panel=POLICY,
+    ),
+]
+ReferenceEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The server of the reference; default that of --endpoint.", rich_help_panel=POLICY
+    ),
+]
+ReferenceServedName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The name that the server has for the reference; default that of --reference.",
+        rich_help_panel=POLICY,
     ),
 ]
 Recipes = Annotated[
@@ -263,6 +292,14 @@ class Scoring:
     reference: Reference = None
     reference_free: ReferenceFree = None
     beta: Beta = None
+    reference_endpoint: ReferenceEndpoint = None
+    reference_served_name: ReferenceServedName = None
+    judge: JudgeKind = None
+    judge_prompt: JudgePromptFile = None
+    votes: Votes = None
+    placements: Placements = None
+    judge_seed: JudgeSeed = 0
+    max_characters: MaxCharacters = None
     fresh: Fresh = False
     output: Place = "runs"
     quiet: Quiet = False
@@ -272,14 +309,14 @@ class Scoring:
 
         Which options a judge has depends on its kind: one that was not given is left to the judge.
         """
-        if self.endpoint is None:
-            for name in SERVING:
+        for needed, names in {"endpoint": SERVING, "judge": JUDGING}.items():
+            for name in names if getattr(self, needed) is None else ():
                 if getattr(self, name) != getattr(Scoring, name):
-                    raise ValueError(f"--{name.replace('_', '-')}: has no effect without --endpoint")
-        if self.beta is not None and self.reference is None and self.reference_free is None:
-            raise ValueError("--beta: has no effect without --reference or --reference-free")
+                    raise ValueError(f"--{name.replace('_', '-')}: has no effect without --{needed}")
         given = {name: getattr(self, name) for name in _JUDGE_OPTIONS}
         chosen = {name: value for name, value in given.items() if value != getattr(Scoring, name)}
+        if "judge" in chosen:  # in Python `judge` is the judge itself
+            chosen["judging"] = chosen.pop("judge")
         return chosen | ({"recipes": tuple(self.recipes)} if self.recipes else {})
 
     def load_options(self) -> "LoadOptions":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from rmcalib.cli._shared.kinds import reading_options
 from rmcalib.cli._shared.progress import progress_bar, say
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "model_names",
     "run_model",
     "say_failures",
+    "scores_of_file",
 ]
 
 PUBLISHED = "published"
@@ -30,8 +32,13 @@ Failure = dict[str, str]
 """A model that failed: ``model`` and ``error``."""
 
 
-def model_names(given: list[str] | None, scores: str | None = None) -> list[str | None]:
-    """Return the models to work on; None stands for the name that a file of scores has."""
+def model_names(
+    given: list[str] | None, scores: str | None = None, found: Mapping[str, Scores] | None = None
+) -> list[str | None]:
+    """Return the models to work on; None stands for the name that a file of scores has.
+
+    ``found`` are the scores of the file, by model.
+    """
     names = list(dict.fromkeys(given or []))
     if scores is None:
         if len(names) == 1:  # one of several is reported as a failure of that model
@@ -41,6 +48,8 @@ def model_names(given: list[str] | None, scores: str | None = None) -> list[str 
         return [*names] or ["demo"]
     if scores == PUBLISHED and not names:
         raise ValueError("--scores published: name the model with --model")
+    if found is not None and len(found) > 1:
+        return [*names] or [*found]
     if scores != PUBLISHED and len(names) > 1:
         raise ValueError("--scores FILE: a file holds the scores of one model, so give one --model")
     return [*names] or [None]
@@ -157,16 +166,35 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
     return scores
 
 
-def given_scores(source: str, model: str | None, benchmark: Benchmark | None) -> tuple[Scores, str, str]:
-    """Read scores made elsewhere: the scores, the model's name, and the name of the benchmark's folder."""
+def scores_of_file(source: str | None, steps: str | None, missing: str | None) -> dict[str, Scores]:
+    """Read the scores of all models of the file that ``--scores`` names; none without a file."""
+    from rmcalib.scores import load_all_scores
+
+    reading = reading_options(steps, missing)
+    if source is None or source == PUBLISHED:
+        option = "--steps" if steps else "--missing" if missing else None
+        if option is not None:
+            raise ValueError(f"{option}: needs a file of scores (--scores FILE)")
+        return {}
+    return load_all_scores(source, **reading)
+
+
+def given_scores(
+    source: str, model: str | None, benchmark: Benchmark | None, found: Mapping[str, Scores]
+) -> tuple[Scores, str, str]:
+    """Take scores made elsewhere: the scores, the model's name, and the name of the benchmark's folder.
+
+    ``found`` are the scores of the file, by model.
+    """
     from rmcalib.report import UNNAMED
-    from rmcalib.scores import load_scores, published_scores
+    from rmcalib.scores import find_model, published_scores
 
     if source == PUBLISHED:
         assert model is not None
         scores = published_scores(model)
         return scores, model, f"{scores.manifest['benchmark']}-published"
-    scores = load_scores(source)
+    only = next(iter(found.values())) if len(found) == 1 else None
+    scores = only or find_model(found, str(model), source)
     if benchmark is not None and not {item.id for item in benchmark.items} & {*scores.item_id.tolist()}:
         raise ValueError(
             f"{source}: none of its prompts is in {benchmark.name}: name the benchmark they are from, or "

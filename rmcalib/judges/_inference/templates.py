@@ -196,21 +196,32 @@ def response_starts(
 
     If the prompt's last token merges with the response's first one, that token counts as the response's.
     """
-    bos = getattr(tokenizer, "bos_token_id", None)
     starts = []
     for item, rows in zip(items, encoded, strict=True):
-        messages = conversation(item.prompt, "")[:-1]
-        if template is not None:
-            text = TEMPLATES[template].render(messages)
-        else:
-            source = tokenizer.get_chat_template()
-            source = _PINNED_CLOCK + source if "strftime_now" in source else source
-            text = tokenizer.apply_chat_template(
-                messages, chat_template=source, tokenize=False, add_generation_prompt=True
-            )
-        ids = _single_bos(tokenizer(_well_formed(text), verbose=False)["input_ids"], bos)
+        ids = question_ids(conversation(item.prompt, "")[:-1], tokenizer, template)
         starts.append([common_prefix([ids, list(row.input_ids)]) for row in rows])
     return starts
+
+
+def question_ids(messages: Sequence[Message], tokenizer: Any, template: str | None = None) -> list[int]:
+    """Return the token ids of messages, written so that the assistant speaks next."""
+    if template is not None:
+        # Without the last space, which belongs to the next token.
+        text = (TEMPLATES[template].render(messages) + TEMPLATES[template].assistant[0]).rstrip(" ")
+    else:
+        import jinja2
+
+        source = tokenizer.get_chat_template()
+        source = _PINNED_CLOCK + source if "strftime_now" in source else source
+        try:
+            text = tokenizer.apply_chat_template(
+                list(messages), chat_template=source, tokenize=False, add_generation_prompt=True
+            )
+        except jinja2.TemplateError as error:
+            raise ValueError(f"the model's chat template refuses these messages: {error}") from error
+    tokens = tokenizer(_well_formed(text), return_special_tokens_mask=True, verbose=False)
+    ids = tokens["input_ids"][: len(tokens["input_ids"]) - _trailing(tokens["special_tokens_mask"])]
+    return _single_bos(ids, getattr(tokenizer, "bos_token_id", None))
 
 
 def common_prefix(sequences: Sequence[list[int]]) -> int:

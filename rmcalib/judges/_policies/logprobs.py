@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import nn
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.templates import Encoded
 
-__all__ = ["LanguageModel", "check_logits", "response_logprobs", "token_logprobs"]
+__all__ = ["LanguageModel", "check_logits", "next_token_logprobs", "response_logprobs", "token_logprobs"]
 
 _LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
 _TOKENS_AT_ONCE = 8192  # padded tokens in one forward pass, unless the caller says otherwise
@@ -29,6 +30,20 @@ class LanguageModel:
     device: torch.device
     dtype: torch.dtype
     max_length: int
+    base: tuple[str, str] | None = None  # name and commit of a PEFT adapter's base
+    switch: Callable[[], AbstractContextManager[Any]] | None = None  # a context without the adapter
+    is_base: bool = False
+
+    def without_adapter(self) -> LanguageModel:
+        """Return the base of a PEFT adapter: the same weights, with the adapter switched off."""
+        if self.base is None:
+            raise ValueError(f"{self.name}: has no adapter")
+        name, commit = self.base
+        return replace(self, name=name, revision=commit, base=None, is_base=True)
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model computes: without its adapter if it is the base."""
+        return self.switch() if self.is_base and self.switch is not None else nullcontext()
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the float32 logits (n, vocabulary) of hidden states (n, width), as the model computes them.
@@ -88,9 +103,18 @@ def response_logprobs(
     results: list[tuple[float, int]] = []
     longest = max((len(text) for text in texts), default=1)
     rows = max(1, (token_budget or _TOKENS_AT_ONCE) // longest)
-    for first in range(0, len(texts), rows):
-        results += _pass(model, texts[first : first + rows], starts[first : first + rows])
+    with model.running():
+        for first in range(0, len(texts), rows):
+            results += _pass(model, texts[first : first + rows], starts[first : first + rows])
     return results
+
+
+@torch.no_grad()
+def next_token_logprobs(model: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
+    """Return log p of every token of the vocabulary after a text: float32 (vocabulary,), on the CPU."""
+    tokens = torch.tensor([list(ids)], device=model.device)
+    hidden = _hidden(model, tokens, torch.ones_like(tokens))[0, -1:]
+    return model.logits(hidden)[0].log_softmax(0).cpu()
 
 
 @torch.no_grad()

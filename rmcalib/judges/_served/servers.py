@@ -13,7 +13,18 @@ from typing import Any
 
 from rmcalib.judges._http import Client, ServerError
 
-__all__ = ["SERVER_KINDS", "Answer", "Server", "Text", "ask", "find_server"]
+__all__ = [
+    "SERVER_KINDS",
+    "Answer",
+    "Server",
+    "Text",
+    "ask",
+    "card_of",
+    "find_server",
+    "model_cards",
+    "optional_answer",
+    "printable",
+]
 
 SERVER_KINDS = ("vllm", "sglang", "openrlhf")
 # Templates like Llama 3.2's write today's date into the text. This is the date that they fall back to, and
@@ -89,30 +100,30 @@ def find_server(
         beginning should be reported soon.
     """
     client = client if attempts is None else dataclasses.replace(client, attempts=attempts)
-    cards = [] if kind == "openrlhf" else _model_cards(client)
+    cards = [] if kind == "openrlhf" else model_cards(client)
     if kind == "auto":
         kind = _kind_of(client, cards)
     if kind == "openrlhf":
         return Server(kind, path="/get_reward")
-    card = _card_of(client, cards, name, served_name)
+    card = card_of(client, cards, name, served_name)
     length = card.get("max_model_len")
     found = Server(
         kind,
-        model=_text(card.get("id")),
-        checkpoint=_text(card.get("root")),
+        model=printable(card.get("id")),
+        checkpoint=printable(card.get("root")),
         max_length=length if isinstance(length, int) else None,
         path="/classify",
     )
     if kind == "vllm":
-        version = _asked(client, "/version").get("version")
-        return dataclasses.replace(found, version=_text(version), raw={"use_activation": False})
-    info = _asked(client, "/get_model_info", "/model_info")
-    version = _asked(client, "/get_server_info", "/server_info").get("version")
+        version = optional_answer(client, "/version").get("version")
+        return dataclasses.replace(found, version=printable(version), raw={"use_activation": False})
+    info = optional_answer(client, "/get_model_info", "/model_info")
+    version = optional_answer(client, "/get_server_info", "/server_info").get("version")
     return dataclasses.replace(
         found,
-        checkpoint=_text(info.get("model_path")) or found.checkpoint,
-        weights=_text(info.get("weight_version")),
-        version=_text(version),
+        checkpoint=printable(info.get("model_path")) or found.checkpoint,
+        weights=printable(info.get("weight_version")),
+        version=printable(version),
     )
 
 
@@ -196,7 +207,8 @@ def _numbers(row: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in row)
 
 
-def _model_cards(client: Client) -> list[Mapping[str, Any]]:
+def model_cards(client: Client) -> list[Mapping[str, Any]]:
+    """Return what a server says about its models; nothing if it does not say."""
     try:
         answer = client.get("/v1/models")
     except ServerError as error:
@@ -211,7 +223,7 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     for card in cards:
         if card.get("owned_by") in SERVER_KINDS:
             return str(card["owned_by"])
-    paths = _asked(client, "/openapi.json").get("paths")
+    paths = optional_answer(client, "/openapi.json").get("paths")
     if isinstance(paths, Mapping) and "/get_reward" in paths:
         return "openrlhf"
     raise ServerError(
@@ -220,23 +232,24 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _card_of(
+def card_of(
     client: Client, cards: Sequence[Mapping[str, Any]], name: str, served_name: str | None
 ) -> Mapping[str, Any]:
+    """Return what a server says about the model that is wanted; raise a `ServerError` if it has another."""
     wanted = served_name or name
     names = {wanted, str(Path(wanted).resolve())} if Path(wanted).is_dir() else {wanted}
     for key in ("id", "root"):
         for card in cards:
             if card.get(key) in names:
                 return card
-    have = ", ".join(repr(_text(card.get("id"))) for card in cards[:5]) or "no model"
+    have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
     raise ServerError(
         f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the name "
         "that it has there with --served-name"
     )
 
 
-def _asked(client: Client, *paths: str) -> Mapping[str, Any]:
+def optional_answer(client: Client, *paths: str) -> Mapping[str, Any]:
     """Return the first of some optional answers; empty if there is none."""
     for path in paths:
         try:
@@ -250,7 +263,7 @@ def _asked(client: Client, *paths: str) -> Mapping[str, Any]:
     return {}
 
 
-def _text(value: Any) -> str | None:
+def printable(value: Any) -> str | None:
     """Return a short text from a server as printable text; None if there is none."""
     if value is None or value == "":
         return None

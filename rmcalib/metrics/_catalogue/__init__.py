@@ -28,6 +28,7 @@ from rmcalib.metrics._catalogue._calibration import (
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
+from rmcalib.metrics._catalogue._pairs import PAIRS
 from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE, official_of
 from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
 from rmcalib.metrics._catalogue._votes import VOTES
@@ -51,6 +52,7 @@ ENTRY_POINTS = "rmcalib.metrics"
 _OWN = (
     *FIRST_CHOICE,
     *INFORMATION,
+    *PAIRS,
     *CALIBRATION,
     *SCORES,
     *DECOMPOSITION,

@@ -29,6 +29,7 @@ from rmcalib.metrics._forecasts import (
     accuracy_of,
     first_correct_probability,
     once,
+    pairwise_forecasts,
     picked_rows,
     set_forecasts,
 )
@@ -109,6 +110,12 @@ def smooth(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
+    if forecasts.scores.beats is not None:  # not Plackett-Luce: how its pairs vary together is not known
+        p, y, _ = pairwise_forecasts(forecasts)
+        error = ErrorOptions(bins=settings.bins)
+        edges = bin_edges(p, error)
+        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
+        return Statistic.constant(value, len(forecasts))
     found = _pairwise(forecasts, settings)
     return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
@@ -209,6 +216,8 @@ def null_metrics(
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
+            if "pairs" in error.needs and forecasts.scores.beats is not None:
+                return Statistic.missing(len(forecasts), "no null test of pairwise probabilities")
             found = inference(forecasts, settings)
             if found is None:
                 return Statistic.missing(0, f"no prompt to compute the {what} of")
@@ -219,6 +228,7 @@ def null_metrics(
             meaning,
             statistic,
             prompts=error.prompts,
+            needs=error.needs,
             group=error.group,
             compared="nowhere",
             ranked=error.ranked if error.ranked == "nowhere" else "overall",
@@ -301,6 +311,7 @@ _PAIRWISE = Metric(
     pairwise_ece,
     better="low",
     unit="probability",
+    needs=frozenset({"pairs"}),
     label="pairwise ECE",
     group="calibration",
     ranked="nowhere",

@@ -14,11 +14,12 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["GROUPS", "Measure", "Metric", "Need"]
 
 Measure = Callable[[Forecasts, Settings], Statistic]
-Need = Literal["probabilities", "lengths", "official"]
+Need = Literal["probabilities", "pairs", "lengths", "official"]
 Where = Literal["everywhere", "overall", "nowhere"]
 
 GROUPS: dict[str, str] = {
     "headline": "Headline",
+    "pairs": "Pairs of a correct and a wrong response",
     "calibration": "Calibration",
     "scores": "Proper scores",
     "decomposition": "Decomposition of the score of the first choice",
@@ -46,8 +47,9 @@ class Metric:
     unit : what the number counts, such as "probability" or "nats".
     prompts : what it is computed on: prompts with "one" correct response, with "several", "all", or those
         with people's "votes". A metric of "several" or "votes" is left out where there are none.
-    needs : "probabilities" if it means nothing for rewards that are not utilities; "lengths" if it needs the
-        lengths of the responses; "official" if the benchmark's authors must have defined a score.
+    needs : "probabilities" if it means nothing for rewards that are not utilities; "pairs" if pairwise
+        probabilities are enough; "lengths" if it needs the lengths of the responses; "official" if the
+        benchmark's authors must have defined a score.
     label : what people call it; the name by default.
     heading : the heading of its column in the leaderboard's table; the label by default, none if empty.
     digits : digits after the point.

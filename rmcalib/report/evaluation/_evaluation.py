@@ -18,9 +18,11 @@ from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
+    Forecasts,
     Settings,
     Ties,
     added_metrics,
+    answer_rows,
     audit,
     chosen_metrics,
     disagreements,
@@ -28,14 +30,18 @@ from rmcalib.metrics import (
     forecast,
     metric_rows,
     response_lengths,
+    select_prompts,
+    top_1_prompts,
 )
+from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
+from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._votes import has_votes, tie_note
-from rmcalib.report.evaluation._words import plain_words, temperature_notes, values_in_words
+from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
 from rmcalib.scores import Scores
 
@@ -60,10 +66,14 @@ class Evaluation:
     notes : what a reader must know.
     summary : the result in a few sentences.
     made_from : a hash of everything that the result depends on.
+    decisions : what the probabilities are worth if one acts on them; None if there are none, or if only some
+        metrics were asked for.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty if none was asked for.
     isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
         asked for.
+    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        judges.
     """
 
     model: str
@@ -78,7 +88,9 @@ class Evaluation:
     settings: Settings
     made_from: str
     groups: list[dict[str, Any]] = field(default_factory=list)
+    decisions: Decisions | None = None
     isotonic: list[dict[str, Any]] = field(default_factory=list)
+    answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
         """Name model and benchmark, and summarise the result."""
@@ -206,8 +218,10 @@ def evaluate(
             *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
             *tie_note(rows, ties),
             *([crowded] if crowded else []),
+            *answer_notes(scores),
             *_notes(scores, benchmark, recipe, reason, lengths is not None),
             *([] if reason else temperature_notes(rows)),
+            *([] if reason else beta_notes(rows, scores.manifest)),
         ],
         summary=plain_words(rows, p_floor=1 / (resamples + 1)) if wanted is None else values_in_words(rows),
         manifest=scores.manifest,
@@ -217,7 +231,16 @@ def evaluate(
         if grouped and not reason
         else [],
         isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
+        answers=answer_rows(scores, settings),
+        decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
+
+
+def _decisions(forecasts: Forecasts, settings: Settings) -> Decisions | None:
+    members = top_1_prompts(forecasts)
+    if not members.any():
+        return None
+    return decide_forecasts(select_prompts(forecasts, members), level=settings.level, seed=settings.seed)
 
 
 def _undecided_notes(n: int, *, voted: bool) -> list[str]:
@@ -289,7 +312,9 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "reliability": evaluation.reliability,
         "margins": evaluation.margins,
         **({"groups": evaluation.groups} if evaluation.groups else {}),
+        **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
         **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
+        **({"answers": evaluation.answers} if evaluation.answers else {}),
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
@@ -303,6 +328,7 @@ def _notes(
         notes.append(f"Calibration is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
         notes.append(f"Marked: {scale_note(recipe)}.")
+    notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
     cut = int(scores.truncated.sum())
     if cut:
         limit = scores.manifest.get("max_length")

@@ -11,6 +11,7 @@ from rmcalib import __version__
 from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
 from rmcalib.report._confidence import groups_figure
+from rmcalib.report._decisions import decisions_figure
 from rmcalib.report._drawing import figure_svg
 from rmcalib.report._headline import HEADLINE, crowded_bin, direction, leaves_out_zero
 from rmcalib.report._margins import margin_svg
@@ -76,10 +77,12 @@ def evaluation_page(evaluation: Evaluation) -> str:
         ece=_by_category(rows, categories, _ECE),
         bound=(find_value(rows, "ece_bound") or _NOTHING)["value"],
         crowded=crowded_bin(overall),
+        answers=evaluation.answers,
         groups=evaluation.groups,
         groups_figure=None
         if groups is None
         else figure_svg(groups, "groups", label="The gap of each group of prompts, with its interval"),
+        decisions=_decisions(evaluation),
         several=[row for row in several if row[_SETS[0]] is not None and row["category"] != OVERALL],
         lengths=[row for row in _by_category(rows, categories, _LENGTHS) if _known(row["shortest_baseline"])],
         everything=_everything(rows, categories),
@@ -98,6 +101,17 @@ def evaluation_page(evaluation: Evaluation) -> str:
             f"intervals from {settings.resamples:,} resamples of prompts{fewer}, seed {settings.seed}."
         ),
     )
+
+
+def _decisions(evaluation: Evaluation) -> dict[str, Any] | None:
+    """What follows from the probabilities: sentences, a figure, and best-of-k."""
+    found = evaluation.decisions
+    if found is None:
+        return None
+    drawing = figure_svg(
+        decisions_figure(found), "decisions", label="Accuracy of the surest choices, and of the best of k"
+    )
+    return {"sentences": found.sentences, "figure": drawing, "best_of": found.best_of, "n": found.n}
 
 
 def folded(text: str) -> dict[str, str]:

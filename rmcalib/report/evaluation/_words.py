@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, headline, leaves_out_zero
@@ -13,6 +14,7 @@ from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.evaluation._votes import vote_words
 
 __all__ = [
+    "beta_notes",
     "plain_words",
     "score_name",
     "temperature_notes",
@@ -144,6 +146,27 @@ def temperature_notes(rows: Rows) -> list[str]:
     if worse:
         notes.append(f"The best temperature makes the log loss worse in {', '.join(worse)}.")
     return notes
+
+
+def beta_notes(rows: Rows, manifest: Mapping[str, Any]) -> list[str]:
+    """Say which beta would have calibrated a DPO policy: beta / T, because its rewards are beta times a sum.
+
+    >>> rows = [{"metric": "temperature", "category": "overall", "value": 2.0, "low": 1.6, "high": 2.5}]
+    >>> beta_notes(rows, {"beta": 0.1, "beta_from": "option", "reference": "org/base"})
+    ['Beta is 0.1 (option). The rewards would be calibrated with a beta of 0.05 [0.04, 0.0625] (beta / T).']
+    """
+    beta, best = manifest.get("beta"), find_value(rows, "temperature")
+    if not isinstance(beta, (int, float)) or not manifest.get("reference"):
+        return []
+    source = {"default": "the default, which may not be that of training"}.get(
+        str(manifest.get("beta_from")), str(manifest.get("beta_from") or "option")
+    )
+    start = f"Beta is {beta:.3g} ({clean_line(source)})."
+    if best is None or best["value"] is None:
+        return [start]
+    around = "" if best["low"] is None else f" [{beta / best['high']:.3g}, {beta / best['low']:.3g}]"
+    wanted = f"{beta / best['value']:.3g}{around}"
+    return [f"{start} The rewards would be calibrated with a beta of {wanted} (beta / T)."]
 
 
 def _before_after(rows: Rows, metric: str, category: str) -> tuple[float, float] | None:

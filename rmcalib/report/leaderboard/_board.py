@@ -24,13 +24,15 @@ from rmcalib.metrics import (
 )
 from rmcalib.report.evaluation._words import score_name
 from rmcalib.report.leaderboard._assembly import Leaderboard, Row, assemble
-from rmcalib.report.leaderboard._runs import ScoredRun, find_runs
+from rmcalib.report.leaderboard._runs import ScoredRun, find_runs, source_notes
 from rmcalib.report.leaderboard._tables import Official, read_table
 from rmcalib.report.leaderboard._training import step_labels, training_rows
 from rmcalib.report.leaderboard._words import check_notes, unseen_notes
+from rmcalib.scores import Missing
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table", "leaderboard_of"]
 
+_OF_PAIRS = "pairwise_overconfidence"
 _REFERENCE = {
     "ece_score": (
         "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate, "
@@ -50,15 +52,18 @@ def leaderboard_from_runs(
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
 ) -> Leaderboard:
     """Make a leaderboard of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
 
     Parameters
     ----------
-    folders : folders that hold runs, at any depth; ``"real"`` is the built-in board of real reward models.
+    folders : folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board of
+        real reward models.
     benchmark : which benchmark, if there are runs of several.
-    metric : what to sort by and correlate: lost_information (default), or another metric of the catalogue
-        that has a better direction.
+    metric : what to sort by and correlate: a metric of the catalogue that has a better direction. Default:
+        lost_information, or pairwise_overconfidence if one of the judges knows only pairs.
     methods : coefficients of correlation: kendall, spearman, pearson.
     official : official figures to check our scores against, or a function of a benchmark and models that
         returns them.
@@ -66,14 +71,15 @@ def leaderboard_from_runs(
     recipes : more YAML files that describe models.
     settings : bins, resamples, level, seed.
     on_model : called with the number of models read, the number of all models, and a name.
+    steps, missing : how to read files of scores; see :func:`rmcalib.load_scores`.
 
     Returns
     -------
     A :class:`Leaderboard`.
     """
-    metric = metric or DEFAULT_METRIC
-    check_sortable(metric)
-    runs, notes = find_runs(folders, benchmark=benchmark)
+    if metric is not None:
+        check_sortable(metric)
+    runs, notes = find_runs(folders, benchmark=benchmark, steps=steps, missing=missing)
     return leaderboard_of(
         runs,
         notes,
@@ -91,7 +97,7 @@ def leaderboard_of(
     runs: Sequence[ScoredRun],
     notes: Sequence[str],
     *,
-    metric: str,
+    metric: str | None,
     methods: Sequence[Method],
     official: Official | Callable[[str, Sequence[str]], Official] | None = None,
     bradley_terry_only: bool,
@@ -100,7 +106,8 @@ def leaderboard_of(
     on_model: Callable[[int, int, str], None] | None,
 ) -> Leaderboard:
     """Make a leaderboard of runs of one benchmark; the other parameters as above."""
-    notes = list(notes)
+    metric = metric or _default_metric(runs)
+    notes = [*source_notes(runs), *notes, *_manifest_notes(runs)]
     known = registry(recipes)
     recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
     kept, left_out = _on_scale(runs, lambda run: recipe_of[run.folder], bradley_terry_only)
@@ -143,7 +150,23 @@ def leaderboard_of(
     if steps is None:
         return assembled
     of_model = {names[kept[i].folder]: step for i, step in steps.items()}
-    return replace(assembled, training=training_rows(assembled.metrics, of_model))
+    note = "These are steps of one training: correlations over them are not correlations over models."
+    rows = training_rows(assembled.metrics, of_model)
+    return replace(assembled, training=rows, notes=[*assembled.notes, note])
+
+
+def _default_metric(runs: Sequence[ScoredRun]) -> str:
+    """What to sort by: something that all judges have."""
+    return _OF_PAIRS if any(run.manifest.get("scale") == "pairs" for run in runs) else DEFAULT_METRIC
+
+
+def _manifest_notes(runs: Sequence[ScoredRun]) -> list[str]:
+    """What the manifests say that a reader must know, with the models that it is about."""
+    models: dict[str, list[str]] = {}
+    for run in runs:
+        for note in run.manifest.get("notes") or ():
+            models.setdefault(clean_line(str(note)), []).append(clean_line(run.label))
+    return [f"{', '.join(names)}: {note}" for note, names in models.items()]
 
 
 def leaderboard_from_table(

@@ -230,7 +230,7 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     scale_errors(axes, [one["value"] for one in found])
-    if board.metric != "overconfidence":
+    if not board.metric.endswith("overconfidence"):
         axes.set_xlim(left=0)
     axes.set_xlabel(label)
     return figure

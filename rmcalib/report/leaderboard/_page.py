@@ -41,6 +41,13 @@ _COLUMNS = (
     ("ece_p_value", "ECE p-value", None),
     ("temperature", f"best temper{_SOFT}ature", number),
 )
+_PAIR_COLUMNS = (
+    ("pairwise_confidence", "says", percent),
+    ("pairwise_accuracy", "right", percent),
+    ("pairwise_overconfidence", "gap in points", None),
+    ("pairwise_lost_information", f"lost infor{_SOFT}mation", number),
+)
+_GAPS = ("overconfidence", "pairwise_overconfidence", "vote_gap")
 _SCATTERS = ("scores", "categories", "protocols")
 _LARGE = 0.01  # a difference to the official score that deserves a look
 _TABLES = (
@@ -93,7 +100,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
     columns = [
         {"key": key, "name": name, "meaning": catalogue()[key].meaning}
-        for key, name in [*((key, name) for key, name, _ in _COLUMNS), *_added_columns()]
+        for key, name in [*((key, name) for key, name, _ in _columns(main)), *_added_columns()]
         if key != main and any(key in row["values"] for row in board.models)
     ]
     protocols = _protocols(board)
@@ -205,12 +212,18 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
     if row is None:
         return {"text": "–", "value": None, "interval": ""}
     around = "" if row["low"] is None else interval(row)
-    if key in ("overconfidence", "vote_gap"):
+    if key in _GAPS:
         return {"text": points(row), "value": row["value"], "interval": ""}
     if key == "ece_p_value":
         return {"text": p_value(row["value"], p_floor), "value": row["value"], "interval": ""}
-    form = next((form for name, _, form in _COLUMNS if name == key), None) or number
+    forms = {name: form for name, _, form in (*_COLUMNS, *_PAIR_COLUMNS)}
+    form = forms.get(key) or number
     return {"text": form(row["value"]), "value": row["value"], "interval": around}
+
+
+def _columns(metric: str) -> tuple[tuple[str, str, Any], ...]:
+    """The columns of the first table: those of pairs if it is sorted by a metric of pairs."""
+    return _PAIR_COLUMNS if metric.startswith("pairwise_") else _COLUMNS
 
 
 def _added_columns() -> list[tuple[str, str]]:
@@ -223,7 +236,7 @@ def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
     """The value and the interval of the metric that models are sorted by."""
     if row is None:
         return {"main_text": "–", "main_interval": ""}
-    if metric == "overconfidence":
+    if metric in _GAPS:
         text, gap, around = points(row).partition(" ")
         return {"main_text": text, "main_interval": gap + around}
     around = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
@@ -237,6 +250,12 @@ def _metric_words(board: Leaderboard) -> str:
             "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the "
             "rewards have the wrong scale: 0 is best, and it means the same for any number of responses."
         )
+    if board.metric == "pairwise_overconfidence":
+        return (
+            "Each judge compares the correct response of a prompt with each wrong one. The gap in pairs is "
+            "the mean probability of the response it prefers less how often that is the correct one; models "
+            "are sorted by its size."
+        )
     if board.metric == "overconfidence":
         return "The gap is what a model says less how often it is right; models are sorted by its size."
     return ""
@@ -245,6 +264,12 @@ def _metric_words(board: Leaderboard) -> str:
 def _reading(board: Leaderboard) -> str:
     if board.protocol != "exact":
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
+    if board.metric.startswith("pairwise_"):
+        return (
+            "All numbers are of pairs of a correct and a wrong response. Says: the mean probability of the "
+            "preferred one. Right: how often it is the correct one. The gap is the difference in points; "
+            f"positive is over-confident. Score: {board.score_name}. leaderboard.csv has all numbers."
+        )
     by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
         "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "

@@ -12,17 +12,27 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
+from rmcalib.report.evaluation._evaluation import UNNAMED
 from rmcalib.report.leaderboard._training import step_labels
-from rmcalib.scores import REAL, Scores, is_built_in, load_board, load_scores, read_scores_hash
+from rmcalib.scores import (
+    REAL,
+    Missing,
+    Scores,
+    is_built_in,
+    load_all_scores,
+    load_board,
+    load_scores,
+    read_scores_hash,
+)
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark", "source_notes"]
 
 
 @dataclass(frozen=True)
 class ScoredRun:
     """One finished run: its folder, its manifest, the names of model and benchmark, and the label to show.
 
-    The scores are in the folder, unless they are built in.
+    The scores are in the folder, unless they were read already: from a file, or because they are built in.
     """
 
     folder: Path
@@ -30,29 +40,36 @@ class ScoredRun:
     model: str
     benchmark: str
     label: str
-    built_in: Scores | None = None
+    read: Scores | None = None
 
     def scores(self) -> Scores:
         """Read the scores."""
-        return self.built_in or Scores.from_parquet(self.folder / "scores.parquet")
+        return self.read or Scores.from_parquet(self.folder / "scores.parquet")
 
 
 def find_runs(
-    folders: Iterable[str | Path], *, benchmark: str | None = None
+    folders: Iterable[str | Path],
+    *,
+    benchmark: str | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
 ) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs under some folders, and return them with notes.
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
     kept, and labelled by what differs. If there are runs of several benchmarks, ``benchmark`` selects one.
-    The folder ``real`` is the built-in board.
+    The folder ``real`` is the built-in board. A file of scores counts as one run for each of its models;
+    ``steps`` and ``missing`` say how to read it (`load_all_scores`).
     """
-    runs, notes = _finished_runs(folders)
+    runs, notes = _finished_runs(folders, steps, missing)
     return _tell_apart(_one_benchmark(runs, benchmark), notes)
 
 
-def runs_by_benchmark(folders: Iterable[str | Path]) -> tuple[dict[str, list[ScoredRun]], list[str]]:
+def runs_by_benchmark(
+    folders: Iterable[str | Path], *, steps: str = "product", missing: Missing | None = None
+) -> tuple[dict[str, list[ScoredRun]], list[str]]:
     """Find the finished runs under some folders, by benchmark; return them with notes."""
-    runs, notes = _finished_runs(folders)
+    runs, notes = _finished_runs(folders, steps, missing)
     names = dict.fromkeys(run.benchmark for run in runs)
     groups = {}
     for name in names:
@@ -60,18 +77,34 @@ def runs_by_benchmark(folders: Iterable[str | Path]) -> tuple[dict[str, list[Sco
     return groups, notes
 
 
-def _finished_runs(folders: Iterable[str | Path]) -> tuple[list[ScoredRun], list[str]]:
+def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
+    """Say where built-in scores come from, if some are."""
+    found = [run.manifest for run in runs if "licence" in run.manifest]
+    return [
+        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
+        f"({about['licence']}), published with arXiv 2410.01729."
+        for about in found[:1]
+    ]
+
+
+def _finished_runs(
+    folders: Iterable[str | Path], steps: str = "product", missing: Missing | None = None
+) -> tuple[list[ScoredRun], list[str]]:
     """Find the finished runs of all models and benchmarks; the notes name those that are not finished."""
     runs: list[ScoredRun] = []
     notes: list[str] = []
     for name in dict.fromkeys(map(str, folders)):
         if name == REAL:
             runs += _built_in_runs()
-            notes.append(_source_note(runs[-1]))
             continue
         folder = as_path(name)
+        if folder.is_file():
+            runs += _runs_in_file(folder, steps, missing)
+            continue
         if not folder.is_dir():
-            raise ValueError(f"{folder}: no such folder (runs are written by `rmcalib eval --output`)")
+            raise ValueError(
+                f"{folder}: no such folder or file (runs are written by `rmcalib eval --output`)"
+            )
         files = find_files(folder, "scores.parquet")
         found = sorted({path.parent for path in files if _is_run(path, folder)})
         known = {path: run_of(path) for path in found}
@@ -95,12 +128,20 @@ def _built_in_runs() -> list[ScoredRun]:
     ]
 
 
-def _source_note(run: ScoredRun) -> str:
-    about = run.manifest
-    return (
-        f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
-        f"({about['licence']}), published with arXiv 2410.01729."
-    )
+def _runs_in_file(file: Path, steps: str, missing: Missing | None) -> list[ScoredRun]:
+    """The models of a file of scores; each has a folder of its own in name only."""
+    found = load_all_scores(file, steps=steps, missing=missing)
+    return [
+        ScoredRun(
+            file / model,
+            {key: value for key, value in scores.manifest.items() if key != "hash"},
+            model,
+            str(scores.manifest.get("benchmark") or UNNAMED),
+            model,
+            scores,
+        )
+        for model, scores in found.items()
+    ]
 
 
 def _unfinished_note(run: ScoredRun) -> str:

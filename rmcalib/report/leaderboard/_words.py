@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
-from rmcalib.report._headline import direction, leaves_out_zero
+from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
 from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
@@ -66,7 +66,7 @@ def summary_words(
     total = count(len(models), "model")
     if not ranked:
         return f"{total}, none with a value for {metric_name(metric)}."
-    sentences = [_best_words(ranked, metric, total), _gap_words(ranked)]
+    sentences = [_best_words(ranked, metric, total), _gap_words(ranked, metric)]
     own = next((r for r in split if (r["metric"], r["target"]) == (metric, "accuracy")), None)
     found = next((r for r in correlations if r["target"] == "leaderboard" and r["value"] is not None), None)
     if own is not None and own["note"]:
@@ -117,17 +117,18 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     found = best["values"][metric]
     if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
         return f"{total}; all have the same {metric_name(metric)}, {number(found['value'])}."
-    shown = points(found, unit=" points") if metric == "overconfidence" else _bracket(found)
-    says, right = best["values"].get("mean_confidence"), best["values"].get("accuracy")
+    shown = points(found, unit=" points") if metric.endswith("overconfidence") else _bracket(found)
+    says, right = (best["values"].get(key) for key in [*headline_keys(metric)][:2])
     more = ""
     if says is not None and right is not None:
         more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
     return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
 
 
-def _gap_words(ranked: Sequence[Row]) -> str:
+def _gap_words(ranked: Sequence[Row], by: str) -> str:
     voted = any("vote_gap" in row["values"] for row in ranked)
-    metric, start = ("vote_gap", "Against people's votes, ") if voted else ("overconfidence", "")
+    *_, own = headline_keys(by)
+    metric, start = ("vote_gap", "Against people's votes, ") if voted else (own, "")
     gaps = [gap for row in ranked if (gap := row["values"].get(metric)) is not None]
     if not gaps:
         return ""
@@ -185,12 +186,11 @@ def unseen_notes(metrics: Sequence[Row]) -> list[str]:
 def to_markdown(board: Leaderboard) -> str:
     """Return the summary as Markdown: the ten best models, correlations, the check, notes."""
     main = board.metric
+    names = headline_keys(main)
+    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
     known = [
-        key
-        for key in ("mean_confidence", "accuracy", "overconfidence", "lost_information", "ece")
-        if key != main and any(key in row["values"] for row in board.models)
+        key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
     ]
-    names = {"mean_confidence": "says", "accuracy": "right", "overconfidence": "gap in points"}
     lines = [
         f"# Models by calibration: {markdown_text(board.benchmark)}",
         "",
@@ -278,9 +278,10 @@ def _split_lines(board: Leaderboard) -> list[str]:
 def _value(row: Row | None, metric: str) -> str:
     if row is None:
         return "–"
-    if metric == "overconfidence":
+    if metric.endswith("overconfidence"):
         return points(row)
-    return percent(row["value"]) if metric in ("mean_confidence", "accuracy") else number(row["value"])
+    fractions = [*headline_keys(metric)][:2]
+    return percent(row["value"]) if metric in fractions else number(row["value"])
 
 
 def _bracket(row: Row) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
-from rmcalib.metrics import DEFAULT_METRIC, OVERALL, Method, Settings, check_sortable, transfer
+from rmcalib.metrics import OVERALL, Method, Settings, check_sortable, transfer
 from rmcalib.report._headline import HEADLINE
 from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_of
-from rmcalib.report.leaderboard._runs import runs_by_benchmark
+from rmcalib.report.leaderboard._runs import runs_by_benchmark, source_notes
 from rmcalib.report.several._words import model_words
-from rmcalib.scores import Scores
+from rmcalib.scores import Missing, Scores
 
 __all__ = ["Joint", "join_benchmarks", "report_from_runs"]
 
@@ -132,6 +132,8 @@ def report_from_runs(
     recipes: Iterable[str | Path] = (),
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
 ) -> Leaderboard | Joint:
     """Make the report of all finished runs under some folders.
 
@@ -142,9 +144,10 @@ def report_from_runs(
     A :class:`Leaderboard` if all runs are of one benchmark; otherwise a :class:`Joint` with a leaderboard of
     each.
     """
-    settings, metric = settings or Settings(), metric or DEFAULT_METRIC
-    check_sortable(metric)
-    groups, notes = runs_by_benchmark(folders)
+    settings = settings or Settings()
+    if metric is not None:
+        check_sortable(metric)
+    groups, notes = runs_by_benchmark(folders, steps=steps, missing=missing)
     recipes = tuple(recipes)
     total, before = sum(map(len, groups.values())), 0
     boards: dict[str, Leaderboard] = {}
@@ -175,6 +178,7 @@ def report_from_runs(
             if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
                 scores.setdefault(clean_line(run.label), {})[clean_line(name)] = run.scores
     rows = [row for board in boards.values() for row in board.metrics]
+    notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
     return join_benchmarks(rows, scores, settings=settings, notes=notes, boards=boards)
 
 

@@ -1,0 +1,102 @@
+"""The options of language models that judge, for ``eval`` and ``score``, and what their use costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Benchmark
+    from rmcalib.judges import Cost
+
+__all__ = [
+    "JUDGING",
+    "DryRun",
+    "JudgeKind",
+    "JudgePromptFile",
+    "JudgeSeed",
+    "MaxCharacters",
+    "Placements",
+    "Votes",
+    "show_costs",
+]
+
+JUDGING = ("judge_prompt", "votes", "placements", "judge_seed", "max_characters")
+"""Options that need --judge."""
+_PANEL = "Language models that judge"
+
+JudgeKind = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KIND",
+        help="Ask a language model: letter, yes-no, rating, votes or rewardbench2. With --endpoint over its "
+        "chat API, else it is loaded.",
+        rich_help_panel=_PANEL,
+    ),
+]
+JudgePromptFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Ask in the words of a YAML file instead of ours.", rich_help_panel=_PANEL
+    ),
+]
+Votes = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Sampled answers per question of --judge votes; default 8.", rich_help_panel=_PANEL
+    ),
+]
+Placements = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="In how many orders a judge that compares responses sees them; default as many as there are "
+        "responses.",
+        rich_help_panel=_PANEL,
+    ),
+]
+JudgeSeed = Annotated[
+    int, typer.Option(min=0, help="Seed of the orders and of sampled answers.", rich_help_panel=_PANEL)
+]
+MaxCharacters = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Cut longer prompts and responses; default: not at all.", rich_help_panel=_PANEL
+    ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Count requests and tokens of --judge, and do nothing.", rich_help_panel=_PANEL
+    ),
+]
+
+
+def show_costs(
+    names: Sequence[str | None], benchmark: Benchmark, options: dict[str, Any], *, as_json: bool
+) -> None:
+    """Print what judging a benchmark costs. No server is asked, and no model is loaded."""
+    from rmcalib.judges import GenerativeJudge, load_judge
+
+    costs: dict[str, Cost] = {}
+    for name in names:
+        judge = load_judge(str(name), **options)
+        if not isinstance(judge, GenerativeJudge):
+            raise ValueError(
+                "--dry-run: counts the requests of a language model that judges, so give --judge"
+            )
+        costs[judge.name] = judge.cost(benchmark.items)
+    if as_json:
+        typer.echo(json.dumps({name: dataclasses.asdict(cost) for name, cost in costs.items()}))
+        return
+    for name, cost in costs.items():
+        typer.echo(
+            f"{name} on {benchmark.name}: {cost.prompts:,} prompts, {cost.requests:,} requests, about "
+            f"{cost.prompt_tokens:,} tokens to read (at 4 characters each), at most "
+            f"{cost.answer_tokens:,} to write"
+        )

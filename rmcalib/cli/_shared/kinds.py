@@ -1,0 +1,40 @@
+"""Options about scores of other kinds than rewards, for the commands that read files of scores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["MissingScores", "Steps", "reading_options"]
+
+_PANEL = "Files of scores"
+
+Steps = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="How the step scores of a process reward model become one reward: product (default), min, last, "
+        "mean, geometric_mean, or 'all' to compare them.",
+        rich_help_panel=_PANEL,
+    ),
+]
+MissingScores = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="What to do about responses without a score: refuse the file (default), count them as the "
+        "lowest (default for RewardMATH's files), or drop their prompts.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def reading_options(steps: str | None, missing: str | None) -> dict[str, Any]:
+    """Return the options of `load_all_scores`; a ValueError names a value that is not known."""
+    from rmcalib.scores import ALL_STEPS, MISSING, STEPS
+
+    for option, value, have in (("steps", steps, (*STEPS, ALL_STEPS)), ("missing", missing, MISSING)):
+        if value is not None and value not in have:
+            raise ValueError(f"--{option}: unknown {value!r} (have: {', '.join(have)})")
+    return {"steps": steps or STEPS[0], "missing": missing}

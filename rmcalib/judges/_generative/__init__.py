@@ -1,0 +1,1 @@
+"""Language models that judge: they are asked in words, and their answers become rewards."""

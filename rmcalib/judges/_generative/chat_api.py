@@ -1,0 +1,288 @@
+"""A language model behind an OpenAI-compatible chat API, as a judge that can be asked.
+
+Log-probabilities come from the 20 most likely next tokens. A label may be missing there. vLLM returns those
+of given token ids, so nothing is missing. Other servers are asked once more with the labels as the only
+choice (`structured_outputs`). If they cannot do that either, the label gets the most that it can have: the
+probability of the least likely token that was returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rmcalib.judges._generative.models import LabelAnswer, TextAnswer
+from rmcalib.judges._generative.prompts import Message, spellings
+from rmcalib.judges._generative.tokens import (
+    completed,
+    floor_of,
+    log_sum,
+    possible,
+    shown_tokens,
+    sum_of,
+    used_tokens,
+)
+from rmcalib.judges._http import Client, ServerError
+from rmcalib.judges._served.servers import card_of, model_cards, optional_answer, printable
+
+__all__ = ["ChatApi", "Connected"]
+
+_PATH = "/v1/chat/completions"
+_TOP = (20, 5)  # most likely tokens that are asked for; some servers allow fewer
+_REFUSED = (400, 404, 405, 422, 501)
+_PROBE = ({"role": "user", "content": "Reply with the letter A or B."},)
+_NEWER_NAME = "max_completion_tokens"
+_DATE = {"date_string": "26 Jul 2024"}  # for templates that write today's date; our own scorer uses it, too
+
+
+@dataclass(frozen=True)
+class Connected:
+    """What a server is: who answers, what it has loaded, its version, and what it can do.
+
+    `top` is how many of the most likely tokens it returns, 0 if it returns no log-probabilities.
+    """
+
+    model: str | None
+    served_name: str
+    checkpoint: str | None = None
+    version: str | None = None
+    owner: str | None = None
+    top: int = 0
+
+
+class ChatApi:
+    """A chat model of vLLM, SGLang, OpenAI or any server with the same API.
+
+    Parameters
+    ----------
+    name : the model, for the server and for messages.
+    client : a client for the server's address.
+    served_name : the name that the server has for the model; default `name`.
+    workers : the most requests at a time.
+    logprobs : whether log-probabilities are needed. A server without them is then refused.
+    """
+
+    def __init__(
+        self, name: str, client: Client, *, served_name: str | None, workers: int, logprobs: bool
+    ) -> None:
+        """Remember the server; it is not asked yet."""
+        self.name, self.client, self.served_name = name, client, served_name
+        self.workers, self.logprobs = workers, logprobs
+        self._label_ids: dict[str, tuple[int, ...]] = {}
+        self._limit_name = "max_tokens"
+        self._knows_ids = self._knows_choice = True  # until the server shows that it does not
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave what was found out about the server behind: another process asks for itself."""
+        return {key: value for key, value in self.__dict__.items() if key != "connected"}
+
+    @cached_property
+    def connected(self) -> Connected:
+        """What the server is, which is found out by one short request."""
+        quick = Client(self.client.url, self.client.key_env, self.client.timeout, attempts=2)
+        cards = model_cards(quick)
+        owner = next((str(card["owned_by"]) for card in cards if card.get("owned_by")), None)
+        card: Mapping[str, Any] = {}
+        if owner in ("vllm", "sglang"):  # these list what they have; others list names that change
+            card = card_of(quick, cards, self.name, self.served_name)
+        served = printable(card.get("id")) or self.served_name or self.name
+        version = printable(optional_answer(quick, "/version").get("version")) if owner == "vllm" else None
+        top, answer = self._probe(quick, served)
+        model = printable(answer.get("model"))
+        return Connected(model, served, printable(card.get("root")), version, printable(owner), top)
+
+    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
+        """Ask for one token; missing labels are asked for in other ways, or get a floor."""
+        if self.connected.owner == "vllm" and self._knows_ids:
+            found = self._by_ids(messages, labels)
+            if found is not None:
+                return found
+        answer = self._ask(
+            messages, max_tokens=1, temperature=0, logprobs=True, top_logprobs=self.connected.top
+        )
+        shown = possible(shown_tokens(answer))
+        if not shown:
+            raise ServerError(_no_logprobs(self.name, self.client.url))
+        values = [sum_of(shown, label) for label in labels]
+        tokens = used_tokens(answer)
+        missing = [value is None for value in values]
+        if not any(missing):
+            return LabelAnswer(tuple(v for v in values if v is not None), tuple(missing), tokens)
+        if self._knows_choice:
+            more, used = self._by_choice(messages, labels)
+            tokens += used
+            values = completed(shown, labels, values, more)
+        floor = floor_of(shown)
+        return LabelAnswer(
+            tuple(floor if value is None else value for value in values),
+            tuple(value is None for value in values),
+            tokens,
+        )
+
+    def sample(
+        self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
+    ) -> TextAnswer:
+        """Ask for one answer."""
+        answer = self._ask(messages, max_tokens=max_tokens, temperature=temperature, seed=seed)
+        try:
+            text = answer["choices"][0]["message"].get("content")
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            raise ServerError(self._odd(error)) from error
+        return TextAnswer(text if isinstance(text, str) else "", used_tokens(answer))
+
+    def identity(self) -> dict[str, Any]:
+        """Return who answers. The address is not part of it: a server may move."""
+        known = self.connected
+        return {
+            "served_name": known.served_name,
+            "answered_by": known.model,
+            "served_checkpoint": known.checkpoint,
+            "top_logprobs": known.top,
+        }
+
+    def asked(self) -> dict[str, Any]:
+        """Return the identity: only the server knows which model it has."""
+        return self.identity()
+
+    def about(self) -> dict[str, Any]:
+        """Return the server's address and version."""
+        known = self.connected
+        return {"endpoint": self.client.url, "server_version": known.version, "server_owner": known.owner}
+
+    def check(self) -> None:
+        """Raise a `ServerError` if the server has loaded another model; each answer is checked besides."""
+        known = self.connected
+        if known.owner in ("vllm", "sglang"):
+            card = card_of(self.client, model_cards(self.client), self.name, self.served_name)
+            now = printable(card.get("root"))
+            if now != known.checkpoint:
+                raise ServerError(self._replaced(known.checkpoint, now))
+
+    def _probe(self, client: Client, served: str) -> tuple[int, Mapping[str, Any]]:
+        """Return how many log-probabilities the server gives, and its answer to a short question."""
+        for top in _TOP if self.logprobs else (0,):
+            more: dict[str, Any] = {"logprobs": True, "top_logprobs": top} if top else {}
+            asked = {"model": served, "messages": list(_PROBE), "max_tokens": 1, "temperature": 0, **more}
+            try:
+                answer = self._post(client, asked)
+            except ServerError as error:
+                if error.status in _REFUSED and top not in (_TOP[-1], 0):
+                    continue
+                if error.status in (400, 422) and top and "logprobs" in str(error).lower():
+                    raise ServerError(_no_logprobs(self.name, self.client.url), error.status) from error
+                raise
+            if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list):
+                raise ServerError(self._odd(ValueError("no list of choices")))
+            if top and not shown_tokens(answer):
+                raise ServerError(_no_logprobs(self.name, self.client.url))
+            return top, answer
+        raise AssertionError("the last attempt returns or raises")
+
+    def _ask(self, messages: Sequence[Message], **options: Any) -> Any:
+        """Send a question, and check who answers."""
+        known = self.connected
+        body: dict[str, Any] = {"model": known.served_name, "messages": list(messages), **options}
+        if known.owner == "vllm":
+            body["chat_template_kwargs"] = _DATE
+        try:
+            answer = self._post(self.client, body)
+        except ServerError as error:
+            said = str(error).lower()
+            if error.status == 400 and ("context" in said or "maximum" in said):
+                remedy = "cut long texts with --max-characters"
+                raise ServerError(f"{error}: {remedy}", error.status) from error
+            raise
+        now = printable(answer.get("model")) if isinstance(answer, Mapping) else None
+        if now != known.model:
+            raise ServerError(self._replaced(known.model, now))
+        return answer
+
+    def _post(self, client: Client, body: Mapping[str, Any]) -> Any:
+        """Send a request; OpenAI's newer models have another name for the most tokens of an answer."""
+        if self._limit_name != "max_tokens":
+            body = {self._limit_name if key == "max_tokens" else key: value for key, value in body.items()}
+        try:
+            return client.post(_PATH, body)
+        except ServerError as error:
+            if error.status != 400 or _NEWER_NAME not in str(error) or self._limit_name == _NEWER_NAME:
+                raise
+        self._limit_name = _NEWER_NAME
+        return self._post(client, body)
+
+    def _by_ids(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer | None:
+        """Ask vLLM for the log-probabilities of the labels' own tokens; None if it cannot."""
+        try:
+            ids = [self._ids_of(label) for label in labels]
+            if not all(ids):
+                return None
+            wanted = sorted({each for own in ids for each in own})
+            answer = self._ask(
+                messages,
+                max_tokens=1,
+                temperature=0,
+                logprobs=True,
+                top_logprobs=self.connected.top,
+                logprob_token_ids=wanted,
+                return_tokens_as_token_ids=True,
+            )
+            shown = shown_tokens(answer)
+            values = [[shown[f"token_id:{each}"] for each in own] for own in ids]
+        except (ServerError, KeyError) as error:
+            if isinstance(error, ServerError) and error.status not in _REFUSED:
+                raise
+            if isinstance(error, ServerError) and "--max-characters" in str(error):
+                raise
+            self._knows_ids = False
+            return None
+        return LabelAnswer(tuple(map(log_sum, values)), (False,) * len(labels), used_tokens(answer))
+
+    def _ids_of(self, label: str) -> tuple[int, ...]:
+        """Return the single tokens of vLLM's tokenizer that spell a label."""
+        if label not in self._label_ids:
+            found: dict[int, None] = {}
+            for text in spellings(label):
+                body = {"model": self.connected.served_name, "prompt": text, "add_special_tokens": False}
+                ids = self.client.post("/tokenize", body).get("tokens")
+                if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], int):
+                    found[ids[0]] = None
+            self._label_ids[label] = tuple(found)
+        return self._label_ids[label]
+
+    def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> tuple[dict[str, float], int]:
+        """Ask with the labels as the only choice; return log-probabilities among them, and tokens."""
+        try:
+            answer = self._ask(
+                messages,
+                max_tokens=1,
+                temperature=0,
+                logprobs=True,
+                top_logprobs=self.connected.top,
+                structured_outputs={"choice": list(labels)},
+            )
+        except ServerError as error:
+            if error.status not in _REFUSED:
+                raise
+            self._knows_choice = False
+            return {}, 0
+        shown = possible(shown_tokens(answer))
+        if not shown or not {token.strip() for token in shown} <= {*labels}:
+            self._knows_choice = False  # the server has ignored it
+            return {}, used_tokens(answer)
+        return shown, used_tokens(answer)
+
+    def _replaced(self, before: str | None, now: str | None) -> str:
+        return (
+            f"{self.name}: the model at {self.client.url} was {before!r} and is {now!r}: it was replaced "
+            "during the run. The last prompts are not kept: serve the first model again and run the same "
+            "command, or start again with --fresh"
+        )
+
+    def _odd(self, error: Exception) -> str:
+        why = f"{type(error).__name__}: {error}"
+        return f"{self.client.url}{_PATH}: not the answer of a chat API ({why}): is this the right address?"
+
+
+def _no_logprobs(name: str, url: str) -> str:
+    return f"{name}: the server at {url} returns no log-probabilities: use sampled answers (--judge votes)"

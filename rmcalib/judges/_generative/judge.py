@@ -1,0 +1,262 @@
+"""A language model as a judge: questions, answers, rewards."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib.judges._generative import reading
+from rmcalib.judges._generative.models import ChatModel, LabelAnswer, TextAnswer
+from rmcalib.judges._generative.prompts import LETTERS, JudgePrompt, Message, Question, choice_of
+from rmcalib.judges._http import ServerError, in_parallel
+from rmcalib.judges._judge import Progress, Scale, ScoredItem
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+
+__all__ = ["DEFAULT_VOTES", "Cost", "GenerativeJudge"]
+
+DEFAULT_VOTES = 8
+SCORING_VERSION = 1  # raise it when the same answers would get other scores
+_CHUNK = 8  # prompts per chunk: each costs several requests, which a killed run loses
+_CHARACTERS_PER_TOKEN = 4
+_SCALES: dict[str, Scale] = {"best": "log-probabilities", "correct": "log-utilities", "rating": "ratings"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What scoring some prompts costs: requests, and tokens, estimated from the number of characters.
+
+    `answer_tokens` is the most that the answers can have.
+    """
+
+    prompts: int
+    requests: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """One request: what to ask, and for a sampled answer the seed."""
+
+    item: Item
+    question: Question
+    messages: tuple[Message, ...]
+    labels: tuple[str, ...]
+    seed: int
+
+
+class GenerativeJudge:
+    """A language model that judges by answering questions.
+
+    Parameters
+    ----------
+    name : what reports call it.
+    model : the language model.
+    prompt : what it is asked, and how answers are read.
+    votes : sampled answers per question, where the prompt wants samples.
+    placements : in how many orders responses are shown to a judge that compares them; default as many as
+        there are responses, so that each is in every place once. Votes are spread over the orders.
+    seed : of the orders and of sampled answers.
+    max_characters : prompts and responses are cut to this many characters; default: not at all.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: ChatModel,
+        prompt: JudgePrompt,
+        *,
+        votes: int = DEFAULT_VOTES,
+        placements: int | None = None,
+        seed: int = 0,
+        max_characters: int | None = None,
+    ) -> None:
+        """Check the settings; the model is not asked yet."""
+        for option, value in {
+            "votes": votes,
+            "placements": placements,
+            "max_characters": max_characters,
+        }.items():
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"{option}: must be a whole number of 1 or more, got {value!r}")
+        self.name, self.model, self.prompt = name, model, prompt
+        self.votes, self.placements, self.seed, self.max_characters = votes, placements, seed, max_characters
+        self._work: Counter[str] = Counter()
+
+    @property
+    def scale(self) -> Scale:
+        """What its rewards are: that of the last question, which is for all categories that have no other."""
+        return _SCALES[self.prompt.questions[-1].asks]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model, the prompt and the settings; this connects to the server or loads the model."""
+        return {"kind": "generative", **self._settings(), **self.model.identity()}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what decides about `identity` and is known without loading a model."""
+        return {"kind": "generative", **self._settings(), **self.model.asked()}
+
+    def about(self) -> dict[str, Any]:
+        """Return the prompt's name and version, and where the model is."""
+        return {"judge_prompt": f"{self.prompt.name} {self.prompt.version}", **self.model.about()}
+
+    def work(self) -> dict[str, int]:
+        """Return the requests so far, their tokens, and how many answers could not be read."""
+        return dict(self._work)
+
+    def cost(self, items: Sequence[Item]) -> Cost:
+        """Count what scoring some prompts costs, without asking anything."""
+        requests = characters = answers = 0
+        for ask in self._asks(items):
+            requests += 1
+            characters += sum(len(message["content"]) for message in ask.messages)
+            answers += 1 if ask.question.answer == "token" else ask.question.max_tokens
+        return Cost(len(items), requests, math.ceil(characters / _CHARACTERS_PER_TOKEN), answers)
+
+    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
+        """Score prompts in chunks of 8. After each chunk a server is checked: has it the same model?"""
+        self.model.identity()  # loads the model, or connects, before any thread needs it
+        answers = self._answers(self._asks(items))
+        for start in range(0, len(items), _CHUNK):
+            chunk = []
+            for item in items[start : start + _CHUNK]:
+                scored, tokens = self._scored(item, answers)
+                chunk.append(scored)
+                if progress is not None:
+                    progress(len(item.responses), tokens)
+            self.model.check()
+            yield chunk
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "judge_prompt_sha256": self.prompt.sha256,
+            "judge_prompt_version": self.prompt.version,
+            "votes_per_question": self.votes if self._samples else None,
+            "placements": self.placements,
+            "judge_seed": self.seed,
+            "max_characters": self.max_characters,
+            "judge_version": SCORING_VERSION,
+        }
+
+    @property
+    def _samples(self) -> bool:
+        return any(question.answer == "text" for question in self.prompt.questions)
+
+    def _orders(self, item: Item, question: Question) -> Any:
+        most = self.placements if self.placements is not None else len(item.responses)
+        count = min(most, self.votes) if question.answer == "text" else most
+        return reading.placements(len(item.responses), count, seed=self.seed, item_id=item.id)
+
+    def _asks(self, items: Iterable[Item]) -> Iterator[_Ask]:
+        """Yield the requests of all prompts, in the order in which `_scored` reads their answers."""
+        for item in items:
+            question = self.prompt.question_for(item)
+            labels = question.labels_for(len(item.responses))
+            if question.asks == "best" and len(item.responses) > len(LETTERS):
+                raise ValueError(
+                    f"{self.name}: prompt {item.id!r} has {len(item.responses)} responses, and there are "
+                    f"{len(LETTERS)} letters: use --judge yes-no or rating"
+                )
+            responses = [self._cut(response) for response in item.responses]
+            prompt: Any = (
+                self._cut(item.prompt)
+                if isinstance(item.prompt, str)
+                else tuple({**turn, "content": self._cut(turn["content"])} for turn in item.prompt)
+            )
+            shown = (
+                [[responses[place] for place in order] for order in self._orders(item, question)]
+                if question.asks == "best"
+                else [[response] for response in responses]
+            )
+            written = [question.messages(prompt, texts) for texts in shown]
+            if question.answer == "token":
+                yield from (_Ask(item, question, each, labels, self.seed) for each in written)
+            elif question.asks == "best":  # votes are spread over the orders
+                for number in range(self.votes):
+                    yield _Ask(item, question, written[number % len(written)], labels, self.seed + number)
+            else:
+                for each in written:
+                    for number in range(self.votes):
+                        yield _Ask(item, question, each, labels, self.seed + number)
+
+    def _cut(self, text: str) -> str:
+        return text if self.max_characters is None else text[: self.max_characters]
+
+    def _answers(self, asks: Iterator[_Ask]) -> Iterator[LabelAnswer | TextAnswer]:
+        call: Callable[[_Ask], LabelAnswer | TextAnswer] = self._answer
+        yield from (
+            map(call, asks)
+            if self.model.workers == 1
+            else in_parallel(call, asks, workers=self.model.workers)
+        )
+
+    def _answer(self, ask: _Ask) -> LabelAnswer | TextAnswer:
+        question = ask.question
+        try:
+            if question.answer == "token":
+                return self.model.label_logprobs(ask.messages, ask.labels)
+            return self.model.sample(
+                ask.messages,
+                seed=ask.seed,
+                temperature=question.temperature,
+                max_tokens=question.max_tokens,
+            )
+        except ServerError as error:
+            raise ServerError(f"{self.name}: prompt {ask.item.id!r}: {error}", error.status) from error
+        except ValueError as error:
+            raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
+
+    def _scored(self, item: Item, answers: Iterator[LabelAnswer | TextAnswer]) -> tuple[ScoredItem, int]:
+        """Read the answers about one prompt, and return its rewards and the tokens that they cost."""
+        question, k = self.prompt.question_for(item), len(item.responses)
+        orders = self._orders(item, question) if question.asks == "best" else None
+        rows = k if orders is None else len(orders)
+        if question.answer == "token":
+            given: list[Any] = [next(answers) for _ in range(rows)]
+            found, unread = _read_tokens(question, given, orders), 0
+        else:
+            given = [next(answers) for _ in range(self.votes * (1 if orders is not None else rows))]
+            labels = question.labels_for(k)
+            choices = [choice_of(question, answer.text, labels) for answer in given]
+            found, unread = _read_votes(question, choices, orders, self.votes), choices.count(None)
+        tokens = sum(answer.tokens for answer in given)
+        floored = sum(sum(getattr(answer, "floored", ())) for answer in given)
+        self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
+        # Counts of the whole prompt are on its first row, so that columns can be added up.
+        counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
+        details = {name: tuple(map(float, values)) for name, values in found.details.items()}
+        details |= {name: (float(count), *[0.0] * (k - 1)) for name, count in counts.items()}
+        return ScoredItem(
+            item.id,
+            tuple(map(float, found.rewards)),
+            truncated=tuple(self._cut(text) != text for text in item.responses),
+            details=details,
+        ), tokens
+
+
+def _read_tokens(question: Question, given: Sequence[LabelAnswer], orders: Any) -> reading.Reading:
+    logprobs = np.array([answer.logprobs for answer in given])
+    floored = np.array([answer.floored for answer in given])
+    if question.asks == "best":
+        return reading.best_by_tokens(orders, logprobs, floored)
+    if question.asks == "correct":
+        return reading.correct_by_tokens(logprobs, floored)
+    return reading.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
+
+
+def _read_votes(
+    question: Question, choices: Sequence[int | None], orders: Any, votes: int
+) -> reading.Reading:
+    if question.asks == "best":
+        return reading.best_by_votes(orders, choices, question.smoothing)
+    each = [choices[start : start + votes] for start in range(0, len(choices), votes)]
+    if question.asks == "correct":
+        return reading.correct_by_votes(each, question.smoothing)
+    return reading.rating_by_votes(each, np.array([float(label) for label in question.labels]))

@@ -1,0 +1,61 @@
+"""What a judge needs of a language model: the next token's log-probabilities, and sampled answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rmcalib.judges._generative.prompts import Message
+
+__all__ = ["ChatModel", "LabelAnswer", "TextAnswer"]
+
+
+@dataclass(frozen=True)
+class LabelAnswer:
+    """The log-probabilities of labels at the next token.
+
+    Parameters
+    ----------
+    logprobs : log p(label) (k,), in the whole vocabulary, all spellings of a label together.
+    floored : whether each value is only an upper bound, because the model does not tell more (k,).
+    tokens : tokens of the request.
+    """
+
+    logprobs: tuple[float, ...]
+    floored: tuple[bool, ...]
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """A sampled answer, and the tokens of request and answer."""
+
+    text: str
+    tokens: int = 0
+
+
+class ChatModel(Protocol):
+    """A language model that can be asked. Several threads may ask at once, up to `workers`."""
+
+    workers: int
+
+    def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
+        """Return the log-probabilities of labels as the next token of the assistant."""
+
+    def sample(
+        self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
+    ) -> TextAnswer:
+        """Return one sampled answer; the same seed gives the same answer, as far as the model can."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything about the model that changes an answer."""
+
+    def asked(self) -> dict[str, Any]:
+        """Return what decides about `identity`, and is known without loading a model."""
+
+    def about(self) -> dict[str, Any]:
+        """Return what a manifest says besides."""
+
+    def check(self) -> None:
+        """Raise a `ValueError` if the model is no longer the one that it was."""

@@ -1,0 +1,272 @@
+"""Prompts of judges: YAML files that say what to ask, and how to read the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rmcalib.judges._options import check_options
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+
+__all__ = [
+    "BUILT_IN",
+    "LETTERS",
+    "JudgePrompt",
+    "Message",
+    "Question",
+    "choice_of",
+    "read_prompt",
+    "spellings",
+]
+
+Message = dict[str, str]
+Prompt = str | tuple[Message, ...]
+
+BUILT_IN = Path(__file__).parents[1] / "prompts"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_LARGEST = 2**20  # bytes of a prompt file
+_LOOKED_AT = 20_000  # characters at the end of an answer in which a verdict is looked for
+_SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_SLOTS = {"best": ("prompt", "responses", "labels"), "correct": ("prompt", "response", "labels")}
+_SLOTS["rating"] = _SLOTS["correct"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to a language model, and how its answer is read.
+
+    Parameters
+    ----------
+    asks : `best` (which response is the best, with a letter for each), `correct` (is this response good), or
+        `rating` (how good is this response).
+    answer : `token` reads the log-probabilities of the labels at the next token; `text` samples answers and
+        looks for the last match of `pattern`.
+    user, system : the messages. `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and `{{ labels }}` are
+        filled in.
+    each : how a response is written into `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
+    labels : for `correct`, the good answer and the bad one; for `rating`, the grades; none for `best`.
+    pattern : a regular expression whose first group is a label.
+    temperature, max_tokens : of sampled answers.
+    smoothing : added to each count of votes: the forecast of v votes out of n is (v + a) / (n + k a).
+    categories : the question is for prompts of these categories; none: for all.
+    """
+
+    asks: Literal["best", "correct", "rating"]
+    answer: Literal["token", "text"]
+    user: str
+    system: str = ""
+    each: str = ""
+    labels: tuple[str, ...] = ()
+    pattern: str = ""
+    temperature: float = 1.0
+    max_tokens: int = 1024
+    smoothing: float = 0.5
+    categories: tuple[str, ...] = ()
+
+    def labels_for(self, n_responses: int) -> tuple[str, ...]:
+        """Return the labels that an answer can have, for a prompt with this many responses."""
+        return tuple(LETTERS[:n_responses]) if self.asks == "best" else self.labels
+
+    def messages(self, prompt: Prompt, responses: Sequence[str]) -> tuple[Message, ...]:
+        """Write the question about some responses (for `best`) or about one."""
+        labels = self.labels_for(len(responses))
+        values = {"prompt": _written(prompt), "labels": ", ".join(labels)}
+        if self.asks == "best":
+            values["responses"] = "\n\n".join(
+                _filled(self.each, {"label": label, "response": response})
+                for label, response in zip(labels, responses, strict=True)
+            )
+        else:
+            (values["response"],) = responses
+        user = {"role": "user", "content": _filled(self.user, values)}
+        return ({"role": "system", "content": self.system}, user) if self.system else (user,)
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """A prompt file: its name, its version, its questions, and the SHA-256 of the file."""
+
+    name: str
+    version: str
+    questions: tuple[Question, ...]
+    sha256: str
+
+    def question_for(self, item: Item) -> Question:
+        """Return the first question that is for the prompt's category."""
+        for question in self.questions:
+            if not question.categories or item.category in question.categories:
+                return question
+        raise ValueError(f"judge prompt {self.name!r}: has no question for the category {item.category!r}")
+
+
+def read_prompt(path: str | Path) -> JudgePrompt:
+    """Read a prompt file.
+
+    >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
+    'best'
+    """
+    import yaml
+
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    if len(content) > _LARGEST:
+        raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
+    try:
+        found = yaml.safe_load(content)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from error
+    if (
+        not isinstance(found, Mapping)
+        or not isinstance(found.get("questions"), list)
+        or not found["questions"]
+    ):
+        raise ValueError(f"{path}: expected name, version and a list of questions (see docs/judges.md)")
+    if "version" not in found:
+        raise ValueError(f"{path}: no version; raise it when you change the words")
+    try:
+        check_options(found, ("name", "version", "questions"))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    questions = tuple(
+        _question(entry, f"{path}, question {i + 1}") for i, entry in enumerate(found["questions"])
+    )
+    digest = hashlib.sha256(content).hexdigest()
+    return JudgePrompt(str(found.get("name", Path(path).stem)), str(found["version"]), questions, digest)
+
+
+def spellings(label: str) -> tuple[str, ...]:
+    """Return the ways in which a model may write a label as one token.
+
+    >>> spellings("A"), spellings("Yes")
+    (('A', ' A'), ('Yes', ' Yes', 'yes', ' yes', 'YES', ' YES'))
+    """
+    is_word = len(label) > 1 and label.isalpha()
+    written = dict.fromkeys([label, label.capitalize(), label.lower(), label.upper()] if is_word else [label])
+    return tuple(space + each for each in written for space in ("", " "))
+
+
+def choice_of(question: Question, text: str, labels: Sequence[str]) -> int | None:
+    """Return which label a sampled answer ends with; None if there is none.
+
+    >>> letters = read_prompt(BUILT_IN / "votes.yaml").questions[0]
+    >>> choice_of(letters, "Best: A? No. B is right.\\nBest: B", "AB"), choice_of(letters, "Hm.", "AB")
+    (1, None)
+    """
+    found = None
+    for match in re.finditer(question.pattern, text[-_LOOKED_AT:]):
+        said = (match[1] or "").strip()
+        for number, label in enumerate(labels):
+            if said == label or said in spellings(label):
+                found = number
+    return found
+
+
+def _question(entry: Any, where: str) -> Question:
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where}: expected asks, answer and user (see docs/judges.md)")
+    try:
+        check_options(map(str, entry), (field.name for field in fields(Question)))
+        values = dict(entry)
+        for name in ("labels", "categories"):
+            if name in values:
+                given = values[name]
+                if not isinstance(given, list) or any(isinstance(each, (bool, list, dict)) for each in given):
+                    raise ValueError(f"{name}: expected a list of texts (quote yes and no)")
+                values[name] = tuple(str(each) for each in given)
+        for name in ("asks", "answer", "user"):
+            if name not in values:
+                raise ValueError(f"{name}: is missing")
+        question = Question(**values)
+        _check(question)
+    except (TypeError, ValueError, re.error) as error:
+        raise ValueError(f"{where}: {error}") from error
+    return question
+
+
+def _check(question: Question) -> None:
+    for name in ("user", "system", "each", "pattern"):
+        if not isinstance(getattr(question, name), str):
+            raise ValueError(f"{name}: must be a text")
+    if question.asks not in _SLOTS:
+        raise ValueError(f"asks: unknown {question.asks!r} (have: {', '.join(_SLOTS)})")
+    if question.answer not in ("token", "text"):
+        raise ValueError(f"answer: unknown {question.answer!r} (have: token, text)")
+    _check_slots(question)
+    _check_labels(question)
+    if question.answer == "text" and re.compile(question.pattern).groups != 1:
+        raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
+    if not 0 <= float(question.temperature) <= 5:
+        raise ValueError(f"temperature: must be from 0 to 5, got {question.temperature}")
+    if (
+        isinstance(question.max_tokens, bool)
+        or not isinstance(question.max_tokens, int)
+        or question.max_tokens < 1
+    ):
+        raise ValueError(f"max_tokens: must be a whole number of 1 or more, got {question.max_tokens!r}")
+    if not 0 < float(question.smoothing) < 1e6:
+        raise ValueError(f"smoothing: must be more than 0, got {question.smoothing}")
+
+
+def _check_slots(question: Question) -> None:
+    known = _SLOTS[question.asks]
+    for slot in _SLOT.findall(question.user):
+        if slot not in known:
+            raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(known)})")
+    for slot in known[:2]:
+        if slot not in _SLOT.findall(question.user):
+            raise ValueError(f"user: says nothing of {{{{ {slot} }}}}")
+    if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
+        raise ValueError("each: must have {{ label }} and {{ response }}, and nothing else in {{ }}")
+    if _SLOT.search(question.system):
+        raise ValueError("system: has no {{ }} to fill in; use user")
+
+
+def _check_labels(question: Question) -> None:
+    labels = question.labels
+    if question.asks == "best":
+        if labels:
+            raise ValueError("labels: responses get the letters A, B, ...; leave labels out")
+        return
+    if (
+        len({*labels}) != len(labels)
+        or len(labels) < 2
+        or not all(label.strip() == label != "" for label in labels)
+    ):
+        raise ValueError("labels: expected two or more different texts, without spaces around them")
+    if question.asks == "correct" and len(labels) != 2:
+        raise ValueError("labels: expected two, the good answer first, such as ['Yes', 'No']")
+    if question.asks == "rating":
+        for label in labels:
+            try:
+                float(label)
+            except ValueError:
+                raise ValueError(f"labels: the grade {label!r} is not a number") from None
+    if question.answer == "token":
+        for one in labels:
+            for other in labels:
+                if one != other and other.startswith(one):
+                    raise ValueError(
+                        f"labels: {other!r} begins with {one!r}, so one token cannot tell them apart: use "
+                        "other labels (1 to 9), or answer: text"
+                    )
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """Fill a template in one pass: `{{ }}` in the values stays as it is."""
+    return _SLOT.sub(lambda match: values[match[1]], template)
+
+
+def _written(prompt: Prompt) -> str:
+    """Write a prompt as text; the turns of a conversation one after another, with who speaks."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"{message['role'].capitalize()}: {message['content']}" for message in prompt)

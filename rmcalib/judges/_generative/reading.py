@@ -1,0 +1,207 @@
+"""From the answers of a language model to rewards. Small functions on arrays."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Reading",
+    "best_by_tokens",
+    "best_by_votes",
+    "correct_by_tokens",
+    "correct_by_votes",
+    "placements",
+    "rating_by_tokens",
+    "rating_by_votes",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The rewards of a prompt's responses (k,), and details by name, each (k,)."""
+
+    rewards: FloatArray
+    details: Mapping[str, FloatArray]
+
+
+def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) -> npt.NDArray[np.int64]:
+    """Return orders in which responses are shown: one shuffled order, and cyclic shifts of it.
+
+    Benchmarks list correct responses first, so the first order is shuffled, by the seed and the prompt's id.
+    With all `n_responses` shifts, every response is in every place once.
+
+    Parameters
+    ----------
+    n_responses : number of responses, k.
+    count : number of orders; default k. Fewer are spread evenly over the shifts.
+    seed, item_id : decide about the first order.
+
+    Returns
+    -------
+    int (count, k), the response in each place.
+
+    Examples
+    --------
+    >>> orders = placements(3, None, seed=0, item_id="a")
+    >>> np.sort(orders, axis=0).tolist()
+    [[0, 0, 0], [1, 1, 1], [2, 2, 2]]
+    """
+    digest = hashlib.sha256(f"{seed}\0{item_id}".encode("utf-8", "surrogatepass")).digest()
+    first = np.random.default_rng(int.from_bytes(digest[:8], "big")).permutation(n_responses)
+    rows = n_responses if count is None else min(count, n_responses)
+    shifts = np.arange(rows) * n_responses // rows
+    return np.stack([np.roll(first, -shift) for shift in shifts]).astype(np.int64)
+
+
+def best_by_tokens(
+    orders: npt.NDArray[np.int64], logprobs: FloatArray, floored: npt.NDArray[np.bool_]
+) -> Reading:
+    """Return log P(response is the best), averaged over placements.
+
+    In each placement the probabilities of the letters are divided by their sum. A response's forecast is the
+    mean of its probabilities over the placements.
+
+    Parameters
+    ----------
+    orders : int (s, k), the response in each place.
+    logprobs : (s, k), the log-probability of each place's letter.
+    floored : bool (s, k), whether that is only an upper bound.
+
+    Returns
+    -------
+    Reading
+        `place` is the mean probability of the place (row i stands for place i), `firsts` counts the
+        placements in which the response is the first choice, `floor` is the part of the forecast that is an
+        upper bound, `mass` is the probability of all letters together.
+
+    Examples
+    --------
+    >>> orders = np.array([[0, 1], [1, 0]])
+    >>> reading = best_by_tokens(orders, np.log([[0.6, 0.2], [0.3, 0.3]]), np.zeros((2, 2), bool))
+    >>> np.exp(reading.rewards).round(3).tolist(), reading.details["place"].round(3).tolist()
+    ([0.625, 0.375], [0.625, 0.375])
+    """
+    s, k = orders.shape
+    p = _normalised(logprobs)
+    total, floor, firsts = np.zeros(k), np.zeros(k), np.zeros(k)
+    np.add.at(total, orders, p / s)
+    np.add.at(floor, orders, p * floored / s)
+    np.add.at(firsts, orders[np.arange(s), p.argmax(axis=1)], 1.0)
+    mass = np.full(k, np.exp(logprobs).sum(axis=1).mean())
+    details = {"place": p.mean(axis=0), "firsts": firsts, "floor": floor, "mass": mass}
+    return Reading(np.log(np.maximum(total, 1e-300)), details)
+
+
+def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], smoothing: float) -> Reading:
+    """Return log of the smoothed share of votes, (v + a) / (n + k a); n counts the votes that were read.
+
+    Parameters
+    ----------
+    orders : int (s, k), the response in each place. Vote j was asked for in order j mod s.
+    votes : the place that each answer chose; None if it could not be read.
+    smoothing : a.
+
+    Returns
+    -------
+    Reading
+        `votes` counts those for the response, `vote_count` all that were read, `place` is the share of votes
+        for the place. `low` and `high` are the 95% interval of the share that endlessly many votes would
+        give, from the Dirichlet distribution with the counts v + a: few votes leave it wide.
+
+    Examples
+    --------
+    >>> reading = best_by_votes(np.array([[0, 1], [1, 0]]), [0, 0, None, 1], 0.5)
+    >>> reading.details["votes"].tolist(), np.exp(reading.rewards).round(3).tolist()
+    ([2.0, 1.0], [0.625, 0.375])
+    """
+    k = orders.shape[1]
+    counts, places = np.zeros(k), np.zeros(k)
+    for number, place in enumerate(votes):
+        if place is not None:
+            counts[orders[number % len(orders), place]] += 1
+            places[place] += 1
+    n = counts.sum()
+    share = places / n if n else np.full(k, math.nan)
+    forecast = (counts + smoothing) / (n + k * smoothing)
+    low, high = _share_interval(counts + smoothing, n - counts + (k - 1) * smoothing)
+    details = {"votes": counts, "place": share, "vote_count": np.full(k, n), "low": low, "high": high}
+    return Reading(np.log(forecast), details)
+
+
+def correct_by_tokens(logprobs: FloatArray, floored: npt.NDArray[np.bool_]) -> Reading:
+    """Return the logit of P(yes) = p(yes) / (p(yes) + p(no)) for each response.
+
+    Parameters
+    ----------
+    logprobs : (k, 2), log p(yes) and log p(no).
+    floored : bool (k, 2).
+
+    Examples
+    --------
+    >>> reading = correct_by_tokens(np.log([[0.6, 0.2], [0.1, 0.1]]), np.zeros((2, 2), bool))
+    >>> reading.details["p_yes"].tolist(), reading.rewards.round(3).tolist()
+    ([0.75, 0.5], [1.099, 0.0])
+    """
+    p = _normalised(logprobs)
+    details = {"p_yes": p[:, 0], "floor": (p * floored).sum(axis=1), "mass": np.exp(logprobs).sum(axis=1)}
+    return Reading(logprobs[:, 0] - logprobs[:, 1], details)
+
+
+def correct_by_votes(votes: Sequence[Sequence[int | None]], smoothing: float) -> Reading:
+    """Return the logit of the smoothed share of yes, (v + a) / (n + 2 a), for each response.
+
+    >>> correct_by_votes([[0, 0, 1, None], [None, None]], 0.5).details["p_yes"].tolist()
+    [0.625, 0.5]
+    """
+    yes = np.array([sum(vote == 0 for vote in own) for own in votes], dtype=np.float64)
+    n = np.array([sum(vote is not None for vote in own) for own in votes], dtype=np.float64)
+    p = (yes + smoothing) / (n + 2 * smoothing)
+    low, high = _share_interval(yes + smoothing, n - yes + smoothing)
+    details = {"p_yes": p, "votes": yes, "vote_count": n, "low": low, "high": high}
+    return Reading(np.log(p) - np.log1p(-p), details)
+
+
+def rating_by_tokens(logprobs: FloatArray, floored: npt.NDArray[np.bool_], grades: FloatArray) -> Reading:
+    """Return the expected grade, Σ g p(g) / Σ p(g), for each response.
+
+    >>> rating_by_tokens(np.log([[0.2, 0.6]]), np.zeros((1, 2), bool), np.array([1.0, 2.0])).rewards.tolist()
+    [1.75]
+    """
+    p = _normalised(logprobs)
+    details = {"floor": (p * floored).sum(axis=1), "mass": np.exp(logprobs).sum(axis=1)}
+    return Reading(p @ grades, details)
+
+
+def rating_by_votes(votes: Sequence[Sequence[int | None]], grades: FloatArray) -> Reading:
+    """Return the mean of the grades that were read, for each response; the middle grade if none was.
+
+    >>> rating_by_votes([[0, 1, None], [None]], np.array([1.0, 2.0, 5.0])).rewards.tolist()
+    [1.5, 3.0]
+    """
+    middle = (grades.min() + grades.max()) / 2
+    read = [[grades[vote] for vote in own if vote is not None] for own in votes]
+    rewards = np.array([np.mean(own) if own else middle for own in read])
+    return Reading(rewards, {"vote_count": np.array([len(own) for own in read], dtype=np.float64)})
+
+
+def _share_interval(ours: FloatArray, others: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the 95% limits of Beta(ours, others)."""
+    from scipy.special import betaincinv
+
+    low, high = (betaincinv(ours, others, level).astype(np.float64) for level in (0.025, 0.975))
+    return low, high
+
+
+def _normalised(logprobs: FloatArray) -> FloatArray:
+    """Return probabilities that sum to 1 in each row."""
+    shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
+    normal: FloatArray = shifted / shifted.sum(axis=-1, keepdims=True)
+    return normal

@@ -1,0 +1,91 @@
+"""The log-probabilities that a chat API returns for the next token, and what they say about labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rmcalib.judges._generative.prompts import spellings
+
+__all__ = ["completed", "floor_of", "log_sum", "possible", "shown_tokens", "sum_of", "used_tokens"]
+
+_LEAST = -9999.0  # what vLLM writes for a token that a grammar forbids
+_IMPOSSIBLE = -1000.0
+
+
+def shown_tokens(answer: Any) -> dict[str, float]:
+    """Return the log-probabilities that an answer has for its first token; empty if there are none."""
+    try:
+        rows = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        found = {str(row["token"]): float(row["logprob"]) for row in rows}
+    except (KeyError, IndexError, TypeError, ValueError):
+        return {}
+    return {token: max(min(value, 0.0), _LEAST) for token, value in found.items() if not math.isnan(value)}
+
+
+def possible(shown: Mapping[str, float]) -> dict[str, float]:
+    """Leave out tokens that the server has forbidden."""
+    return {token: value for token, value in shown.items() if value > _IMPOSSIBLE}
+
+
+def sum_of(shown: Mapping[str, float], label: str) -> float | None:
+    """Return log p of a label, all its spellings together; None if none of them is shown."""
+    known = {spelling.strip() for spelling in spellings(label)}
+    values = [value for token, value in shown.items() if token.strip(" \u2581\n") in known]
+    return log_sum(values) if values else None
+
+
+def completed(
+    shown: Mapping[str, float],
+    labels: Sequence[str],
+    values: Sequence[float | None],
+    choice: Mapping[str, float],
+) -> list[float | None]:
+    """Fill missing labels from an answer that had to be a label.
+
+    It gives the odds between labels. One label that both answers show gives the scale. If no label is shown
+    at all, the likeliest gets the most that it can have.
+
+    >>> shown, choice = {"A": -1.0, "x": -2.0}, {"A": -0.1, "B": -2.4}
+    >>> completed(shown, ["A", "B"], [-1.0, None], choice)
+    [-1.0, -3.3]
+    """
+    anchor = next((label for label in labels if label in shown and label in choice), None)
+    if anchor is not None:
+        offset = shown[anchor] - choice[anchor]
+    elif choice and not any(value is not None for value in values):
+        offset = floor_of(shown) - max(choice.values())
+    else:
+        return list(values)
+    return [
+        choice[label] + offset if value is None and label in choice else value
+        for label, value in zip(labels, values, strict=True)
+    ]
+
+
+def log_sum(values: Sequence[float]) -> float:
+    """Return log of the sum of probabilities that are given as logarithms."""
+    top = max(values)
+    return top + math.log(sum(math.exp(value - top) for value in values))
+
+
+def used_tokens(answer: Any) -> int:
+    """Return the tokens of request and answer; 0 if the server does not tell."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
+    return total if isinstance(total, int) and total >= 0 else 0
+
+
+def floor_of(shown: Mapping[str, float]) -> float:
+    """Return log of the most that a token can have that is not shown.
+
+    It is no likelier than the least likely token that is shown, and has no more than what they leave.
+
+    >>> round(math.exp(floor_of({"A": math.log(0.7), "B": math.log(0.2)})), 3)
+    0.1
+    """
+    least = min(shown.values())
+    left = 1 - sum(math.exp(value) for value in shown.values())
+    # Rounding may leave nothing: the floor is still a finite number.
+    return max(min(least, math.log(left) if left > 0 else -math.inf), least - 10)

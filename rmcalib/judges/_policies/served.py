@@ -1,0 +1,162 @@
+"""Log-probabilities of responses from a server: vLLM's `/v1/completions` with `prompt_logprobs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rmcalib.judges._http import Client, ServerError, clean_url, in_parallel
+from rmcalib.judges._reward_model import LONGEST_DEFAULT
+from rmcalib.judges._served.servers import Server, find_server
+
+if TYPE_CHECKING:
+    from rmcalib.judges._inference.templates import Encoded
+
+__all__ = ["ServedModel", "Serving", "check_unchanged", "connect", "served_logprobs"]
+
+_PATH = "/v1/completions"
+_MOVED = (0.2, 0.02)  # how far the first text's log-probability may move: nats, and a fraction of itself
+_NEEDS = "policies need vLLM, started for text: vllm serve MODEL"
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Where a policy and its reference are served, and how to ask."""
+
+    endpoint: str
+    reference_endpoint: str | None = None
+    served_name: str | None = None
+    reference_served_name: str | None = None
+    api_key_env: str | None = None
+    concurrency: int = 16
+    timeout: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Check the settings; no server is asked yet."""
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency: must be at least 1, got {self.concurrency}")
+        if self.timeout <= 0:
+            raise ValueError(f"timeout: must be more than 0 seconds, got {self.timeout:g}")
+        for client in (self.client(), self.client(reference=True)):
+            client.check_key()
+
+    def client(self, *, reference: bool = False) -> Client:
+        """Return a client of the policy's server, or of the reference's, which may be the same."""
+        url = self.reference_endpoint if reference and self.reference_endpoint else self.endpoint
+        return Client(clean_url(url), self.api_key_env, self.timeout)
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A language model behind a server. `first` remembers the first text that was asked for."""
+
+    name: str
+    client: Client
+    server: Server
+    served_name: str | None
+    concurrency: int
+    first: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def max_length(self) -> int:
+        """The longest text in tokens: one less than the server reads, which always adds one."""
+        own = self.server.max_length
+        return LONGEST_DEFAULT if own is None else min(own - 1, LONGEST_DEFAULT)
+
+    def identity(self) -> dict[str, Any]:
+        """Return what the server says about the model; its address may change."""
+        server = self.server
+        return {"model": server.model, "checkpoint": server.checkpoint, "weights": server.weights}
+
+
+def connect(name: str, serving: Serving, *, reference: bool = False) -> ServedModel:
+    """Find out what a server has; raise a `ServerError` if it is not a vLLM with this model."""
+    client = serving.client(reference=reference)
+    served_name = serving.reference_served_name if reference else serving.served_name
+    server = find_server(client, "auto", name, served_name)
+    if server.kind != "vllm":
+        raise ServerError(f"{client.url}: is {server.kind}, which has no prompt_logprobs: {_NEEDS}")
+    return ServedModel(name, client, server, served_name, serving.concurrency)
+
+
+def served_logprobs(
+    model: ServedModel, texts: Sequence[Encoded], starts: Sequence[int]
+) -> list[tuple[float, int]]:
+    """Return the summed log-probability of each response's tokens, and their number.
+
+    Parameters
+    ----------
+    model : where to ask.
+    texts : prompts with responses as token ids.
+    starts : for each text, the position of the response's first token.
+    """
+
+    def call(task: tuple[Encoded, int]) -> tuple[float, int]:
+        return _one(model, list(task[0].input_ids), task[1])
+
+    tasks = list(zip(texts, starts, strict=True))
+    found = list(in_parallel(call, tasks, workers=model.concurrency))
+    if tasks and not model.first:
+        model.first.update(ids=list(texts[0].input_ids), start=starts[0], value=found[0][0])
+    return found
+
+
+def check_unchanged(model: ServedModel) -> None:
+    """Raise a `ServerError` if the server has another model than it had at the beginning."""
+    now = find_server(model.client, "vllm", model.name, model.served_name, attempts=None)
+    before = model.server
+    differences = [
+        f"its {name} was {getattr(before, name)!r} and is {getattr(now, name)!r}"
+        for name in ("model", "checkpoint", "weights", "version")
+        if getattr(before, name) != getattr(now, name)
+    ]
+    if model.first:
+        value = _one(model, model.first["ids"], model.first["start"])[0]
+        moved = abs(value - model.first["value"])
+        if moved > _MOVED[0] + _MOVED[1] * abs(value):
+            differences.append(f"the log-probability of the same text has changed by {moved:.3g}")
+    if differences:
+        raise ServerError(
+            f"{model.name}: the model at {model.client.url} was replaced during the run: "
+            f"{'; '.join(differences)}. The last prompts are not kept: serve the first model again and run "
+            "the same command, or start again with --fresh"
+        )
+
+
+def _one(model: ServedModel, ids: list[int], start: int) -> tuple[float, int]:
+    body = {
+        "model": model.server.model,
+        "prompt": ids,
+        "max_tokens": 1,
+        "temperature": 0,
+        "prompt_logprobs": 0,
+    }
+    try:
+        answer = model.client.post(_PATH, body)
+    except ServerError as error:
+        if error.status in (404, 405, 501):
+            raise ServerError(f"{error}: {_NEEDS}", error.status) from error
+        raise
+    try:
+        table = answer["choices"][0]["prompt_logprobs"]
+        if len(table) != len(ids):
+            raise ValueError(f"{len(table)} log-probabilities for {len(ids)} tokens")
+        # A first token has nothing before it that could predict it.
+        values = [_logprob(table[place], ids[place]) for place in range(max(start, 1), len(ids))]
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ServerError(
+            f"{model.client.url}{_PATH}: the answer has no prompt_logprobs of all tokens "
+            f"({type(error).__name__}: {error}): {_NEEDS}"
+        ) from error
+    return math.fsum(values), len(values)
+
+
+def _logprob(entry: Mapping[str, Any], token: int) -> float:
+    """Return the log-probability of the token itself; vLLM may list others beside it."""
+    found = entry[str(token)]
+    value = float(found["logprob"] if isinstance(found, Mapping) else found)
+    if not math.isfinite(value):
+        raise ValueError(f"the log-probability of token {token} is {value}")
+    return value

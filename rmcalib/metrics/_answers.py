@@ -1,0 +1,124 @@
+"""Numbers about the answers of a language model: the calibration of yes and no, and what few votes cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib.calibration import Interval, ece_interval, mean_interval
+from rmcalib.metrics._statistic import Settings
+from rmcalib.scores import Scores
+
+__all__ = ["answer_rows"]
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
+    """Measure what a judge says besides its rewards.
+
+    For P(yes) of each response y in {0, 1}, as a binary forecast:
+
+    - `yes_gap`: mean of P(yes) - y. Positive: it says yes too often.
+    - `yes_ece`, `yes_brier`: the calibration error and mean (P(yes) - y)².
+
+    For v of n votes for a response:
+
+    - `votes_brier`: mean (v/n - y)².
+    - `votes_fair_brier`: mean (v/n - y)² - v(n - v) / (n²(n - 1)), what endlessly many votes would have on
+      average (Ferro 2014). The difference is the cost of few votes.
+    - `votes_width`: mean width of the 95% interval of the first choice's share.
+
+    Parameters
+    ----------
+    scores : scores whose `details` have `p_yes`, or `votes` and `vote_count`.
+    settings : bins, resamples, level and seed of the intervals.
+
+    Returns
+    -------
+    list of rows (name, value, low, high, n, meaning); empty if the judge says nothing besides. Responses of a
+    prompt are resampled together.
+
+    Examples
+    --------
+    >>> scores = Scores.from_arrays([[1.0, 0.0], [0.5, 0.0]])
+    >>> answer_rows(scores)
+    []
+    """
+    settings = settings or Settings()
+    prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
+    y = scores.is_correct.astype(np.float64)
+    return [*_yes_rows(scores, y, prompt, settings), *_vote_rows(scores, y, prompt, settings)]
+
+
+def _yes_rows(
+    scores: Scores, y: FloatArray, prompt: npt.NDArray[np.int64], settings: Settings
+) -> list[dict[str, Any]]:
+    known = np.isfinite(scores.details.get("p_yes", np.full(len(y), np.nan)))
+    if not known.any():
+        return []
+    p, y, prompt = np.clip(scores.details["p_yes"][known], 0, 1), y[known], prompt[known]
+    ece = ece_interval(
+        p,
+        y,
+        groups=prompt,
+        draw="independent",
+        bins=settings.bins,
+        resamples=settings.resamples,
+        level=settings.level,
+        rng=settings.seed,
+    )
+    gap = mean_interval(p - y, groups=prompt, level=settings.level)
+    brier = mean_interval((p - y) ** 2, groups=prompt, level=settings.level)
+    n = len(p)
+    return [
+        _row("yes_gap", gap, n, "mean P(yes) less the fraction of correct responses"),
+        _row("yes_ece", ece, n, "calibration error of P(yes), response by response"),
+        _row("yes_brier", brier, n, "Brier score of P(yes), response by response"),
+    ]
+
+
+def _vote_rows(
+    scores: Scores, y: FloatArray, prompt: npt.NDArray[np.int64], settings: Settings
+) -> list[dict[str, Any]]:
+    votes, counts = scores.details.get("votes"), scores.details.get("vote_count")
+    if votes is None or counts is None:
+        return []
+    rows = []
+    read = counts >= 2  # NaN is not
+    if read.any():
+        v, n = votes[read], counts[read]
+        square = (v / n - y[read]) ** 2
+        fair = square - v * (n - v) / (n**2 * (n - 1))
+        meaning = "Brier score of the votes' shares, response by response"
+        for name, values, text in (
+            ("votes_brier", square, meaning),
+            ("votes_fair_brier", fair, f"{meaning}, as endlessly many votes would have it"),
+        ):
+            interval = mean_interval(values, groups=prompt[read], level=settings.level)
+            rows.append(_row(name, interval, len(v), text))
+    low, high = scores.details.get("low"), scores.details.get("high")
+    if low is not None and high is not None:
+        top = np.maximum.reduceat(scores.reward, scores.offsets[:-1])[prompt]
+        first = np.flatnonzero(scores.reward == top)
+        _, one_each = np.unique(prompt[first], return_index=True)
+        width = (high - low)[first[one_each]]
+        width = width[np.isfinite(width)]
+        if len(width):
+            interval = mean_interval(width, level=settings.level)
+            meaning = "mean width of the 95% interval of the first choice's share of votes"
+            rows.append(_row("votes_width", interval, len(width), meaning))
+    return rows
+
+
+def _row(name: str, interval: Interval, n: int, meaning: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": interval.value,
+        "low": interval.low,
+        "high": interval.high,
+        "n": n,
+        "meaning": meaning,
+    }

@@ -1,0 +1,146 @@
+"""Pairs of a correct and a wrong response: questions for every judge, also for one that knows only pairs.
+
+A value is a mean over prompts of the mean over the prompt's pairs. So the pairs of one prompt, which depend
+on each other, count as one observation.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration import Interval, pair_scale_loss
+from rmcalib.metrics._catalogue._metric import Measure, Metric, Need
+from rmcalib.metrics._forecasts import Forecasts, once, pair_log_odds
+from rmcalib.metrics._statistic import Settings, Statistic
+
+__all__ = ["PAIRS"]
+
+_NEEDS: frozenset[Need] = frozenset({"pairs"})
+_CERTAIN = "a certain verdict that is wrong loses without limit"
+
+
+def confidence(log_odds: FloatArray) -> FloatArray:
+    """Return the probability of the preferred response of each pair (P,)."""
+    from scipy.special import expit
+
+    return np.asarray(expit(np.abs(log_odds)))
+
+
+def right(log_odds: FloatArray) -> FloatArray:
+    """Return 1 where the correct response is preferred, 1/2 where none is, else 0: (P,)."""
+    return np.heaviside(log_odds, 0.5)
+
+
+def gap(log_odds: FloatArray) -> FloatArray:
+    """Return the probability of the preferred response minus whether it is the correct one (P,)."""
+    return confidence(log_odds) - right(log_odds)
+
+
+def brier(log_odds: FloatArray) -> FloatArray:
+    """Return the squared error of P(correct one wins): (P,)."""
+    from scipy.special import expit
+
+    return np.asarray(expit(-log_odds) ** 2)
+
+
+def _mean_of(function: object) -> Measure:
+    """Return the statistic of a function of log-odds (P,): its mean over prompts."""
+
+    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+        log_odds, prompt = _known(forecasts)
+        if not len(prompt):
+            return Statistic.missing(len(forecasts), "no pair is known")
+        counts = np.bincount(prompt)
+        return Statistic.mean(np.bincount(prompt, function(log_odds)) / counts)  # type: ignore[operator]
+
+    return statistic
+
+
+def lost_information(forecasts: Forecasts, settings: Settings) -> Statistic:
+    """Return what the wrong scale costs: (NLL(1) − NLL(T)) / log 2, over pairs."""
+    log_odds, prompt = _known(forecasts)
+    if not len(prompt):
+        return Statistic.missing(len(forecasts), "no pair is known")
+    if np.isinf(log_odds).any():
+        return Statistic.missing(len(forecasts), _CERTAIN)
+    found = partial(_scale, forecasts)
+    return Statistic.estimated(
+        found(settings.level)[0].value,
+        lambda level: found(level)[0],
+        lambda: found(settings.level)[1],
+        int(prompt.max()) + 1,
+    )
+
+
+@once
+def _scale(forecasts: Forecasts, level: float) -> tuple[Interval, FloatArray]:
+    log_odds, prompt = _known(forecasts)
+    return pair_scale_loss(log_odds, prompt, level=level)
+
+
+@once
+def _known(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
+    """Log-odds of the pairs, and the numbers of their prompts among those with a known pair."""
+    log_odds, prompt = pair_log_odds(forecasts)
+    return log_odds, np.unique(prompt, return_inverse=True)[1]
+
+
+PAIRS = (
+    Metric(
+        "pairwise_confidence",
+        "pairs of a correct and a wrong response: mean probability of the preferred one",
+        _mean_of(confidence),
+        unit="probability",
+        needs=_NEEDS,
+        label="confidence in pairs",
+        heading="",
+        group="pairs",
+    ),
+    Metric(
+        "pairwise_accuracy",
+        "pairs: how often the correct response is preferred (1/2 if none is)",
+        _mean_of(right),
+        better="high",
+        unit="fraction of pairs",
+        needs=frozenset(),
+        label="accuracy in pairs",
+        heading="",
+        group="pairs",
+    ),
+    Metric(
+        "pairwise_overconfidence",
+        "pairs: mean confidence minus accuracy; positive is over-confident",
+        _mean_of(gap),
+        better="zero",
+        unit="probability",
+        needs=_NEEDS,
+        label="gap in pairs",
+        heading="",
+        group="pairs",
+    ),
+    Metric(
+        "pairwise_lost_information",
+        "pairs: fraction of the uncertainty of tossing a coin that is lost because the scale is wrong",
+        lost_information,
+        better="low",
+        unit="fraction",
+        needs=_NEEDS,
+        label="lost information in pairs",
+        heading="",
+        group="pairs",
+    ),
+    Metric(
+        "pairwise_brier",
+        "pairs: squared error of the probability that the correct response wins",
+        _mean_of(brier),
+        better="low",
+        needs=_NEEDS,
+        label="Brier score in pairs",
+        heading="",
+        group="pairs",
+        ranked="nowhere",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Short summaries in Markdown, for a pull request or the page of a workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rmcalib.metrics import OVERALL, catalogue
+from rmcalib.publish._card import escaped, metric_table
+from rmcalib.report import HEADLINE, Evaluation, headline, number, p_value, signed
+
+__all__ = ["better", "comparison_summary", "evaluation_summary"]
+
+MARK = "<!-- rmcalib -->"
+"""The first line of every summary, so that a workflow finds its own comment again."""
+
+
+def evaluation_summary(evaluations: Sequence[Evaluation], failed: Sequence[str] = ()) -> str:
+    """Return evaluations as Markdown: for each model the headline and the table by category.
+
+    Parameters
+    ----------
+    evaluations : one per model.
+    failed : what makes the run fail, in words; shown first.
+
+    Examples
+    --------
+    >>> from rmcalib.report import evaluate
+    >>> from rmcalib.scores import Scores
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> print("\\n".join(evaluation_summary([report], ["ece>0.1 holds"]).splitlines()[:4]))
+    <!-- rmcalib -->
+    **Failed:** ece\\>0.1 holds
+    <BLANKLINE>
+    ### Calibration of org/rm on unnamed-benchmark
+    """
+    lines = [MARK, *_failures(failed)]
+    for one in evaluations:
+        said = headline(one.metrics, subject="This model") or one.summary
+        lines += [
+            f"### Calibration of {escaped(one.model)} on {escaped(one.benchmark)}",
+            "",
+            escaped(said),
+            "",
+        ]
+        lines += [*metric_table(one.metrics), ""]
+        lines += [*(f"- {escaped(note)}" for note in one.notes), ""] if one.notes else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def comparison_summary(
+    names: tuple[str, str], rows: Sequence[Mapping[str, Any]], failed: Sequence[str] = ()
+) -> str:
+    """Return a comparison of two models as Markdown: the headline metrics and the ECE, B − A.
+
+    Parameters
+    ----------
+    names : of A and B.
+    rows : as `rmcalib.metrics.compare_scores` returns them.
+    failed : what makes the run fail, in words; shown first.
+
+    Examples
+    --------
+    >>> row = {"category": "overall", "metric": "accuracy", "a": 0.7, "b": 0.8, "difference": 0.1,
+    ...        "low": 0.05, "high": 0.15, "p_value": 0.01, "n": 300, "note": ""}
+    >>> print(comparison_summary(("old", "new"), [row]).splitlines()[-1])
+    | right | 0.700 | 0.800 | +0.100 | +0.050 to +0.150 | 0.010 | B |
+    """
+    lines = [
+        MARK,
+        *_failures(failed),
+        f"### Calibration: A = {escaped(names[0])}, B = {escaped(names[1])}",
+        "",
+    ]
+    lines += [
+        "| metric | A | B | B − A | interval | p-value | better |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
+    own = {row["metric"]: row for row in rows if row["category"] == OVERALL}
+    for metric in (*HEADLINE, "ece"):
+        if metric not in own:
+            continue
+        row = own[metric]
+        name = HEADLINE.get(metric) or catalogue()[metric].label
+        limits = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
+        p = "" if row["p_value"] is None else p_value(row["p_value"])
+        cells = [number(row["a"]), number(row["b"]), signed(row["difference"]), limits, p, better(row)]
+        lines.append(f"| {name} | {' | '.join(escaped(cell) for cell in cells)} |")
+    notes = dict.fromkeys(row["note"] for row in rows if row["note"])
+    lines += ["", *(f"- No calibration of {escaped(note)}." for note in notes)] if notes else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def better(row: Mapping[str, Any]) -> str:
+    """Return "A" or "B" if the interval of the difference leaves out 0; else nothing."""
+    metric = catalogue()[row["metric"]]
+    if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
+        return ""
+    return "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"
+
+
+def _failures(failed: Sequence[str]) -> list[str]:
+    return [line for text in failed for line in (f"**Failed:** {escaped(text)}", "")]

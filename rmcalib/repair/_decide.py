@@ -1,0 +1,256 @@
+"""Acting on probabilities: when to accept a judge's choice, what it costs, and what best-of-k gives."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib.calibration import check_level, mean_interval
+from rmcalib.metrics import Forecasts, picked_rows
+from rmcalib.repair._best_of import best_of_rows
+from rmcalib.repair._calibrate import FEWEST, held_out_temperatures
+from rmcalib.repair._calibrator import single_answers
+from rmcalib.repair._thresholds import Threshold, exact_limits, log_odds, safe_threshold
+from rmcalib.scores import Scores
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Decisions", "Regret", "decide", "decide_forecasts"]
+
+FRACTIONS = tuple(round(0.05 * i, 2) for i in range(1, 21))
+"""The fractions of prompts at which the accuracy-rejection curve is computed."""
+
+
+@dataclass(frozen=True)
+class Regret:
+    """What it costs to act on the stated probabilities; a wrong response costs 1, asking costs `ask_cost`.
+
+    Attributes
+    ----------
+    threshold : 1 − ask_cost: accepting pays if the probability is at least this.
+    accepted : fraction of prompts that are accepted by the stated probabilities.
+    believed : mean cost per prompt that the probabilities promise.
+    cost : mean cost per prompt that there is.
+    calibrated_accepted, calibrated_cost : the same with probabilities at a temperature that was fitted on
+        other prompts (cross-fitted).
+    value, low, high : cost − calibrated_cost, with its interval.
+    """
+
+    threshold: float
+    accepted: float
+    believed: float
+    cost: float
+    calibrated_accepted: float
+    calibrated_cost: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What the probabilities are worth if one acts on them.
+
+    Attributes
+    ----------
+    n : prompts with one correct response.
+    alpha, level : accepted responses are wrong at most `alpha` of the time, with confidence `level`.
+    ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response.
+    choice : the threshold, and what it accepts.
+    curve : the accuracy-rejection curve: one row per fraction of prompts, the surest first (fraction, n,
+        threshold, says, right, low, high). Limits are exact for each point by itself.
+    best_of : one row per k (k, n, right, low, high, says): the choice among k responses drawn at random.
+    regret : the cost of acting on the stated probabilities; None with fewer than 20 prompts.
+    """
+
+    n: int
+    alpha: float
+    level: float
+    ask_cost: float
+    choice: Threshold
+    curve: list[dict[str, Any]]
+    best_of: list[dict[str, Any]]
+    regret: Regret | None
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The accuracy-rejection curve as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.curve)
+
+    @property
+    def asked(self) -> float:
+        """The fraction of prompts that a person decides."""
+        return 1 - self.choice.accepted
+
+    @property
+    def cost_of_asking(self) -> float:
+        """The mean cost per prompt of asking a person."""
+        return self.asked * self.ask_cost
+
+    @property
+    def sentences(self) -> list[str]:
+        """The result in words."""
+        return [*_threshold_words(self), *_regret_words(self.regret), *_best_of_words(self.best_of)]
+
+    def content(self) -> dict[str, Any]:
+        """Return everything, ready for JSON."""
+        return {
+            **asdict(self),
+            "asked": self.asked,
+            "cost_of_asking": self.cost_of_asking,
+            "sentences": self.sentences,
+        }
+
+
+def decide(
+    scores: Scores, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
+) -> Decisions:
+    """Find when a judge's first choice can be accepted without asking a person, and what that costs.
+
+    Thresholds that were fixed in advance are tested from the highest down, each with an exact binomial bound,
+    until one fails. So responses with probability of at least the last one that passed are wrong at most
+    `alpha` of the time, with confidence `level`, if new prompts are like these.
+
+    Parameters
+    ----------
+    scores : rewards of prompts with one correct response; others are left out.
+    alpha : the largest fraction of wrong responses among the accepted ones.
+    level : confidence of the guarantee, and of all intervals.
+    ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
+    seed : decides between responses of equal reward, and splits prompts for the regret.
+
+    Returns
+    -------
+    Decisions
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> utilities = 4 * rng.normal(size=(600, 3))
+    >>> correct = (utilities + rng.gumbel(size=(600, 3))).argmax(axis=1)
+    >>> found = decide(Scores.from_arrays(utilities, correct), alpha=0.1)
+    >>> found.choice.wrong < 0.1, found.choice.accepted > 0.5
+    (True, True)
+    """
+    return decide_forecasts(single_answers(scores), alpha=alpha, level=level, ask_cost=ask_cost, seed=seed)
+
+
+def decide_forecasts(
+    part: Forecasts, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
+) -> Decisions:
+    """Do the same with the forecasts of prompts that have one correct response each."""
+    check_level(level)
+    for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
+        if value is not None and not 0 < value < 1:
+            raise ValueError(f"{name}: {value} is not between 0 and 1")
+    asking = alpha if ask_cost is None else ask_cost
+    rows, right = picked_rows(part, seed)
+    odds, wrong = log_odds(part.log_probability[rows]), right == 0
+    return Decisions(
+        n=len(part),
+        alpha=alpha,
+        level=level,
+        ask_cost=asking,
+        choice=safe_threshold(odds, wrong, alpha=alpha, level=level),
+        curve=_curve(odds, part.probability[rows], wrong, level),
+        best_of=best_of_rows(part, level),
+        regret=_regret(part, part.probability[rows], wrong, asking, level, seed),
+    )
+
+
+def _curve(odds: FloatArray, p: FloatArray, wrong: BoolArray, level: float) -> list[dict[str, Any]]:
+    """Return the accuracy of the surest fraction of prompts, for each fraction."""
+    order = np.argsort(-odds, kind="stable")
+    counts = np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)
+    right = np.cumsum(~wrong[order])[counts - 1]
+    says = np.cumsum(p[order])[counts - 1] / counts
+    low, high = exact_limits(right, counts, level)
+    return [
+        {
+            "fraction": float(counts[i] / len(odds)),
+            "n": int(counts[i]),
+            "threshold": float(p[order[counts[i] - 1]]),
+            "says": float(says[i]),
+            "right": float(right[i] / counts[i]),
+            "low": float(low[i]),
+            "high": float(high[i]),
+        }
+        for i in np.unique(counts, return_index=True)[1]
+    ]
+
+
+def _regret(
+    part: Forecasts, p: FloatArray, wrong: BoolArray, asking: float, level: float, seed: int
+) -> Regret | None:
+    if len(part) < FEWEST:
+        return None
+    best = np.maximum.reduceat(part.reward, part.starts)
+    spread = (part.reward - np.repeat(best, part.sizes)) / np.repeat(
+        held_out_temperatures(part, 5, seed), part.sizes
+    )
+    calibrated = 1 / np.add.reduceat(np.exp(spread), part.starts)
+    accepted, accepted_then = p >= 1 - asking, calibrated >= 1 - asking
+    cost, cost_then = (np.where(each, wrong, asking) for each in (accepted, accepted_then))
+    found = mean_interval(cost - cost_then, level=level)
+    return Regret(
+        threshold=1 - asking,
+        accepted=float(accepted.mean()),
+        believed=float(np.where(accepted, 1 - p, asking).mean()),
+        cost=float(cost.mean()),
+        calibrated_accepted=float(accepted_then.mean()),
+        calibrated_cost=float(cost_then.mean()),
+        value=found.value,
+        low=found.low,
+        high=found.high,
+    )
+
+
+def _threshold_words(found: Decisions) -> list[str]:
+    choice, sure = found.choice, f"{found.level:.0%} confidence"
+    if choice.threshold is None:
+        if choice.wrong is None:
+            return [
+                f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses "
+                f"are needed to say that at most {found.alpha:.0%} are wrong with {sure}."
+            ]
+        return [
+            f"No threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time with {sure}: "
+            f"of its {choice.n:,} surest choices, {choice.wrong:.1%} are wrong. A person must decide all."
+        ]
+    rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
+    when = "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"
+    return [
+        f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts. Of these "
+        f"{choice.n:,}, {choice.wrong:.1%} are wrong here, and at most {found.alpha:.0%} on other prompts "
+        f"like these, with {sure}.{rest} If asking costs {found.ask_cost:.2g} of what a wrong response "
+        f"costs, that is {found.cost_of_asking:.3f} per prompt."
+    ]
+
+
+def _regret_words(regret: Regret | None) -> list[str]:
+    if regret is None:
+        return []
+    chance = ", which chance explains" if regret.low <= 0 <= regret.high else ""
+    return [
+        f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
+        f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt. The "
+        f"true cost is {regret.cost:.3f}; with calibrated probabilities it would be "
+        f"{regret.calibrated_cost:.3f}. The difference, the regret, is {regret.value:.3f} [{regret.low:.3f}, "
+        f"{regret.high:.3f}]{chance}."
+    ]
+
+
+def _best_of_words(rows: list[dict[str, Any]]) -> list[str]:
+    if len(rows) < 2:
+        return []
+    last = rows[-1]
+    return [
+        f"The best of {last['k']} responses by its rewards is right {last['right']:.0%} of the time, and it "
+        f"believes {last['says']:.0%}. One response at random is right {rows[0]['right']:.0%} of the time."
+    ]

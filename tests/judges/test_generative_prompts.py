@@ -1,0 +1,203 @@
+"""Prompts of judges and the reading of answers: what is refused, and properties of the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmcalib.benchmarks import Item
+from rmcalib.judges import JUDGES, Cost, GenerativeJudge, load_judge
+from rmcalib.judges._generative import reading
+from rmcalib.judges._generative.prompts import BUILT_IN, choice_of, read_prompt
+
+USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
+BEST = "version: 1\nquestions: [{asks: best, answer: token, " + USER + "}]"
+
+
+def test_all_our_prompts_can_be_read() -> None:
+    assert {path.stem for path in BUILT_IN.glob("*.yaml")} == {*JUDGES}
+    for path in BUILT_IN.glob("*.yaml"):
+        prompt = read_prompt(path)
+        assert prompt.name == path.stem
+        question = prompt.question_for(Item("a", "Math", "2 + 2?", ("4", "5"), 1))
+        (_, user) = question.messages("2 + 2?", ["4", "5"] if question.asks == "best" else ["4"])
+        assert "2 + 2?" in user["content"]
+        assert "{{" not in user["content"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not YAML"),
+        ("a: 1", "a list of questions"),
+        ("questions: [{}]", "no version"),
+        ("version: 1\nquestions: [3]", "question 1: expected asks"),
+        ("version: 1\nquestion: 1\nquestions: [{}]", "question: unknown option"),
+        ("version: 1\nquestions: [{}]", "asks: is missing"),
+        (BEST.replace("best", "worst"), "asks: unknown 'worst'"),
+        (BEST.replace("token", "word"), "answer: unknown 'word'"),
+        (BEST.replace("{{ responses }}", ""), "user: says nothing of {{ responses }}"),
+        (BEST.replace("{{ responses }}", "{{ responses }} {{ truth }}"), "user: unknown {{ truth }}"),
+        (BEST.replace("{{ label }}", ""), "each: must have"),
+        (BEST.replace("each:", "labels: [A, B], each:"), "labels: responses get the letters"),
+        (BEST.replace("each:", "temperature: 9, each:"), "temperature: must be from 0 to 5"),
+        (BEST.replace("each:", "smoothing: 0, each:"), "smoothing: must be more than 0"),
+        (BEST.replace("each:", "max_tokens: 0, each:"), "max_tokens: must be a whole number"),
+        (BEST.replace("token", "text"), "pattern: sampled answers need"),
+        (BEST.replace("token", "text").replace("each:", "pattern: '(', each:"), "question 1: "),
+        (
+            "version: 1\nquestions: [{asks: correct, answer: token, labels: [yes, no], "
+            "user: '{{ prompt }} {{ response }}'}]",
+            "quote yes and no",
+        ),
+        (
+            "version: 1\nquestions: [{asks: rating, answer: token, labels: [1, 10], "
+            "user: '{{ prompt }} {{ response }}'}]",
+            "'10' begins with '1'",
+        ),
+        (
+            "version: 1\nquestions: [{asks: rating, answer: token, labels: [good, bad], "
+            "user: '{{ prompt }} {{ response }}'}]",
+            "'good' is not a number",
+        ),
+    ],
+)
+def test_bad_prompt_files_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"mine\.yaml") as caught:
+        read_prompt(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_and_unfit_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No such file"):
+        load_judge("org/lm", judging="letter", judge_prompt=tmp_path / "gone.yaml")
+    (tmp_path / "mine.yaml").write_text(BEST)
+    with pytest.raises(ValueError, match="--judge rating needs a prompt with 'rating', not 'best'"):
+        load_judge("org/lm", judging="rating", judge_prompt=tmp_path / "mine.yaml")
+    with pytest.raises(ValueError, match="--judge votes needs 'text', not 'token'"):
+        load_judge("org/lm", judging="votes", judge_prompt=tmp_path / "mine.yaml")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"judging": "essay"}, "judging: unknown 'essay'"),
+        ({"judging": "letter", "votes": 3}, "votes: has no effect"),
+        ({"judging": "rating", "placements": 2}, "placements: has no effect"),
+        ({"judging": "votes", "votes": 0}, "votes: must be a whole number of 1 or more"),
+        ({"judging": "letter", "reference": "org/base"}, "options of different kinds"),
+        ({"judging": "letter", "concurrency": 3}, "concurrency: has no effect without an endpoint"),
+        (
+            {"judging": "letter", "endpoint": "http://h", "dtype": "float16"},
+            "dtype: has no effect on a served",
+        ),
+        (
+            {"judging": "letter", "endpoint": "http://h", "tokenize_here": True},
+            "tokenize_here: has no effect",
+        ),
+        ({"judging": "letter", "endpoint": "http://u:p@h"}, "leave user, password"),
+        (
+            {"judging": "letter", "endpoint": "http://h", "api_key_env": "NO_SUCH_KEY"},
+            "NO_SUCH_KEY is not set",
+        ),
+        ({"judging": "letter", "voles": 3}, "voles: unknown option (did you mean 'votes'?)"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        load_judge("org/lm", **options)
+    assert message in str(caught.value)
+
+
+def test_too_many_responses_for_letters() -> None:
+    judge = load_judge("org/lm", judging="letter")
+    item = Item("many", "x", "?", tuple(map(str, range(27))), 1)
+    with pytest.raises(ValueError, match="prompt 'many' has 27 responses"):
+        judge.cost([item])  # type: ignore[attr-defined]
+
+
+def test_costs_are_counted_without_asking() -> None:
+    item = Item("a", "x", "?" * 400, ("a" * 400, "b" * 400), 1)
+
+    def cost(**options: Any) -> Cost:
+        judge = load_judge("org/lm", **options)
+        assert isinstance(judge, GenerativeJudge)
+        return judge.cost([item])
+
+    letter, votes = cost(judging="letter"), cost(judging="votes", votes=5)
+    assert (letter.requests, votes.requests) == (2, 5)
+    assert (letter.answer_tokens, votes.answer_tokens) == (2, 5 * 2048)
+    cut = cost(judging="letter", max_characters=4)
+    assert letter.prompt_tokens - cut.prompt_tokens == 2 * 3 * 396 / 4
+
+
+@given(
+    k=st.integers(1, 12),
+    count=st.none() | st.integers(1, 12),
+    seed=st.integers(0, 5),
+    name=st.text(max_size=3),
+)
+def test_placements_are_balanced(k: int, count: int | None, seed: int, name: str) -> None:
+    orders = reading.placements(k, count, seed=seed, item_id=name)
+    assert len(orders) == min(count or k, k)
+    assert (np.sort(orders, axis=1) == np.arange(k)).all()
+    if len(orders) == k:  # each response is in each place once
+        assert (np.sort(orders, axis=0) == np.arange(k)[:, None]).all()
+    assert (orders == reading.placements(k, count, seed=seed, item_id=name)).all()
+
+
+@given(k=st.integers(2, 6), seed=st.integers(0, 10_000))
+def test_forecasts_sum_to_one_and_places_do_not_favour_anyone(k: int, seed: int) -> None:
+    """A judge that looks only at places gives an even forecast."""
+    rng = np.random.default_rng(seed)
+    orders = reading.placements(k, None, seed=seed, item_id="a")
+    by_place = np.tile(np.log(rng.dirichlet(np.ones(k))), (k, 1))
+    found = reading.best_by_tokens(orders, by_place, np.zeros((k, k), bool))
+    assert np.exp(found.rewards) == pytest.approx(np.full(k, 1 / k))
+    assert found.details["place"] == pytest.approx(np.exp(by_place[0]))
+    logprobs = rng.normal(-5, 3, (k, k))
+    found = reading.best_by_tokens(orders, logprobs, np.zeros((k, k), bool))
+    assert np.exp(found.rewards).sum() == pytest.approx(1)
+    assert found.details["firsts"].sum() == k
+
+
+@given(
+    votes=st.lists(st.none() | st.integers(0, 2), max_size=12),
+    smoothing=st.floats(0.01, 5),
+)
+def test_smoothed_shares(votes: list[int | None], smoothing: float) -> None:
+    found = reading.best_by_votes(np.array([[2, 0, 1]]), votes, smoothing)
+    n = sum(vote is not None for vote in votes)
+    for place, response in enumerate((2, 0, 1)):
+        v = votes.count(place)
+        assert np.exp(found.rewards[response]) == pytest.approx((v + smoothing) / (n + 3 * smoothing))
+    assert (found.details["low"] <= found.details["high"]).all()
+
+
+def test_more_votes_narrow_the_interval() -> None:
+    orders = np.array([[0, 1]])
+    few, many = (reading.best_by_votes(orders, [0, 1] * n, 0.5).details for n in (2, 50))
+    assert (few["high"] - few["low"] > 2 * (many["high"] - many["low"])).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("Best: B", 1),
+        ("best is **A**", None),
+        ("Best: **A**", 0),
+        ("Best: C", None),
+        ("Best: A\nBest: B", 1),
+        ("", None),
+    ],
+)
+def test_reading_of_votes(text: str, choice: int | None) -> None:
+    assert choice_of(read_prompt(BUILT_IN / "votes.yaml").questions[0], text, "AB") == choice

@@ -1,0 +1,124 @@
+"""A language model that a real vLLM serves, as a judge: its probabilities are those of transformers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rmcalib
+from rmcalib.benchmarks import Item
+from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
+from rmcalib.judges._generative.chat_api import ChatApi
+from tests.hub.tiny import save_model, tiny_config
+from tests.live.vllm import vllm_server
+
+NAME = "tiny/lm"
+LETTERS = ("A", "B", "C", "D")
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server, and the folder with the model that it has."""
+
+    url: str
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    home = tmp_path_factory.mktemp("vllm")
+    torch.manual_seed(0)
+    make: Any = AutoModelForCausalLM
+    sizes: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
+    model = make.from_config(tiny_config(num_attention_heads=4, num_key_value_heads=2, **sizes)).eval()
+    for parameter in model.parameters():  # letters must differ visibly
+        torch.nn.init.normal_(parameter, std=0.08) if parameter.ndim > 1 else None
+    folder = save_model(home / "lm", model)
+    with vllm_server(folder, NAME, log=home / "log") as url:
+        yield Served(url, folder)
+
+
+def judges(served: Served, judging: str, **options: Any) -> tuple[GenerativeJudge, GenerativeJudge]:
+    """The same judge, loaded here and served."""
+    here = load_judge(str(served.folder), judging=judging, device="cpu", **options)
+    there = load_judge(NAME, judging=judging, endpoint=served.url, **options)
+    assert isinstance(here, GenerativeJudge)
+    assert isinstance(there, GenerativeJudge)
+    return here, there
+
+
+def items(n: int = 12) -> tuple[Item, ...]:
+    return rmcalib.load_benchmark("demo", limit=n).items
+
+
+def rewards(judge: GenerativeJudge, n: int = 12) -> Any:
+    return np.array([r for chunk in scored_chunks(judge, items(n)) for one in chunk for r in one.rewards])
+
+
+@pytest.mark.parametrize("by", ["token ids", "structured outputs"])
+def test_letters_are_those_of_transformers(
+    served: Served, by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here, there = judges(served, "letter")
+    assert isinstance(there.model, ChatApi)
+    there.model._knows_ids = by == "token ids"
+    p, q = np.exp(rewards(here)), np.exp(rewards(there))
+    with capsys.disabled():
+        print(
+            f"\n{len(p)} letter probabilities by {by}, {p.min():.3f} to {p.max():.3f}, differ by up to "
+            f"{np.abs(p - q).max():.2g}; floors: {there.work()['floored']}"
+        )
+    assert np.ptp(p) > 0.05
+    assert np.abs(p - q).max() < 1e-3
+    assert there.work()["floored"] == 0
+
+
+def test_log_probabilities_are_those_of_transformers(served: Served) -> None:
+    here, there = judges(served, "letter")
+    messages = here.prompt.questions[0].messages("Name a colour.", ["blue", "Tuesday", "4", ""])
+    ours, theirs = (judge.model.label_logprobs(messages, LETTERS) for judge in (here, there))
+    assert theirs.logprobs == pytest.approx(ours.logprobs, abs=1e-3)
+    assert isinstance(there.model, ChatApi)
+    there.model._knows_ids = False  # from the odds of structured outputs, where a letter is not in the top 20
+    again = there.model.label_logprobs(messages, LETTERS)
+    shown = [value for value, floored in zip(again.logprobs, again.floored, strict=True) if not floored]
+    assert len(shown) == 4
+    assert np.diff(again.logprobs) == pytest.approx(np.diff(ours.logprobs), abs=1e-3)
+
+
+def test_ratings_are_those_of_transformers(served: Served) -> None:
+    here, there = judges(served, "rating")
+    assert rewards(there, 4) == pytest.approx(rewards(here, 4), abs=1e-3)
+
+
+def test_samples_are_seeded(served: Served) -> None:
+    _, there = judges(served, "votes")
+    messages = there.prompt.questions[0].messages("Name a colour.", ["blue", "red"])
+    there.identity()
+    texts = [
+        there.model.sample(messages, seed=seed, temperature=1.0, max_tokens=16).text for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_speed(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    for who, judge in zip(("our own model", "vLLM"), judges(served, "letter", judge_seed=1), strict=True):
+        judge.identity()  # loads the model, or connects
+        start = time.perf_counter()
+        assert len(rewards(judge, 24)) >= 48
+        seconds, work = time.perf_counter() - start, judge.work()
+        with capsys.disabled():
+            print(
+                f"\n{who}: {work['requests']} letters, {work['tokens']:,} tokens in {seconds:.1f} s", end=""
+            )
+    with capsys.disabled():
+        print()

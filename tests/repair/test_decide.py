@@ -1,0 +1,186 @@
+"""Decisions: thresholds that keep their promise, the surest choices, best-of-k, and regret."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import bdtr, logit
+from scipy.stats import binomtest
+
+import rmcalib
+from rmcalib.metrics import forecast, metric_rows
+from rmcalib.repair import THRESHOLDS, decide, log_odds, safe_threshold
+from rmcalib.repair._best_of import best_of_rows, chosen_weights
+from rmcalib.repair._thresholds import _enough, _fewest, _first_size, exact_limits
+from rmcalib.scores import Scores
+from tests.repair.test_calibrate import drawn
+
+
+def slow_threshold(p: list[float], wrong: list[bool], alpha: float, level: float) -> float | None:
+    """Test one threshold after the other, with the binomial distribution itself."""
+    first = _first_size(len(p), alpha, level)
+    best = None
+    for t in THRESHOLDS:
+        errors = [bad for value, bad in zip(p, wrong, strict=True) if value >= t]
+        if len(errors) < first:
+            continue
+        if bdtr(sum(errors), len(errors), alpha) > 1 - level:
+            break
+        best = t
+    return best
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.3, 0.9999), st.floats(0, 1)), min_size=30, max_size=200),
+    st.sampled_from([0.05, 0.1, 0.3]),
+    st.floats(0.0, 1.5),
+)
+@settings(max_examples=60)
+def test_the_threshold_is_that_of_testing_one_after_the_other(
+    drawn_choices: list[tuple[float, float]], alpha: float, skill: float
+) -> None:
+    p = [value for value, _ in drawn_choices]
+    wrong = [lot < skill * (1 - value) for value, lot in drawn_choices]
+    found = safe_threshold(logit(np.array(p)), np.array(wrong), alpha=alpha)
+    expected = slow_threshold(p, wrong, alpha, 0.95) if len(p) >= _fewest(alpha, 0.95) else None
+    assert found.threshold == expected
+    if expected is not None:
+        errors = [bad for value, bad in zip(p, wrong, strict=True) if value >= expected]
+        assert (found.n, found.wrong) == (len(errors), sum(errors) / len(errors))
+        assert found.wrong is not None
+        assert found.high is not None
+        assert found.wrong <= found.high <= alpha
+
+
+def test_sizes_at_which_tests_can_pass() -> None:
+    for alpha, level in ((0.05, 0.95), (0.1, 0.95), (0.2, 0.9)):
+        few, enough = _fewest(alpha, level), _enough(alpha, level)
+        assert (1 - alpha) ** few <= 1 - level < (1 - alpha) ** (few - 1)
+        for n in (enough, enough + 1, enough + 7):
+            assert bdtr(int(n * alpha / 2), n, alpha) <= 1 - level
+    assert list(THRESHOLDS) == sorted(set(THRESHOLDS), reverse=True)
+    assert THRESHOLDS[-1] == 0
+
+
+def test_few_errors_too_many_because_of_chance_are_not_let_through() -> None:
+    """Just above alpha after safe choices: the case in which a sequence of tests fails most often."""
+    rng = np.random.default_rng(0)
+    runs, violated = 600, 0
+    for _ in range(runs):
+        sure = rng.random(800) < 0.5
+        wrong = rng.random(800) < np.where(sure, 0.0, 0.2001)
+        found = safe_threshold(np.where(sure, 3.05, 1.05), wrong, alpha=0.1).threshold
+        assert found is not None
+        violated += found < 0.7
+    assert violated / runs <= 0.05 + 2 * (0.05 * 0.95 / runs) ** 0.5
+
+
+def test_exact_limits_are_clopper_and_pearson_s() -> None:
+    counts, sizes = np.array([0, 3, 50, 99, 100]), np.array([7, 10, 100, 100, 100])
+    low, high = exact_limits(counts, sizes, 0.9)
+    for k, n, a, b in zip(counts, sizes, low, high, strict=True):
+        found = binomtest(int(k), int(n)).proportion_ci(0.9, method="exact")
+        assert (a, b) == pytest.approx((found.low, found.high))
+    saturated = log_odds(np.array([-1e-30, 0.0]))
+    assert saturated[0] == pytest.approx(30 * np.log(10))
+    assert np.isinf(saturated[1])
+
+
+@given(st.integers(2, 6), st.data())
+@settings(max_examples=40)
+def test_best_of_k_is_the_average_over_all_subsets(m: int, data: st.DataObject) -> None:
+    levels = st.lists(st.integers(0, 3), min_size=m, max_size=m)  # with ties
+    rewards = np.array(data.draw(st.lists(levels, min_size=1, max_size=4)), dtype=float)
+    correct = data.draw(st.lists(st.integers(0, m - 1), min_size=len(rewards), max_size=len(rewards)))
+    rows = best_of_rows(forecast(Scores.from_arrays(rewards, correct)))
+    p = np.exp(rewards) / np.exp(rewards).sum(axis=1, keepdims=True)
+    for k, row in enumerate(rows, start=1):
+        right, says = [], []
+        for i, (own, answer) in enumerate(zip(rewards, correct, strict=True)):
+            for subset in combinations(range(m), k):
+                best = [j for j in subset if own[j] == max(own[list(subset)])]
+                right.append(np.mean([j == answer for j in best]))
+                says.append(np.mean([p[i, j] for j in best]))
+        assert row["k"] == k
+        assert row["right"] == pytest.approx(np.mean(right))
+        assert row["says"] == pytest.approx(np.mean(says))
+
+
+def test_many_responses_get_powers_of_two() -> None:
+    rng = np.random.default_rng(0)
+    rows = best_of_rows(forecast(Scores.from_arrays(rng.normal(size=(5, 100)), 0)))
+    assert [row["k"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 100]
+    weights = chosen_weights(40, np.arange(1, 41))
+    exact = [[comb(39 - r, k - 1) / comb(40, k) for k in range(1, 41)] for r in range(40)]
+    np.testing.assert_allclose(weights, exact, rtol=1e-10)
+
+
+def test_the_ends_of_both_curves_are_the_headline() -> None:
+    scores = drawn(400, scale=2.0)
+    found = decide(scores)
+    headline = {
+        row["metric"]: row["value"]
+        for row in metric_rows(scores, model="", benchmark="", metrics=("accuracy", "mean_confidence"))
+    }
+    for last in (found.curve[-1], found.best_of[-1]):
+        assert last["right"] == pytest.approx(headline["accuracy"])
+        assert last["says"] == pytest.approx(headline["mean_confidence"])
+    assert found.best_of[0]["right"] == pytest.approx(0.25)
+    assert [row["n"] for row in found.curve] == [20 * i for i in range(1, 21)]
+    assert found.table["right"].iloc[0] > found.table["right"].iloc[-1]
+    for row in found.curve:
+        p = np.exp(scores.reward.reshape(-1, 4)) / np.exp(scores.reward.reshape(-1, 4)).sum(1, keepdims=True)
+        assert (p.max(axis=1) >= row["threshold"] - 1e-12).sum() == row["n"]
+
+
+def test_regret_is_that_of_believing_a_wrong_scale() -> None:
+    bold = decide(drawn(2000, scale=4.0), alpha=0.2).regret
+    fair = decide(drawn(2000, scale=1.0), alpha=0.2).regret
+    assert bold is not None
+    assert fair is not None
+    assert bold.low > 0
+    assert bold.believed < bold.cost - 0.05
+    assert fair.low <= 0 <= fair.high
+    assert fair.believed == pytest.approx(fair.cost, abs=0.02)
+    scores = drawn(2000, scale=4.0)
+    rewards, right = scores.reward.reshape(-1, 4), scores.is_correct.reshape(-1, 4)
+    p = np.exp(rewards - rewards.max(axis=1, keepdims=True))
+    top = (p / p.sum(axis=1, keepdims=True)).max(axis=1)
+    hit = right[np.arange(2000), rewards.argmax(axis=1)]
+    assert bold.cost == pytest.approx(np.where(top >= 0.8, ~hit, 0.2).mean())
+    assert bold.accepted == pytest.approx((top >= 0.8).mean())
+
+
+def test_words_for_every_outcome() -> None:
+    accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2), alpha=0.2)
+    assert accepted.choice.threshold is not None
+    assert accepted.sentences[0].startswith("Accept its first choice if its probability is at least")
+    assert accepted.asked + accepted.choice.accepted == 1
+    assert accepted.content()["cost_of_asking"] == pytest.approx(0.2 * accepted.asked)
+    rng = np.random.default_rng(5)
+    lost = decide(Scores.from_arrays(rng.normal(size=(400, 4)), 0))
+    assert "A person must decide all" in lost.sentences[0]
+    assert lost.choice.threshold is None
+    assert "even without an error, 29 accepted" in decide(drawn(10, scale=1.0)).sentences[0]
+    assert decide(drawn(10, scale=1.0)).regret is None
+    sure = decide(Scores.from_arrays(np.tile([[1.0, 0.0]], (60, 1))))
+    assert sure.choice.threshold == 0
+    assert "Accept its first choice always" in sure.sentences[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"alpha": 0.0}, "alpha: 0.0 is not between 0 and 1"),
+        ({"ask_cost": 1.5}, "ask_cost: 1.5 is not between 0 and 1"),
+        ({"level": 2.0}, "level"),
+    ],
+)
+def test_bad_options_are_named(options: dict[str, float], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decide(drawn(50, scale=1.0), **options)  # type: ignore[arg-type]
