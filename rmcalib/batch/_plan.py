@@ -194,6 +194,8 @@ def make_plan(
             continue
         size, recipe = entry.parameters, entry.recipe
         memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
+        if memory is not None and entry.options.get("reference") is not None:
+            memory *= 2  # a policy's reference is in memory, too
         seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
         reason = entry.skipped or _obstacle(recipe, trust_remote_code)
         if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:

@@ -220,7 +220,7 @@ def pair_scale_loss(
     n = int(index.max()) + 1
 
     def per_group(values: FloatArray) -> FloatArray:
-        return np.bincount(index, values * weight, n)
+        return np.bincount(index, values * weight, n).astype(np.float64)
 
     def loss(temperature: float) -> FloatArray:
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -149,11 +149,11 @@ def evaluate_models(
     from rmcalib.cli._shared.joint import join_evaluations, print_joint
     from rmcalib.metrics import check_groupings
 
-    several = list(dict.fromkeys(benchmark or []))
-    _check_several(several, scores, export_rewardbench, scoring)
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
         refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
+    several = list(dict.fromkeys(benchmark or []))
+    _check_several(several, scores, export_rewardbench, scoring)
     found = scores_of_file(scores, steps, missing)
     names = model_names(model, scores, found)
     check_export(export_rewardbench, names, scoring.output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def load_scores(
     return find_model(found, str(model), path)
 
 
-def find_model(found: dict[str, Scores], model: str, path: str | Path) -> Scores:
+def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
     """Return the scores of one model of a file; a ValueError says which models there are."""
     if model not in found:
         near = difflib.get_close_matches(model, found, n=1)

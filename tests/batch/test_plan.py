@@ -92,9 +92,26 @@ def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
     assert gpus_for(loaded, Cluster(), available=8) == 1
 
 
+def test_a_list_may_have_policies(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(
+        "- {model: me/policy-8b, reference: me/base-8b, beta: 0.2}\n"
+        "- {model: me/adapter-8b, beta: 0.1}\n"
+        "- {model: me/served-8b, reference: me/base-8b, endpoint: 'http://host:8000'}\n"
+        "- {model: me/free-8b, reference_free: mean}\n"
+    )
+    models = read_models(file)
+    assert [one.options["kind"] for one in models] == ["policy"] * 4
+    assert models[0].options == {"kind": "policy", "reference": "me/base-8b", "beta": 0.2}
+    plan = {entry.model: entry for entry in make_plan(models, machine=Machine("cuda", memory=80e9))}
+    assert plan["me/policy-8b"].memory == 2 * (plan["me/free-8b"].memory or 0) > 0
+    assert plan["me/served-8b"].device == "server"
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
+        ("{model: me/rm, reference: me/base, beta: 0}", "beta: must be a positive number"),
         ("{model: me/rm, endpoint: here}", r"entry 1 \(me/rm\): endpoint: 'here' is not an address"),
         ("{model: me/rm, endpoint: 'http://h', divice: cpu}", "divice: unknown option"),
         ("{model: me/rm, endpoint: 'http://h', device: cpu}", "device: has no effect on a served model"),

@@ -10,10 +10,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from rmcalib.judges import Judge, load_judge
+from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge
+from rmcalib.judges._inference.templates import encode, response_starts
 from rmcalib.judges._judge import about_judge
-from rmcalib.judges._policies import logprobs
+from rmcalib.judges._policies import loading, logprobs, sharing
 from rmcalib.judges._policies.beta import trained_beta
+from rmcalib.judges._policies.sharing import PromptScorer
 from tests.judges.tiny import ARCHITECTURES, tiny_items, tiny_tokenizer
 
 
@@ -186,3 +188,57 @@ def test_files_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
         ValueError, match=r"contradict each other \(dpo_config.json 0.1, training_args.yml 0.2\)"
     ):
         trained_beta(tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma2", "gpt_neox"])
+def test_a_shared_prompt_changes_nothing(architecture: str, tmp_path: Path) -> None:
+    saved(tmp_path / "policy", architecture, 0)
+    judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
+    model, items = judge.models[0], tiny_items(6)
+    encoded = encode(items, model.tokenizer, max_length=judge._max_length, template=None)
+    starts = response_starts(items, encoded, model.tokenizer, None)
+    scorer = PromptScorer(model)
+    assert scorer.sharing is not None
+    for texts, own in zip(encoded, starts, strict=True):
+        shared = scorer.logprobs(texts, own)
+        plain = logprobs.response_logprobs(model, texts, own)
+        assert [count for _, count in shared] == [count for _, count in plain]
+        for (one, count), (other, _) in zip(shared, plain, strict=True):
+            assert one == pytest.approx(other, abs=1e-5 * max(count, 1))
+    assert scorer.sharing is not None  # the check of the first prompt did not switch it off
+
+
+def test_sharing_that_goes_wrong_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "policy", "llama", 0)
+    judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
+    expected = [each.rewards for chunk in judge.score(tiny_items(2)) for each in chunk]
+    monkeypatch.setattr(sharing, "_shared", lambda _m, tree, _s, _h: [(-1.0, 1)] * len(tree.texts))
+    other: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
+    got = [each.rewards for chunk in other.score(tiny_items(2)) for each in chunk]
+    assert got == [pytest.approx(rewards, abs=1e-4) for rewards in expected]
+
+
+def test_borrowed_code_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(tmp_path / "policy", "llama", 0)
+    commit = "a" * 40
+    seen: list[Any] = []
+
+    def pin(name: str, folders: Any, known: Any) -> tuple[str, str]:
+        seen.append((name, list(folders), dict(known)))
+        return "org/code", commit
+
+    monkeypatch.setattr(loading, "pin_code", pin)
+    name = str(tmp_path / "policy")
+    files = loading._files(name, LoadOptions(trust_remote_code=True))
+    assert files.asked.code() == {"trust_remote_code": True, "code_revision": commit}
+    assert seen == [(name, [tmp_path / "policy"] * 2, {})]
+    assert loading._files(name, LoadOptions()).asked.code()["code_revision"] is None
+
+
+def test_code_needs_permission(tmp_path: Path) -> None:
+    saved(tmp_path / "policy", "llama", 0)
+    name = str(tmp_path / "policy")
+    recipe = Recipe(name, trust_remote_code=True)
+    judge = load_judge(name, reference_free="sum", recipe=recipe, device="cpu")
+    with pytest.raises(ValueError, match="--trust-remote-code"):
+        judge.identity()

@@ -70,8 +70,9 @@ def _beta_in(content: Any) -> float | None:
     for part in _parts(content):
         for key in _KEYS:
             value = part.get(key)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if number and math.isfinite(value) and value > 0:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if math.isfinite(value) and value > 0:
                 return float(value)
     return None
 

@@ -82,6 +82,7 @@ class PolicyJudge:
         self._beta: tuple[float, str] | None = None
         self._models: list[Any] | None = None
         self._tokenizer: Any = None
+        self._scorers: dict[int, Any] = {}
 
     @property
     def scale(self) -> Scale:
@@ -178,13 +179,12 @@ class PolicyJudge:
             flat = [text for texts in encoded for text in texts]
             values = iter(served_logprobs(model, flat, [start for own in starts for start in own]))
             return [[next(values) for _ in texts] for texts in encoded]
-        from rmcalib.judges._policies.logprobs import response_logprobs
+        from rmcalib.judges._policies.sharing import PromptScorer
 
-        budget = self.options.token_budget
-        return [
-            response_logprobs(model, texts, own, token_budget=budget)
-            for texts, own in zip(encoded, starts, strict=True)
-        ]
+        if id(model) not in self._scorers:
+            self._scorers[id(model)] = PromptScorer(model, self.options.token_budget)
+        scorer = self._scorers[id(model)]
+        return [scorer.logprobs(texts, own) for texts, own in zip(encoded, starts, strict=True)]
 
     @property
     def _max_length(self) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ServedModel", "Serving", "check_unchanged", "connect", "served_logprobs"]
 
 _PATH = "/v1/completions"
-_MOVED = 0.1  # how far the first text may move, relative to its log-probability (or to 1)
+_MOVED = (0.2, 0.02)  # how far the first text's log-probability may move: nats, and a fraction of itself
 _NEEDS = "policies need vLLM, started for text: vllm serve MODEL"
 
 
@@ -115,7 +115,7 @@ def check_unchanged(model: ServedModel) -> None:
     if model.first:
         value = _one(model, model.first["ids"], model.first["start"])[0]
         moved = abs(value - model.first["value"])
-        if moved > _MOVED * max(1.0, abs(value)):
+        if moved > _MOVED[0] + _MOVED[1] * abs(value):
             differences.append(f"the log-probability of the same text has changed by {moved:.3g}")
     if differences:
         raise ServerError(

@@ -12,13 +12,13 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Interval, pair_scale_loss
-from rmcalib.metrics._catalogue._metric import Measure, Metric
+from rmcalib.metrics._catalogue._metric import Measure, Metric, Need
 from rmcalib.metrics._forecasts import Forecasts, once, pair_log_odds
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["PAIRS"]
 
-_NEEDS = frozenset({"pairs"})
+_NEEDS: frozenset[Need] = frozenset({"pairs"})
 _CERTAIN = "a certain verdict that is wrong loses without limit"
 
 
