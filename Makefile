@@ -57,7 +57,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	@echo "Installing what the tests need into $(VENV) ..."
-	@$(INSTALL) -e '.[dev]'
+	@$(INSTALL) -e '.[dev,trl]'
 	@touch $@
 
 # The CPU build of torch first. PyPI's torchvision and torchaudio are CUDA builds, and vLLM fails to import them.

@@ -47,7 +47,7 @@ def cliff(alpha: float) -> Draw:
 
     def draw(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
         sure = rng.random(n) < 0.5
-        return np.where(sure, 3.05, 1.05), np.where(sure, 0.0, 2.0001 * alpha)
+        return np.where(sure, 3.05, 1.05), np.where(sure, 0.0, 2.02 * alpha)
 
     return draw
 

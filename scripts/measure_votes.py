@@ -26,6 +26,7 @@ from rmcalib.calibration import (
     Interval,
     TieModel,
     VoteForecasts,
+    effective_votes,
     fit_ties,
     majority_agreements,
     mean_interval,
@@ -156,7 +157,8 @@ def estimates(forecasts: VoteForecasts, seed: int) -> Iterator[tuple[str, Interv
     """Every number with its interval, and whether a null test rejects."""
     rows = picked(forecasts)
     says, agree = forecasts.probability[rows], forecasts.shares[rows]
-    inference = vote_inference(says, agree, forecasts.n_votes, resamples=RESAMPLES, rng=seed)
+    voters = effective_votes(forecasts, says)
+    inference = vote_inference(says, agree, voters, resamples=RESAMPLES, rng=seed)
     yield "vote_agreement", proportion_interval(agree), None
     yield "vote_gap", mean_interval(says - agree), None
     yield "vote_calibration_error", inference.interval(), inference.test().p_value <= 0.05
@@ -259,7 +261,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     """The text of results/votes.md."""
     by: dict[tuple[str, str], dict[str, Any]] = {(row["setting"], row["measure"]): row for row in rows}
-    settings = list(dict.fromkeys(row["setting"] for row in rows))
+    present = {row["setting"] for row in rows}
+    settings = [setting.name for setting in SETTINGS if setting.name in present]
     measures = list(dict.fromkeys(row["measure"] for row in rows))
     calibrated = {setting.name for setting in SETTINGS if setting.is_calibrated}
     tests = [
@@ -319,8 +322,8 @@ calibrated forecasts.
 
 What the true shares would score, and the mean of the ceilings that are estimated from the votes alone
 (± two standard errors). The ceiling of the Brier score has no bias. Those of agreement and log loss also
-rest on a Dirichlet distribution where there are few votes per prompt. No setting has such shares, except one
-("knows less, four responses"), where they are mixtures of them.
+rest on a Dirichlet distribution where there are few votes per prompt. In no setting are the shares of all
+prompts together Dirichlet distributed, so the differences show what that assumption costs.
 
 {markdown(ceilings)}
 

@@ -76,7 +76,7 @@ def main() -> None:
 def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
     """Measure the reward models. A number with an interval is three columns: name, name_low, name_high."""
     halved = {name: numbers.held_out(scores) for name, scores in board.items()}
-    headline, repair, sizes, temperatures, thresholds = [], [], [], [], []
+    headline, repair, sizes, temperatures, thresholds, decisions = [], [], [], [], [], []
     for name, scores in board.items():
         before, after = numbers.measure(scores), numbers.measure(halved[name])
         headline.append({"model": name, **cells(before, HEADLINE)})
@@ -90,6 +90,7 @@ def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
             for metric in SIZED:
                 about = {"model": name, "responses": k, "metric": metric}
                 sizes.append({**about, **cells(found, {"value": metric})})
+        decisions.append({"model": name, **numbers.decision_row(scores)})
         temperatures.append({"model": name, **numbers.temperature_row(scores, resamples)})
         for when, one in (("before", scores), ("after", halved[name])):
             thresholds += [{"when": when, **row} for row in numbers.threshold_rows(name, one)]
@@ -103,6 +104,7 @@ def board_tables(board: Mapping[str, Scores], resamples: int) -> Tables:
         "order": numbers.order_agreement(board, resamples),
         "best_of_k": numbers.curve_rows(board),
         "thresholds": thresholds,
+        "decisions": decisions,
     }
 
 
@@ -210,6 +212,13 @@ def words(tables: Tables) -> str:
         "sure": sure[sky, "before", 0.9],
         "sure_after": sure[sky, "after", 0.9],
         "sure_limits": numbers.SURE,
+        "wrong_limits": [f"{alpha:.0%}".removesuffix("%") for alpha in numbers.WRONG],
+        "allowed": {
+            limit: [row["name"] for row in named["decisions"] if row[f"accepted_{limit}"] is not None]
+            for limit in ("10", "30")
+        },
+        "costly": max(named["decisions"], key=lambda row: float(row["regret"])),
+        "asking": f"{numbers.ASKING:g}",
         "steps_better": better,
         "steps_worse": worse,
         "steps_same": len(differences) - len(better) - len(worse),
@@ -229,6 +238,7 @@ def words(tables: Tables) -> str:
         keep_trailing_newline=True,
         autoescape=False,  # Markdown from our own numbers
     )
+    environment.globals["accepted"] = accepted
     environment.filters |= {
         "share": share,
         "value": value,
@@ -261,6 +271,14 @@ def value(row: Row, key: str) -> str:
     if one["low"] is None:
         return f"{number(one['value'])} (no upper limit)"
     return f"{number(one['value'])} [{number(one['low'])}, {number(one['high'])}]"
+
+
+def accepted(row: Row, name: str) -> str:
+    """Return what a rule with a guarantee accepts: how many, how many of them are wrong, and its bound."""
+    if row[f"accepted_{name}"] is None:
+        return "nothing"
+    wrong, high = percent(row[f"wrong_{name}"]), percent(row[f"wrong_{name}_high"])
+    return f"{row[f'accepted_{name}']:.0f}: {wrong} wrong, at most {high}"
 
 
 def limits(row: Row, key: str) -> str:

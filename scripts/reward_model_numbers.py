@@ -19,6 +19,7 @@ from rmcalib.calibration import (
     temperature_interval,
 )
 from rmcalib.metrics import Settings, forecast, metric_rows
+from rmcalib.repair import decide
 from rmcalib.scores import STEPS, Scores
 
 Row = dict[str, Any]
@@ -30,6 +31,8 @@ MEASURED = (
     *("mean_confidence", "accuracy", "overconfidence", "lost_information", "usable_information"),
     *("temperature", "ece", "confidence_ece", "confidence_ece_null_mean", "confidence_ece_p_value", "nll"),
 )
+WRONG = (0.1, 0.3, 0.5)
+ASKING = 0.1  # the cost of asking a person, if a wrong response costs 1
 SURE = (0.5, 0.7, 0.9)
 
 
@@ -144,6 +147,20 @@ def threshold_rows(model: str, scores: Scores) -> list[Row]:
             row |= {"right": share.value, "right_low": share.low, "right_high": share.high}
         rows.append({"right_low": None, "right_high": None, **row})
     return rows
+
+
+def decision_row(scores: Scores) -> Row:
+    """Return what can be accepted so that few are wrong, and the cost of accepting p ≥ 1 − ASKING."""
+    row: Row = {}
+    for alpha in WRONG:
+        choice, name = decide(scores, alpha=alpha).choice, f"{alpha:.0%}".removesuffix("%")
+        accepted = None if choice.threshold is None else choice.n
+        row |= {f"threshold_{name}": choice.threshold, f"accepted_{name}": accepted}
+        row |= {f"wrong_{name}": choice.wrong, f"wrong_{name}_high": choice.high}
+    regret = decide(scores, alpha=ASKING).regret
+    assert regret is not None
+    row |= {"believed": regret.believed, "cost": regret.cost, "calibrated_cost": regret.calibrated_cost}
+    return row | {"regret": regret.value, "regret_low": regret.low, "regret_high": regret.high}
 
 
 def step_differences(models: Mapping[str, Scores], name: str) -> list[Row]:

@@ -259,7 +259,7 @@ class OutcomeGroups:
         width = self.n_cells + 1
         size = len(rows) * n_steps * width
         small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
-        cells = self.cell.astype(small)[rows] + np.multiply(step, width, dtype=small)
+        cells = self.cell.astype(small).take(rows) + np.multiply(step, width, dtype=small)
         cells += np.multiply(np.arange(len(rows)), width * n_steps, dtype=small)[:, None]
         counts = np.bincount(cells.reshape(-1), minlength=size)
         return counts.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)

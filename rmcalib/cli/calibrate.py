@@ -104,6 +104,8 @@ def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scorin
         raise ValueError("--checkpoint: needs the weights, which a served model (--endpoint) does not have")
     if scoring.reference is not None or scoring.reference_free is not None:
         raise ValueError("--checkpoint: a policy's rewards do not come from a linear layer; use --calibrator")
+    if scoring.judge is not None:
+        raise ValueError("--checkpoint: --judge reads its rewards from words, which no layer gives")
     check_destination(folder, repo_id)
 
 

@@ -152,9 +152,10 @@ def evaluate_models(
     conditions = [parse_condition(text) for text in fail_if or []]
     if scores is not None:
         refuse_options(context, (*RUNNING_A_MODEL, "dry_run"), "--scores (no model is run)")
-    found = scores_of_file(scores, steps, missing)
-    names, several = model_names(model, scores, found), list(dict.fromkeys(benchmark or []))
+    several = list(dict.fromkeys(benchmark or []))
     _check_several(several, scores, export_rewardbench, scoring)
+    found = scores_of_file(scores, steps, missing)
+    names = model_names(model, scores, found)
     check_export(export_rewardbench, names, scoring.output)
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)

@@ -104,10 +104,12 @@ def _about_work(work: dict[str, int]) -> str:
     >>> print(_about_work({"requests": 8, "tokens": 1_000, "unread": 1, "floored": 0}))
       8 requests, 1,000 tokens; 1 answer could not be read
     """
-    if "passes" not in work:
+    if "requests" in work:
         unread = work.get("unread", 0)
         answers = "1 answer" if unread == 1 else f"{unread:,} answers"
         return f"  {work['requests']:,} requests, {work['tokens']:,} tokens; {answers} could not be read"
+    if "passes" not in work:  # a judge of another package
+        return "  " + ", ".join(f"{name} {count:,}" for name, count in work.items())
     computed = work["tokens"] - work["shared"] + work["padding"]
     return (
         f"  {work['passes']:,} forward passes; of {work['tokens']:,} tokens {work['shared']:,} "

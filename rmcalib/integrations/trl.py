@@ -145,11 +145,11 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         self.name = name or trainer.args.hub_model_id or Path(trainer.args.output_dir).name
         self.metrics = tuple(metrics)
         self._logged: dict[str, float] = {}
-        self._step: int | None = None
+        self._trained: int | None = None  # the last step that was scored while training
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
         """Score the benchmark, once per step of the training, and log the metrics."""
-        if not self.trainer.is_in_train or state.global_step != self._step:
+        if not self.trainer.is_in_train or state.global_step != self._trained:
             scores = self._score(state.global_step)
             self._logged = {
                 f"eval_{name}": value
@@ -157,7 +157,8 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
                     self.benchmark.name.rpartition("/")[2], metric_values(scores, metrics=self.metrics)
                 ).items()
             }
-            self._step = state.global_step
+            if self.trainer.is_in_train:
+                self._trained = state.global_step
             self.trainer.log(dict(self._logged))
         # With several evaluation sets this is called several times; the Trainer reads the last metrics.
         kwargs.get("metrics", {}).update(self._logged)
@@ -165,7 +166,7 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     def _score(self, step: int) -> Scores:
         """Score the benchmark with the model as it is now."""
         # After training, the weights may be those of another step (load_best_model_at_end).
-        kept = self.output is not None and (self.trainer.is_in_train or step != self._step)
+        kept = self.output is not None and (self.trainer.is_in_train or step != self._trained)
         judge = _live_judge(self.trainer, self.name, step, self.template)
         with TemporaryDirectory() as nowhere:
             keep_here = kept and self.trainer.is_world_process_zero()

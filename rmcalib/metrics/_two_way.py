@@ -221,12 +221,14 @@ def _interval(value: float, drawn: FloatArray, level: float) -> Row:
     if not len(drawn) or not np.isfinite(value):
         return _NOTHING
     # Resampling prompts adds noise a second time, which pulls every draw towards 0: only their spread counts.
-    low, high = np.quantile(drawn - drawn.mean(), [(1 - level) / 2, (1 + level) / 2])
+    around = value + drawn - drawn.mean()
+    low, high = np.quantile(around, [(1 - level) / 2, (1 + level) / 2]).tolist()
+    beyond = min(int((around <= 0).sum()), int((around >= 0).sum()))
     return {
         "value": value,
-        "low": max(value + float(low), -1.0),
-        "high": min(value + float(high), 1.0),
-        "p_value": _normal_p(value, float(drawn.std())),
+        "low": max(low, -1.0),
+        "high": min(high, 1.0),
+        "p_value": min(1.0, 2 * (beyond + 1) / (len(around) + 1)),
     }
 
 
@@ -273,12 +275,6 @@ def _rescaled(weights: FloatArray) -> FloatArray:
 
 def _stacked(measured: Sequence[Measured]) -> Stacked:
     return np.array([value for value, _ in measured]), np.array([influence for _, influence in measured])
-
-
-def _normal_p(value: float, spread: float) -> float:
-    from scipy.special import ndtr
-
-    return float(2 * ndtr(-abs(value) / spread)) if spread > 0 else float(value == 0)
 
 
 def _on_shared_prompts(models: Mapping[str, ModelErrors]) -> dict[str, ModelErrors]:

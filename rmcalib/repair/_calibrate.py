@@ -242,6 +242,7 @@ def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:
         "categories": dict(zip(names.tolist(), counts.tolist(), strict=True)),
         "scores": content_hash(scores),
         "model_revision": manifest.get("model_revision"),
+        "judge": manifest.get("kind"),
     }
 
 

@@ -52,8 +52,8 @@ class Calibrator:
     temperature : what rewards are divided by; low, high : its interval.
     level : confidence level of the interval.
     model : the judge whose rewards these are.
-    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, and the model's
-        revision.
+    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, the model's
+        revision, and the kind of judge.
     versions : of rmcalib, numpy and scipy.
 
     Examples

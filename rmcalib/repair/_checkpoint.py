@@ -31,6 +31,7 @@ N_CHECKED = 8
 """Prompts of the built-in benchmark that a checkpoint is checked with."""
 TOLERANCE = 1e-5
 """The largest difference from r / T that passes, in units of the largest |r / T|."""
+_NOT_LINEAR = ("policy", "generative", "function")  # kinds of judges
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,11 @@ def write_checkpoint(
     target, name = check_destination(folder), model or calibrator.model
     if not name:
         raise ValueError("model: the scores do not name the model they are of; give its name")
+    if (kind := calibrator.fitted_on.get("judge")) in _NOT_LINEAR:
+        raise ValueError(
+            f"{name}: was scored as a {kind}, whose rewards do not come from a linear layer: use the "
+            "calibrator file with --calibrator instead"
+        )
     options = _at_revision(name, calibrator, options or LoadOptions())
     with _written_whole(target) as draft:
         done = write_rescaled(name, calibrator.temperature, draft, options)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rmcalib.calibration import (
     TieModel,
     VoteForecasts,
+    effective_votes,
     fit_ties,
     majority_agreements,
     vote_agreement_ceilings,
@@ -192,6 +193,17 @@ def test_calibrated_forecasts_that_know_less_than_people_pass(n_votes: int) -> N
         )
         rejected += found.test().p_value <= 0.05
     assert rejected <= 6
+
+
+def test_split_votes_vary_like_more_whole_ones() -> None:
+    rng, n, tied = np.random.default_rng(3), 60_000, 0.4
+    whole = VoteForecasts.from_arrays([[0.7, 0.3]] * 4, [[3, 1]] * 4)
+    assert effective_votes(whole, [0.7] * 4).tolist() == [4] * 4
+    # Two fifths of the people split their vote; the others choose so that 70% of all votes are for the first.
+    votes = rng.multinomial(4, [0.7 - tied / 2, 0.3 - tied / 2, tied], n)
+    split = VoteForecasts.from_arrays(np.tile([0.7, 0.3], (n, 1)), votes[:, :2], votes[:, 2])
+    spread = split.shares.reshape(-1, 2)[:, 0].var()
+    assert 0.21 / effective_votes(split, np.full(n, 0.7)).mean() == pytest.approx(spread, rel=0.02)
 
 
 def test_the_order_of_prompts_does_not_matter() -> None:

@@ -267,7 +267,12 @@ CASES = {
     ),
     "published scores of nobody": Case("--scores published: name the model", scores_file("published", None)),
     "one file for two models": Case(
-        "one --model", scores_file("s.json", "{}", "--model", "a/b", "--model", "c/d")
+        "one --model",
+        scores_file(
+            "s.json",
+            '{"id": ["1"], "subset": ["x"], "scores": [[1.0, 0.0]], "num_correct": [1]}',
+            *("--model", "a/b", "--model", "c/d"),
+        ),
     ),
     "condition without a value": Case("needs at least 20 prompts", options("--fail-if", "temperature>3")),
     "configuration of unknown options": Case("unknown option 'modle'", config_file("modle: x")),

@@ -62,6 +62,8 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         disable_tqdm=True,
         logging_steps=1,
         gradient_checkpointing=False,
+        metric_for_best_model="demo/lost_information",
+        greater_is_better=False,
     )
     trainer = RewardTrainer(
         tiny.tiny_classifier(),
@@ -73,6 +75,7 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )
     bench = rmcalib.load_benchmark("demo", limit=40)
     trainer.add_callback(BenchmarkCallback(trainer, bench, output=folder / "runs"))
+    trainer.evaluate()  # before training: scored again by eval_on_start
     trainer.train()
     trainer.save_model(str(folder / "saved"))
     trainer.processing_class.save_pretrained(folder / "saved")
@@ -116,6 +119,11 @@ def _reward(trainer: Any, text: str) -> float:
     ids = trainer.processing_class(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         return float(trainer.model(input_ids=ids).logits[0, 0])
+
+
+def test_a_metric_of_the_benchmark_chooses_the_best_step(training: dict[str, Any]) -> None:
+    lost = {step: training["logged"][step]["eval_demo/lost_information"] for step in STEPS}
+    assert training["trainer"].state.best_metric == min(lost.values())
 
 
 def test_runs_are_kept_for_every_step(training: dict[str, Any]) -> None:

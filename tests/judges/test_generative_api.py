@@ -145,6 +145,10 @@ def test_rewardbench2_asks_for_letters_and_rates_ties() -> None:
     assert len(ratings.rewards) == 6
     assert sum("Tuesday" in text for text in asked) == 1  # one response at a time
     assert "place" not in ratings.details
+    with serving(Chat()) as server:
+        scores = rmcalib.score(quick(server, "rewardbench2"), Benchmark("b", "1", (*ITEMS, ties)))
+    notes = " ".join(rmcalib.evaluate(scores, resamples=20).notes)
+    assert "1 prompt got a grade for each response" in notes
 
 
 def test_labels_missing_from_the_top_20_get_a_floor_with_a_bound() -> None:
@@ -185,6 +189,19 @@ def test_a_server_without_logprobs_is_refused_with_the_remedy() -> None:
             pytest.raises(ValueError, match=r"no log-probabilities: .*--judge votes"),
         ):
             scored(quick(server, "letter"))
+
+
+def test_the_newer_name_of_the_token_limit() -> None:
+    def answer(request: Request) -> Reply:
+        if "max_tokens" in (request.body or {}):
+            message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+            return Reply({"error": {"message": message}}, 400)
+        return Chat(owner="openai", texts=lambda _: "Best: B")(request)
+
+    with serving(answer) as server:
+        (got,) = scored(quick(server, "votes", votes=4, concurrency=1), ITEMS[:1])
+        refused = sum("max_tokens" in (request.body or {}) for request in server.requests)
+    assert (sum(got.details["votes"]), refused) == (4, 1)
 
 
 def test_faults_are_retried_and_change_nothing() -> None:

@@ -110,3 +110,23 @@ def test_prompts_in_another_order_are_matched() -> None:
         strict=True,
     ):
         assert row == pytest.approx(usual)
+
+
+def test_interval_and_p_value_agree_about_zero() -> None:
+    for seed in range(4):
+        for row in correlate_models(board(12, linked=False, seed=seed), resamples=400):
+            if min(abs(row["low"]), abs(row["high"])) > 0.02:
+                assert (row["p_value"] <= 0.05) == (not row["low"] <= 0 <= row["high"])
+
+
+def test_categories_are_targets_and_prompts_that_not_all_have_are_left_out() -> None:
+    models = board(11, linked=True)
+    named = {}
+    for i, (name, one) in enumerate(models.items()):
+        columns = one.columns() | {"category": np.where(np.arange(360) < 180, "a", "b")}
+        scores = Scores.from_columns(columns)
+        named[name] = scores.take(np.arange(120) >= (30 if i == 0 else 0))
+    rows = correlate_models(named, resamples=50)
+    counts = {row["target"]: row["prompts"] for row in rows}
+    assert counts == {"accuracy": 90, "a": 30, "b": 60}
+    assert all(row["value"] > 0 for row in rows if row["metric"] == "lost_information")

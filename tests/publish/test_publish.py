@@ -124,6 +124,19 @@ def test_results_for_the_hub(report: Evaluation) -> None:
         assert "120 prompts, 95% interval [" in entry["notes"]
 
 
+def test_the_hubs_own_library_reads_the_results(report: Evaluation) -> None:
+    import huggingface_hub
+
+    parse = getattr(huggingface_hub, "parse_eval_result_entries", None)
+    if parse is None:
+        pytest.skip("this huggingface_hub does not know .eval_results")
+    (content,) = (text for path, text in make_card(report).files.items() if path.startswith(".eval_results"))
+    entries = parse(yaml.safe_load(content))
+    assert [entry.task_id for entry in entries][:2] == ["mean_confidence", "accuracy"]
+    assert entries[0].dataset_revision == "b" * 40
+    assert entries[0].date == "2026-01-02T03:04:05Z"
+
+
 @pytest.mark.parametrize("name", ["mine", "../../x", "a/b/c"])
 def test_a_local_benchmark_has_no_results_for_the_hub(name: str) -> None:
     assert eval_results(evaluation(n=30, benchmark=name)) == []

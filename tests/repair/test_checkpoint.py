@@ -82,6 +82,9 @@ def test_folders_in_use_and_models_that_changed_are_refused(plain: Path, tmp_pat
     fitted = Calibrator(2.0, 1.0, 3.0, model=model, fitted_on={"model_revision": "0" * 64})
     with pytest.raises(ValueError, match="have changed since they were scored"):
         write_checkpoint(fitted, tmp_path / "out", options=CPU)
+    judged = Calibrator(2.0, 1.0, 3.0, model="demo", fitted_on={"judge": "policy"})
+    with pytest.raises(ValueError, match="was scored as a policy"):
+        write_checkpoint(judged, tmp_path / "out", options=CPU)
     with pytest.raises(ValueError, match="do not name the model"):
         write_checkpoint(Calibrator(2.0, 1.0, 3.0), tmp_path / "out")
 

@@ -5,7 +5,7 @@ from rmcalib.calibration._votes._ceilings import (
     vote_brier_ceilings,
     vote_log_loss_ceilings,
 )
-from rmcalib.calibration._votes._error import vote_error, vote_inference
+from rmcalib.calibration._votes._error import effective_votes, vote_error, vote_inference
 from rmcalib.calibration._votes._forecasts import (
     VoteForecasts,
     majority_agreements,
@@ -19,6 +19,7 @@ __all__ = [
     "TIE_MODELS",
     "TieModel",
     "VoteForecasts",
+    "effective_votes",
     "fit_ties",
     "majority_agreements",
     "vote_agreement_ceilings",

@@ -22,12 +22,15 @@ from rmcalib.calibration._inference import Inference
 from rmcalib.calibration._inference._binned import binned_influence
 from rmcalib.calibration._inference._simulation import STEPS, simulate
 from rmcalib.calibration._nulls import SmallInts
+from rmcalib.calibration._votes._forecasts import VoteForecasts
 
-__all__ = ["vote_error", "vote_inference"]
+__all__ = ["effective_votes", "vote_error", "vote_inference"]
 
 _MOST_VOTES = 200  # votes that are drawn for a prompt: more would hardly be less noisy
 _LEAST = 1e-9  # smallest probability of a vote
+_GOLDEN = 0.6180339887498949  # its multiples modulo 1 are spread evenly
 _LARGEST_AGREEMENT = 0.999
+_LEAST_VARIANCE = 0.1  # of votes with ties, as a fraction of that of votes without
 
 
 def vote_error(probabilities: ArrayLike, shares: ArrayLike, *, bins: int | ArrayLike = 10) -> float:
@@ -80,7 +83,8 @@ def vote_inference(
     ----------
     probabilities : (n,) forecast of the fraction of people who choose a response, one for each prompt.
     shares : (n,) the fraction of votes that the response got.
-    n_votes : (n,) how many people voted; prompts with more than 200 are drawn as if they had 200.
+    n_votes : (n,) how many people voted; where votes are split, `effective_votes`. Prompts with more than 200
+        are drawn as if they had 200.
     bins : number of equal-width bins, or their edges.
     resamples : data sets drawn under the null; at most 400 are drawn under each alternative.
     rng : generator or seed.
@@ -131,12 +135,41 @@ def vote_inference(
     return Inference(value, null, draws, truths, binned_influence(sums, options))
 
 
+def effective_votes(forecasts: VoteForecasts, probabilities: ArrayLike) -> IntArray:
+    """Return the number of whole votes whose share varies as much as that of votes with split ties.
+
+    A vote for one of m responses varies by p(1 − p), and a split vote does not vary: with a fraction t of
+    ties, a vote varies by p(1 − p) − t(1 − 1/m)/m. Both are averaged over prompts.
+
+    Parameters
+    ----------
+    forecasts : n prompts; only their votes matter.
+    probabilities : (n,) forecast of the fraction of people who choose a response, one for each prompt.
+
+    Returns
+    -------
+    (n,) numbers of votes, for `vote_inference`; the number of people where no votes are split.
+
+    Examples
+    --------
+    >>> found = VoteForecasts.from_arrays([[0.5, 0.5]] * 2, [[2, 0], [0, 1]], ties=[2, 2])
+    >>> effective_votes(found, [0.5, 0.5])
+    array([9, 7])
+    """
+    p = as_probabilities(probabilities)
+    whole = float((p * (1 - p)).mean())
+    spared = float((forecasts.ties / forecasts.n_votes * (1 - 1 / forecasts.sizes) / forecasts.sizes).mean())
+    varies = max(1 - spared / whole, _LEAST_VARIANCE) if whole > 0 else 1.0
+    # Rounded up in some prompts and down in others, so that the mean is right.
+    turn = np.arange(len(forecasts)) * _GOLDEN % 1
+    return np.floor(forecasts.n_votes / varies + turn).astype(np.int64)
+
+
 def vote_correlation(share: FloatArray, centre: FloatArray, n_votes: IntArray, count: FloatArray) -> float:
     """Return the correlation ρ between votes on the same prompt, given their expectation.
 
     The share s of N votes with expectation c has the variance c(1 − c)(1 + (N − 1)ρ)/N. ``count`` (n,) is the
-    number of prompts in each prompt's bin, whose mean the centre was fitted to. Ties that are split vary
-    less, which makes ρ smaller; it is at least 0.
+    number of prompts in each prompt's bin, whose mean the centre was fitted to. ρ is at least 0.
 
     >>> shares = np.array([0.0, 1.0] * 50)
     >>> vote_correlation(shares, np.full(100, 0.5), np.full(100, 4), np.full(100, 100.0))

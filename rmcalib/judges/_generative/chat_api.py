@@ -33,6 +33,7 @@ _PATH = "/v1/chat/completions"
 _TOP = (20, 5)  # most likely tokens that are asked for; some servers allow fewer
 _REFUSED = (400, 404, 405, 422, 501)
 _PROBE = ({"role": "user", "content": "Reply with the letter A or B."},)
+_NEWER_NAME = "max_completion_tokens"
 _DATE = {"date_string": "26 Jul 2024"}  # for templates that write today's date; our own scorer uses it, too
 
 
@@ -70,6 +71,7 @@ class ChatApi:
         self.name, self.client, self.served_name = name, client, served_name
         self.workers, self.logprobs = workers, logprobs
         self._label_ids: dict[str, tuple[int, ...]] = {}
+        self._limit_name = "max_tokens"
         self._knows_ids = self._knows_choice = True  # until the server shows that it does not
 
     def __getstate__(self) -> dict[str, Any]:
@@ -162,9 +164,9 @@ class ChatApi:
         """Return how many log-probabilities the server gives, and its answer to a short question."""
         for top in _TOP if self.logprobs else (0,):
             more: dict[str, Any] = {"logprobs": True, "top_logprobs": top} if top else {}
-            body = {"model": served, "messages": list(_PROBE), "max_tokens": 1, "temperature": 0, **more}
+            asked = {"model": served, "messages": list(_PROBE), "max_tokens": 1, "temperature": 0, **more}
             try:
-                answer = client.post(_PATH, body)
+                answer = self._post(client, asked)
             except ServerError as error:
                 if error.status in _REFUSED and top not in (_TOP[-1], 0):
                     continue
@@ -185,7 +187,7 @@ class ChatApi:
         if known.owner == "vllm":
             body["chat_template_kwargs"] = _DATE
         try:
-            answer = self.client.post(_PATH, body)
+            answer = self._post(self.client, body)
         except ServerError as error:
             said = str(error).lower()
             if error.status == 400 and ("context" in said or "maximum" in said):
@@ -196,6 +198,18 @@ class ChatApi:
         if now != known.model:
             raise ServerError(self._replaced(known.model, now))
         return answer
+
+    def _post(self, client: Client, body: Mapping[str, Any]) -> Any:
+        """Send a request; OpenAI's newer models have another name for the most tokens of an answer."""
+        if self._limit_name != "max_tokens":
+            body = {self._limit_name if key == "max_tokens" else key: value for key, value in body.items()}
+        try:
+            return client.post(_PATH, body)
+        except ServerError as error:
+            if error.status != 400 or _NEWER_NAME not in str(error) or self._limit_name == _NEWER_NAME:
+                raise
+        self._limit_name = _NEWER_NAME
+        return self._post(client, body)
 
     def _by_ids(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer | None:
         """Ask vLLM for the log-probabilities of the labels' own tokens; None if it cannot."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import yaml
-
 from rmcalib.judges._options import check_options
 
 if TYPE_CHECKING:
@@ -113,6 +111,8 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
     'best'
     """
+    import yaml
+
     try:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST + 1)

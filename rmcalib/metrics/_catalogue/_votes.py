@@ -12,6 +12,7 @@ from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.calibration import (
     Inference,
     VoteForecasts,
+    effective_votes,
     majority_agreements,
     vote_agreement_ceilings,
     vote_brier_ceilings,
@@ -115,7 +116,7 @@ def _inference(forecasts: Forecasts, settings: Settings) -> Inference | None:
     return vote_inference(
         ballots.says,
         ballots.agree,
-        ballots.votes.n_votes,
+        effective_votes(ballots.votes, ballots.says),
         bins=settings.bins,
         resamples=settings.resamples,
         rng=settings.seed,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from rmcalib._util.terminal import count
 from rmcalib.judges import answers_summary
 from rmcalib.scores import Scores
 
@@ -23,6 +26,12 @@ def answer_notes(scores: Scores) -> list[str]:
     if not found:
         return []
     notes = [_place_note(found["places"])] if "places" in found else []
+    graded = int(np.isnan(scores.details["place"])[scores.offsets[:-1]].sum()) if "places" in found else 0
+    if graded and "votes" not in found:
+        notes.append(
+            f"{count(graded, 'prompt')} got a grade for each response, without comparing them. A softmax of "
+            "grades means little."
+        )
     unread, answers = found["unread"], found["answers"]
     if unread:
         notes.append(

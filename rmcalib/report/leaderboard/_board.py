@@ -150,7 +150,9 @@ def leaderboard_of(
     if steps is None:
         return assembled
     of_model = {names[kept[i].folder]: step for i, step in steps.items()}
-    return replace(assembled, training=training_rows(assembled.metrics, of_model))
+    note = "These are steps of one training: correlations over them are not correlations over models."
+    rows = training_rows(assembled.metrics, of_model)
+    return replace(assembled, training=rows, notes=[*assembled.notes, note])
 
 
 def _default_metric(runs: Sequence[ScoredRun]) -> str:
