@@ -125,6 +125,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
     ]
     needs_none = {
         "accuracy",
+        "pairwise_accuracy",
         "rewardbench_score",
         "margin_mean",
         "margin_median",
