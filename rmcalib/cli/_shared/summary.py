@@ -25,7 +25,7 @@ _MEANINGS = {
     "vote_log_loss_ceiling": "its noise ceiling",
     "mean_confidence": "says: mean probability of its first choice",
     "accuracy": "right: how often that choice is correct",
-    "overconfidence": "gap: says less right, in points",
+    "overconfidence": "gap: says minus right, in points",
     "lost_information": "lost information: cost of the wrong scale",
     "usable_information": "usable information: worth at the best scale",
 }
