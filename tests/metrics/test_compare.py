@@ -125,7 +125,6 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
     ]
     needs_none = {
         "accuracy",
-        "pairwise_accuracy",
         "rewardbench_score",
         "margin_mean",
         "margin_median",
