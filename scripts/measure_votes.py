@@ -241,7 +241,7 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
                 "measure": name,
                 "truth": round(float(true[name]), 5),
                 "mean": round(float(value.mean()), 5),
-                "error_of_mean": round(float(value.std(ddof=1) / np.sqrt(runs)), 6),
+                "error_of_mean": round(float(value.std(ddof=min(runs - 1, 1)) / np.sqrt(runs)), 6),
                 "coverage": round(float(held.mean()), 4),
                 "width": round(float((high - low).mean()), 5),
                 "rejected": round(float(np.mean([result[3] for result in results])), 4) if tested else None,

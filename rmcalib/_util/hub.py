@@ -14,6 +14,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -142,7 +143,7 @@ def fetch_model(
     Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache
     needs no network. Code and pickle weights are not even downloaded unless they are allowed.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not may_draw():
@@ -160,10 +161,8 @@ def fetch_model(
         if allow_pickle:
             snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
         else:
-            plan = snapshot_download(
-                name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"], dry_run=True
-            )
-            if plan:
+            files = [file.rfilename for file in HfApi().repo_info(name, revision=commit).siblings or ()]
+            if any(fnmatch(file, pattern) for file in files for pattern in pickles if "/" not in file):
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
 
@@ -229,7 +228,8 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     chain = list(_causes(error))
     text = " ".join(str(cause) for cause in chain)
     names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
-    status = next((_status(cause) for cause in chain if isinstance(cause, errors.HfHubHTTPError)), None)
+    answers = (_status(cause) for cause in chain if isinstance(cause, errors.HfHubHTTPError))
+    status = next((answer for answer in answers if answer is not None), None)
     if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
         return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
     if "GatedRepoError" in names or "is a gated dataset" in text:

@@ -128,6 +128,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
         "rewardbench_score",
         "margin_mean",
         "margin_median",
+        "pairwise_accuracy",
         "reward_length_correlation",
     }
     for row, before in zip(found, usual, strict=True):

@@ -108,13 +108,13 @@ class _PairOutcomes:
     sums: FloatArray
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        n, result = len(self.sums), np.empty((len(rows), n_steps, self.sums.shape[1]))
-        cells = rows + n * np.arange(len(rows))[:, None]
-        for number in range(n_steps):
-            chosen = cells.reshape(-1) if n_steps == 1 else cells[step == number]
-            happened = np.bincount(chosen, minlength=len(rows) * n).reshape(len(rows), n)
-            result[:, number] = happened @ self.sums
-        return result
+        from scipy.sparse import coo_array
+
+        line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
+        places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
+        shape = (len(rows) * n_steps, len(self.sums))
+        happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per group and line
+        return np.asarray(happened @ self.sums).reshape(len(rows), n_steps, -1)
 
     def expected(self, q: FloatArray) -> FloatArray:
         return q @ self.sums

@@ -70,13 +70,16 @@ def simulate(
         if kept <= 0:
             continue
         mixing = mixer.random((kept, n_groups), dtype=np.float32)
-        rows, drawn = rows[:kept], [null[part][:kept, None]]
+        drawn, after = [null[part][:kept, None]], None
         for (_, n_steps), q in zip(steps, ends[1:], strict=True):
             step = (mixing * n_steps).astype(np.int32)
-            before = outcomes.counts(rows, step, n_steps)
+            if after is None:
+                before = outcomes.counts(rows[:kept], step, n_steps)
+            else:  # numbers of steps are powers of 2: a step here is several of those before
+                before = after.reshape(kept, n_steps, -1, after.shape[-1]).sum(axis=2)
             rows = choose_rows(uniform[:kept], q, outcomes.sizes)
-            changes = outcomes.counts(rows, step, n_steps) - before
-            drawn.append(errors(before.sum(axis=1, keepdims=True) + np.cumsum(changes, axis=1)))
+            after = outcomes.counts(rows, step, n_steps)
+            drawn.append(errors(before.sum(axis=1, keepdims=True) + np.cumsum(after - before, axis=1)))
         parts.append(np.concatenate(drawn, axis=1))
     expected = [outcomes.expected(q) for q in ends]
     mixed = [expected[0][None]]

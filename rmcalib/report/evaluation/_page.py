@@ -45,7 +45,7 @@ _PREVIEW, _LONGEST = 400, 20_000
 _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
-    "overconfidence": "says less right, in percentage points",
+    "overconfidence": "says minus right, in percentage points",
     "lost_information": "what the wrong scale of the rewards costs",
     "usable_information": "what the ranking is worth at the best scale",
 }

@@ -36,7 +36,7 @@ VOTE_METRICS = (
 _TILES = {
     "vote_confidence": ("says", "mean probability of its first choice"),
     "vote_agreement": ("people agree", "how many people prefer its first choice"),
-    "vote_gap": ("gap", "says less people agree, in percentage points"),
+    "vote_gap": ("gap", "says minus people agree, in percentage points"),
     "vote_agreement_ceiling": (
         "best possible",
         "how many would agree with the best choice: the noise ceiling",

@@ -257,7 +257,7 @@ def _metric_words(board: Leaderboard) -> str:
             "are sorted by its size."
         )
     if board.metric == "overconfidence":
-        return "The gap is what a model says less how often it is right; models are sorted by its size."
+        return "The gap is what a model says minus how often it is right; models are sorted by its size."
     return ""
 
 
