@@ -232,7 +232,8 @@ def main() -> None:
     parser.add_argument("--only", help="only settings whose name contains this")
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
     args = parser.parse_args()
-    path, rows = args.output / "differences.csv", []
+    path = args.output / "differences.csv"
+    rows: list[dict[str, Any]] = []
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
             kept = (row for row in csv.DictReader(file) if "measure" in row)
