@@ -33,7 +33,7 @@ CASES: dict[str, tuple[str, str]] = {
     "measure_decisions": ("--runs 2 --output {}", "fixed sequence"),
     "measure_differences": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_notions": ("--runs 2 --cases 1 --processes 1 --output {}", "Calibrated forecasts"),
-    "measure_scale": ("--boards 1 --output {}", ""),
+    "measure_scale": ("--boards 2 --output {}", ""),
     "measure_statistics": ("--runs 2 --only pairs --output {}", "350 prompts"),
     "measure_votes": ("--runs 1 --only 150 --output {}", "150 prompts"),
     "plan_leaderboard": ("", "GPU-hours"),

@@ -37,6 +37,7 @@ _SPLITS = 100
 _NOTHING = dict.fromkeys(("value", "low", "high", "p_value"))
 
 Measured = tuple[float, FloatArray]  # a value, and the influence (n,) of each prompt on it
+SmallFloats = npt.NDArray[np.float32]
 Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 
 
@@ -245,12 +246,16 @@ def _split_taus(
     """
     size, n = prompts.shape
     i, j = np.triu_indices(models.shape[1], 1)
-    pairs = models[:, i] * models[:, j]
+    drawn = models.T.astype(np.float32)
+    pairs = drawn[i] * drawn[j]
     half = rng.permuted(np.broadcast_to(np.arange(n) < n // 2, (size, n)), axis=1)
 
-    def signs(measured: Stacked, weights: FloatArray) -> FloatArray:
-        values = measured[0] + weights @ measured[1].T
-        return np.sign(values[:, i] - values[:, j])
+    def signs(measured: Stacked, weights: FloatArray) -> SmallFloats:
+        value, influence = measured
+        own = influence.any(axis=0)  # prompts of other categories have none
+        values = value[:, None] + influence[:, own] @ weights[:, own].T
+        # Signs of float64 differences: float32 would make ties of close values.
+        return np.sign(values[i] - values[j]).astype(np.float32)
 
     found = []
     for one in (half, ~half):
@@ -260,12 +265,15 @@ def _split_taus(
     return np.asarray(np.mean(found, axis=0))
 
 
-def _taus(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
-    """Tau-b (R,) from the signs x and y of differences between models (R, P), for weighted pairs."""
+def _taus(x: SmallFloats, y: SmallFloats, weights: SmallFloats) -> FloatArray:
+    """Tau-b (R,) from the signs x and y of differences between models (P, R), for weighted pairs."""
     weighted = weights * x
-    together = np.einsum("rp,rp->r", weighted, y)
-    spread = np.sqrt(np.einsum("rp,rp->r", weighted, x) * np.einsum("rp,rp->r", weights, y * y))
-    return np.divide(together, spread, out=np.full(len(x), np.nan), where=spread > 0)
+    together, alone_x, alone_y = (
+        np.einsum("pr,pr->r", a, b).astype(np.float64)
+        for a, b in ((weighted, y), (weighted, x), (weights * y, y))
+    )
+    spread = np.sqrt(alone_x * alone_y)
+    return np.divide(together, spread, out=np.full(len(spread), np.nan), where=spread > 0)
 
 
 def _rescaled(weights: FloatArray) -> FloatArray:

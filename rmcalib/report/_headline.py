@@ -64,11 +64,18 @@ def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str
     return " ".join(filter(None, words))
 
 
-def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str:
-    """Say how sure the model is, how often it is right, and whether chance explains the difference."""
-    says, right, gap = (
-        _row(rows, name, category) for name in ("mean_confidence", "accuracy", "overconfidence")
-    )
+def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metric: str = "accuracy") -> str:
+    """Say how sure the model is, how often it is right, and whether chance explains the difference.
+
+    With a metric of pairs, say it of pairs.
+
+    >>> values = {"pairwise_confidence": 1.0, "pairwise_accuracy": 0.76, "pairwise_overconfidence": 0.24}
+    >>> rows = [{"metric": name, "category": "overall", "value": value, "low": value - 0.02,
+    ...          "high": value + 0.02, "n": 483} for name, value in values.items()]
+    >>> gap_words(rows, subject="In pairs it", metric="pairwise_accuracy")
+    'In pairs it says 100% and is right 76% of the time: over-confident by 24 points [22, 26].'
+    """
+    says, right, gap = (_row(rows, name, category) for name in headline_keys(metric))
     if says is None or right is None or gap is None:
         return ""
     start = f"{subject} says {percent(says['value'])} and is right {percent(right['value'])} of the time"
@@ -79,7 +86,7 @@ def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> st
     start += f": no more over- or under-confident than chance explains (gap {points(gap, unit=' points')})."
     if gap["n"] < FEW:
         return f"{start} {count(gap['n'], 'prompt').capitalize()} are too few to tell."
-    cancelled = _cancelled_words(rows, category)
+    cancelled = "" if metric.startswith("pairwise_") else _cancelled_words(rows, category)
     return f"{start} {cancelled}" if cancelled else start
 
 

@@ -52,6 +52,7 @@ def test_a_run_of_verdicts_is_kept_and_reported(tmp_path: Path, invoke: Invoke) 
     assert said.code == 0, said.err
     (result,) = json.loads(said.out)["evaluations"]
     assert "only pairs are measured" in " ".join(result["notes"])
+    assert result["summary"].startswith("In pairs of a correct and a wrong response it says")
     assert invoke("eval", "--scores", "classifier.json", "--model", "org/rm", *FEW, "--quiet").code == 0
     listed = json.loads(invoke("report", "runs", *FEW, "--json").out)
     assert {row["model"] for row in listed["models"]} == {"org/judge", "org/rm"}

@@ -29,9 +29,18 @@ _MEANINGS = {
     "lost_information": "lost information: cost of the wrong scale",
     "usable_information": "usable information: worth at the best scale",
 }
+_PAIR_MEANINGS = {
+    "pairwise_confidence": "says in pairs: mean probability of its preference",
+    "pairwise_accuracy": "right in pairs: how often that is the correct one",
+    "pairwise_overconfidence": "gap in pairs: says less right, in points",
+    "pairwise_lost_information": "lost information in pairs",
+}
 
 
-_PERCENT = ("mean_confidence", "accuracy", "vote_confidence", "vote_agreement", "vote_agreement_ceiling")
+_PERCENT = (
+    *("mean_confidence", "accuracy", "vote_confidence", "vote_agreement", "vote_agreement_ceiling"),
+    *("pairwise_confidence", "pairwise_accuracy"),
+)
 
 
 def print_evaluations(done: list[tuple[Evaluation, str]], *, together: bool = True) -> None:
@@ -60,11 +69,14 @@ def _print_headline(terminal: Console, result: Evaluation) -> None:
     """Print the metrics of all prompts together, each with its interval; then the ECE with its null."""
     rows = result.metrics
     shown = table("", "value", f"{result.settings.level:.0%} interval")
-    for metric, meaning in _MEANINGS.items():
+    only_pairs = _known(result, "pairwise_confidence", OVERALL) and not _known(
+        result, "mean_confidence", OVERALL
+    )
+    for metric, meaning in {**(_PAIR_MEANINGS if only_pairs else {}), **_MEANINGS}.items():
         row = find_value(rows, metric)
         if row is None or row["value"] is None:
             continue
-        if metric in ("overconfidence", "vote_gap"):
+        if metric in ("overconfidence", "vote_gap", "pairwise_overconfidence"):
             value, _, around = points(row).partition(" ")
             add_row(shown, meaning, value, around.strip("[]").replace(", ", " to "))
         elif metric in _PERCENT:

@@ -325,7 +325,9 @@ def _notes(
 ) -> list[str]:
     notes = []
     if reason:
-        notes.append(f"Calibration is not measured: {reason}. Accuracy does not need it.")
+        only_pairs = recipe.scale == "pairs"
+        start = "Top-1 calibration" if only_pairs else "Calibration"
+        notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
         notes.append(f"Marked: {scale_note(recipe)}.")
     notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
@@ -346,7 +348,7 @@ def _notes(
         axis=0,
         return_counts=True,
     )
-    if (sharing > 1).any():
+    if (sharing > 1).any() and recipe.scale != "pairs":  # verdicts are alike
         notes.append(
             f"{int(sharing[sharing > 1].sum())} responses share their reward with another response to the "
             "same prompt (common with coarse dtypes); a tie of t responses counts as 1/t right."

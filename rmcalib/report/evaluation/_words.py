@@ -9,7 +9,7 @@ from typing import Any
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, catalogue, find_value
-from rmcalib.report._headline import FEW, headline, leaves_out_zero
+from rmcalib.report._headline import FEW, gap_words, headline, leaves_out_zero
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.evaluation._votes import vote_words
 
@@ -213,7 +213,15 @@ def _without_calibration(rows: Rows) -> str:
         sentences = ["No prompt here has exactly one correct response."]
     else:
         sentences = [f"It is right {percent(right['value'])} of the time."]
-        if ece is not None and ece["note"]:
+        pairs = gap_words(
+            rows, subject="In pairs of a correct and a wrong response it", metric="pairwise_accuracy"
+        )
+        if pairs:
+            whole = (
+                f"The correct response wins all its comparisons on {percent(right['value'])} of the prompts."
+            )
+            sentences = [pairs, whole]
+        elif ece is not None and ece["note"]:
             sentences.append(f"Its calibration is not measured: {ece['note']}.")
     first = find_value(rows, "correct_first_ece")
     if first is not None and first["value"] is not None:

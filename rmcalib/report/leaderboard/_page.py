@@ -160,6 +160,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         ],
         split=[{**row, "metric_name": metric_name(row["metric"])} for row in board.split_correlations],
         too_few=too_few_words(board.split_correlations),
+        split_floor=2 / (settings.resamples + 1),
         figures=drawings,
         protocols=protocols,
         check=check,

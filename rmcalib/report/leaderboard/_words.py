@@ -263,7 +263,7 @@ def _split_lines(board: Leaderboard) -> list[str]:
             row["target"],
             number(row["value"]),
             interval(row),
-            p_value(row["p_value"]),
+            p_value(row["p_value"], 2 / (board.settings.resamples + 1)),
             str(row["n"]),
             str(row["families"]),
         ]
