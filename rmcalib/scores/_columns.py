@@ -245,7 +245,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether an id or a category can be kept as it is."""
+    """Return whether an id or a category can be kept as it is."""
     if not isinstance(value, str):
         return _is_number(value)
     return value.strip() != "" and not _BAD_SIGNS.search(value)
