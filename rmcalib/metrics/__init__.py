@@ -2,21 +2,29 @@
 
 from rmcalib.metrics._answers import answer_rows
 from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
-from rmcalib.metrics._board import (
+from rmcalib.metrics._boards import (
+    BOARD_DRAWS,
     DEFAULT_METRIC,
+    METHODS,
     SCORE,
     Board,
     Entry,
+    Method,
     check_sortable,
+    correlate_models,
+    correlation_rows,
     leaderboard,
     measure_entries,
+    measure_model,
     rank_models,
+    ranked_metrics,
     sortable_metrics,
     wide_rows,
 )
 from rmcalib.metrics._catalogue import (
     GROUPS,
     SMOOTH_RESAMPLES,
+    TRAINING_METRICS,
     Metric,
     added_metrics,
     catalogue,
@@ -25,7 +33,6 @@ from rmcalib.metrics._catalogue import (
 )
 from rmcalib.metrics._common import on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
-from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
 from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
     Forecasts,
@@ -36,13 +43,11 @@ from rmcalib.metrics._forecasts import (
     set_forecasts,
     top_1_prompts,
 )
-from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
 from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
-from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
     "BOARD_DRAWS",
@@ -55,6 +60,7 @@ __all__ = [
     "SCORE",
     "SMOOTH_RESAMPLES",
     "TIES",
+    "TRAINING_METRICS",
     "Audit",
     "Board",
     "Comparison",

@@ -29,6 +29,7 @@ __all__ = [
     "log_softmax",
     "margins",
     "once",
+    "outcomes",
     "pair_log_odds",
     "pairwise_forecasts",
     "picked_rows",
@@ -298,6 +299,11 @@ def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArra
         _yes_then_no(len(forecasts)),
         np.concatenate([prompt, prompt]),
     )
+
+
+def outcomes(forecasts: Forecasts) -> FloatArray:
+    """Return 1 for correct responses and 0 for the others: (N,)."""
+    return forecasts.is_correct.astype(np.float64)
 
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:

@@ -18,9 +18,8 @@ from rmcalib.calibration import (
     fit_top_1_temperature,
     scale_loss,
 )
-from rmcalib.metrics._catalogue._calibration import outcomes
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._forecasts import Forecasts, centred, log_softmax, once, select_prompts
+from rmcalib.metrics._forecasts import Forecasts, centred, log_softmax, once, outcomes, select_prompts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
