@@ -168,7 +168,7 @@ def fetch_model(
 
 
 def has_safe_weights(folder: Path) -> bool:
-    """Tell whether the weights of a model or an adapter are in safetensors files; others do not count.
+    """Return whether the weights of a model or an adapter are in safetensors files; others do not count.
 
     >>> has_safe_weights(Path(__file__).parents[1] / "demo" / "model")
     True
@@ -318,7 +318,7 @@ def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T
 
 
 def _passing(error: BaseException) -> bool:
-    """Tell whether asking again can help."""
+    """Return whether asking again can help."""
     response = getattr(error, "response", None)
     if response is not None:
         return bool(response.status_code == 429 or response.status_code >= 500)

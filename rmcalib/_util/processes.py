@@ -33,12 +33,12 @@ def process_rank() -> tuple[int, int]:
 
 
 def is_main_process() -> bool:
-    """Tell whether this process is the one that prints, joins the parts and writes reports."""
+    """Return whether this process is the one that prints, joins the parts and writes reports."""
     return process_rank()[0] == 0
 
 
 def may_draw() -> bool:
-    """Tell whether progress bars are wanted of this process: one for all, and only on a terminal."""
+    """Return whether progress bars are wanted of this process: one for all, and only on a terminal."""
     return sys.stderr.isatty() and is_main_process()
 
 

@@ -31,7 +31,7 @@ from rmcalib.metrics._catalogue import (
     catalogue_markdown,
     chosen_metrics,
 )
-from rmcalib.metrics._common import on_common_prompts
+from rmcalib.metrics._common import named_scores, on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
@@ -100,6 +100,7 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "named_scores",
     "on_common_prompts",
     "picked_rows",
     "rank_models",

@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
-    """Measure what a judge says besides its rewards.
+    """Measure what a judge answers in addition to its rewards.
 
     For P(yes) of each response y in {0, 1}, as a binary forecast:
 
@@ -38,7 +38,7 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
 
     Returns
     -------
-    list of rows (name, value, low, high, n, meaning); empty if the judge says nothing besides. Responses of a
+    list of rows (name, value, low, high, n, meaning); empty if the judge answers nothing else. Responses of a
     prompt are resampled together.
 
     Examples

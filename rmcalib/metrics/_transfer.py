@@ -41,7 +41,7 @@ class Transfer:
     effects : one row per temperature and benchmark: fitted_on (a benchmark, "all together", or "none" for
         T = 1), used_on, temperature; lost_information with low and high, what is lost on ``used_on`` at this
         temperature; change with change_low and change_high, that minus what is lost without a temperature
-        (negative: it helps); information, what the forecasts tell in all (negative: worse than a uniform
+        (negative: it helps); information, that of the forecasts as a whole (negative: worse than a uniform
         guess); n. A temperature counts as given: the intervals are about the prompts of ``used_on``.
     equality : the test that one temperature is right for all; None with fewer than two benchmarks.
     left_out : benchmarks with fewer than 20 prompts that have one correct response.

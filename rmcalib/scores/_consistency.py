@@ -21,7 +21,7 @@ def starts_of(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
 
 
 def is_ordered(item_id: npt.NDArray[np.str_], response: npt.NDArray[np.int64]) -> bool:
-    """Tell whether each prompt's responses are next to each other and in order already."""
+    """Return whether each prompt's responses are next to each other and in order already."""
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
     in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))

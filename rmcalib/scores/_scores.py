@@ -52,8 +52,8 @@ class Scores:
     Judges that compare two responses, or whose rewards are distributions, have ``beats``: for each response
     the probabilities that it beats response 0, 1, ... of its prompt, with None where one is not known.
 
-    ``details`` keeps what the judge said besides the rewards, by name, such as its own votes: float (N,), NaN
-    where it said nothing. In files, their columns begin with ``judge_``.
+    ``details`` keeps what the judge answered in addition to the rewards, by name, such as its own votes:
+    float (N,), NaN where it answered nothing. In files, their columns begin with ``judge_``.
 
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()

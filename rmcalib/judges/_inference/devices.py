@@ -120,7 +120,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether `error` means that the device's memory was not enough.
+    """Return whether `error` means that the device's memory was not enough.
 
     >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))
     True

@@ -16,6 +16,7 @@ from rmcalib.metrics._boards._models import check_sortable, measure_model
 from rmcalib.metrics._boards._ranking import Board, rank_models
 from rmcalib.metrics._boards._two_way import ModelErrors, correlate_errors, model_errors
 from rmcalib.metrics._catalogue import catalogue
+from rmcalib.metrics._common import named_scores
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL
 from rmcalib.scores import Scores
@@ -77,19 +78,9 @@ def leaderboard(
     >>> board.table["model"].tolist()
     ['timid', 'bold']
     """
-    if isinstance(scores, Mapping):
-        names, every = [*scores], [*scores.values()]
-    else:
-        every = list(scores)
-        names = list(names or [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)])
-    if not every or len(names) != len(every) or len(set(names)) < len(names):
-        raise ValueError(
-            f"leaderboard: {len(every)} scores and the names {', '.join(names) or '(none)'}; expected at "
-            "least one model, and a different name for each (give names=[...])"
-        )
     known = registry(recipes)
     entries = []
-    for name, one in zip(names, every, strict=True):
+    for name, one in named_scores(scores, names, least=1, caller="leaderboard").items():
         recipe = recipe_of_run(name, one.manifest, known)
         entries.append(Entry(name, partial(_itself, one), why_no_calibration(recipe), recipe.family))
     settings = Settings(resamples=resamples, level=level, seed=seed)

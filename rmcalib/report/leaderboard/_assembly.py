@@ -105,5 +105,5 @@ def assemble(
 
 
 def _same_as_accuracy(board: Board) -> bool:
-    """Tell whether the score of every model is its accuracy, as where one category asks for one answer."""
+    """Return whether the score of every model is its accuracy, as where one category asks for one answer."""
     return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

@@ -173,7 +173,7 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
 
 
 def _is_finished(run: ScoredRun) -> bool:
-    """Tell whether the scores belong to the manifest; a folder without a manifest counts as finished."""
+    """Return whether the scores belong to the manifest; a folder without a manifest counts as finished."""
     if run.manifest.get("status", "finished") != "finished":
         return False
     return (
@@ -182,7 +182,7 @@ def _is_finished(run: ScoredRun) -> bool:
 
 
 def _is_run(path: Path, top: Path) -> bool:
-    """Tell whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
+    """Return whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
     return not any(part == "parts" or part.startswith(".") for part in path.relative_to(top).parts[:-1])
 
 
