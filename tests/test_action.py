@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 INPUT = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
 
-# Stands in for rmcalib: writes down its arguments, and a comment if it is told where.
+# Stands in for rmcalib: writes down its arguments, and a comment if a file for it is named.
 RECORDER = """#!{python}
 import json, pathlib, sys
 pathlib.Path("arguments.json").write_text(json.dumps(sys.argv[1:]))

@@ -161,7 +161,7 @@ def fetch_model(
         if allow_pickle:
             snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
         else:
-            files = HfApi().list_repo_files(name, revision=commit)
+            files = [file.rfilename for file in HfApi().model_info(name, revision=commit).siblings or ()]
             if any(fnmatch(file, pattern) for file in files for pattern in pickles if "/" not in file):
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
