@@ -22,6 +22,7 @@ from rmcalib.metrics._boards import (
     wide_rows,
 )
 from rmcalib.metrics._catalogue import (
+    FEWEST,
     GROUPS,
     SMOOTH_RESAMPLES,
     TRAINING_METRICS,
@@ -41,6 +42,7 @@ from rmcalib.metrics._forecasts import (
     picked_rows,
     select_prompts,
     set_forecasts,
+    single_answers,
     top_1_prompts,
 )
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
@@ -52,6 +54,7 @@ from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
 __all__ = [
     "BOARD_DRAWS",
     "DEFAULT_METRIC",
+    "FEWEST",
     "GROUPINGS",
     "GROUPS",
     "METHODS",
@@ -109,6 +112,7 @@ __all__ = [
     "response_lengths",
     "select_prompts",
     "set_forecasts",
+    "single_answers",
     "sortable_metrics",
     "summary_table",
     "ties_score",

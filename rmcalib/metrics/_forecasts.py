@@ -35,6 +35,7 @@ __all__ = [
     "picked_rows",
     "select_prompts",
     "set_forecasts",
+    "single_answers",
     "top_1_prompts",
 ]
 
@@ -178,6 +179,19 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
     """
     correct = np.add.reduceat(forecasts.is_correct, forecasts.starts, dtype=np.int64)
     return np.asarray((correct == 1) & forecasts.one_answer)
+
+
+def single_answers(scores: Scores) -> Forecasts | None:
+    """Return the forecasts of the prompts with exactly one correct response; None if there are none.
+
+    >>> single_answers(Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]])).reward.tolist()
+    [1.0, 0.0, 2.0, 0.0]
+    """
+    if not scores.is_correct.any():
+        return None
+    everything = forecast(scores.decided())
+    kept = top_1_prompts(everything)
+    return select_prompts(everything, kept) if kept.any() else None
 
 
 def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:

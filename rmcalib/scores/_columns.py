@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray
 from rmcalib.scores._beats import as_lists, is_beats
 
 __all__ = [
@@ -198,7 +199,7 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
 
 
-def _details(name: str, values: Any) -> npt.NDArray[np.float64]:
+def _details(name: str, values: Any) -> FloatArray:
     """Return a column of a judge's details: numbers, and NaN where there is none."""
     plain = values.tolist() if isinstance(values, np.ndarray) else values
     for row, value in enumerate(plain):

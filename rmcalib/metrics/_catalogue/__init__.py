@@ -27,13 +27,14 @@ from rmcalib.metrics._catalogue._pairs import PAIRS
 from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE, official_of
 from rmcalib.metrics._catalogue._scores import REFERENCE, SCORES
 from rmcalib.metrics._catalogue._several import SEVERAL
-from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
+from rmcalib.metrics._catalogue._temperature import FEWEST, INFORMATION, TEMPERATURE, scale
 from rmcalib.metrics._catalogue._votes import VOTES
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = [
     "ENTRY_POINTS",
+    "FEWEST",
     "GROUPS",
     "SMOOTH_RESAMPLES",
     "TRAINING_METRICS",
