@@ -36,7 +36,7 @@ def test_from_files_to_a_report_of_the_panel(tmp_path: Path, invoke: Invoke) -> 
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke) -> None:
     files = write(tmp_path)
     for args, message in (
-        ((files[0],), "at least two"),
+        ((files[0],), "expected at least 2"),
         ((*files, "--method", "median"), "--method: unknown 'median'"),
         ((*files, "--to", "panel.csv"), "ends in .parquet"),
         ((files[0], "missing.parquet"), "missing.parquet"),
