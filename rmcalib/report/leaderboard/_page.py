@@ -144,7 +144,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         any_off_scale=any(row["scale"] == "no" for row in board.models),
         metric_name=metric_name(main),
         intervals=intervals,
-        interval_words=f", with {level} intervals from resampling prompts." if intervals else ".",
+        interval_words=f", with {level} intervals." if intervals else ".",
         metric_words=_metric_words(board),
         level=level,
         columns=columns,
