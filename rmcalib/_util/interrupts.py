@@ -30,7 +30,7 @@ def answer_interrupts() -> None:
     """Let the first Ctrl-C raise KeyboardInterrupt, and one more than a second later end the process at once.
 
     So what is being put away is not put away by halves: either it is, or it looks as after ``kill -9``, from
-    which every command goes on. Where Ctrl-C is ignored (``nohup``), it stays so.
+    which every command continues. Where Ctrl-C is ignored (``nohup``), it stays so.
     """
     first: float | None = None
 

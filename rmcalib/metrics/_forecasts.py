@@ -29,11 +29,13 @@ __all__ = [
     "log_softmax",
     "margins",
     "once",
+    "outcomes",
     "pair_log_odds",
     "pairwise_forecasts",
     "picked_rows",
     "select_prompts",
     "set_forecasts",
+    "single_answers",
     "top_1_prompts",
 ]
 
@@ -179,6 +181,19 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
     return np.asarray((correct == 1) & forecasts.one_answer)
 
 
+def single_answers(scores: Scores) -> Forecasts | None:
+    """Return the forecasts of the prompts with exactly one correct response; None if there are none.
+
+    >>> single_answers(Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]])).reward.tolist()
+    [1.0, 0.0, 2.0, 0.0]
+    """
+    if not scores.is_correct.any():
+        return None
+    everything = forecast(scores.decided())
+    kept = top_1_prompts(everything)
+    return select_prompts(everything, kept) if kept.any() else None
+
+
 def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
     """Return the forecasts of the prompts where ``kept`` (n,) is true.
 
@@ -298,6 +313,11 @@ def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArra
         _yes_then_no(len(forecasts)),
         np.concatenate([prompt, prompt]),
     )
+
+
+def outcomes(forecasts: Forecasts) -> FloatArray:
+    """Return 1 for correct responses and 0 for the others: (N,)."""
+    return forecasts.is_correct.astype(np.float64)
 
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:

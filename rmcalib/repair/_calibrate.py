@@ -18,15 +18,15 @@ from rmcalib.calibration import (
     mean_interval,
     temperature_interval,
 )
-from rmcalib.metrics import Forecasts, Settings, metric_rows, select_prompts
-from rmcalib.repair._calibrator import Calibrator, single_answers
+from rmcalib.metrics import FEWEST, Forecasts, Settings, metric_rows, select_prompts
+from rmcalib.repair._calibrator import Calibrator, labelled_forecasts
 from rmcalib.runs import content_hash
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FEWEST", "SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
+__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
 
 SHOWN = {
     "mean_confidence": "says",
@@ -37,8 +37,6 @@ SHOWN = {
     "nll": "log loss",
 }
 """The metrics that are reported before and after, and what tables call them."""
-FEWEST = 20
-"""Prompts below which no temperature is fitted, for a category or for all."""
 
 
 class RefusedError(ValueError):
@@ -107,7 +105,7 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
     >>> bool(2.5 < result.calibrator.temperature < 4), bool(result.gain[1] > 0)
     (True, True)
     """
-    part = single_answers(scores)
+    part = labelled_forecasts(scores)
     n = len(part)
     if n < FEWEST:
         raise RefusedError(f"{n} prompts have one correct response; a temperature needs at least {FEWEST}")

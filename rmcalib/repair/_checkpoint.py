@@ -41,7 +41,7 @@ class Checkpoint:
     Attributes
     ----------
     folder : where it is.
-    model, revision : the model it was made of, and its commit or hash.
+    model, revision : the original model, and its commit or hash.
     temperature : what its rewards are divided by.
     tensors : names of the tensors that were divided.
     difference : the largest difference from r / T on the prompts it was checked with, in units of the

@@ -9,10 +9,10 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.calibration import check_level, mean_interval
-from rmcalib.metrics import Forecasts, picked_rows
+from rmcalib.metrics import FEWEST, Forecasts, picked_rows
 from rmcalib.repair._best_of import best_of_rows
-from rmcalib.repair._calibrate import FEWEST, held_out_temperatures
-from rmcalib.repair._calibrator import single_answers
+from rmcalib.repair._calibrate import held_out_temperatures
+from rmcalib.repair._calibrator import labelled_forecasts
 from rmcalib.repair._thresholds import Threshold, exact_limits, log_odds, safe_threshold
 from rmcalib.scores import Scores
 
@@ -138,7 +138,9 @@ def decide(
     >>> found.choice.wrong < 0.1, found.choice.accepted > 0.5
     (True, True)
     """
-    return decide_forecasts(single_answers(scores), alpha=alpha, level=level, ask_cost=ask_cost, seed=seed)
+    return decide_forecasts(
+        labelled_forecasts(scores), alpha=alpha, level=level, ask_cost=ask_cost, seed=seed
+    )
 
 
 def decide_forecasts(

@@ -54,7 +54,7 @@ def test_long_names_of_one_organisation_can_be_told_apart(
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke) -> None:
     files = write(tmp_path)
     for args, message in (
-        ((files[0],), "at least two"),
+        ((files[0],), "expected at least 2"),
         ((*files, "--method", "median"), "--method: unknown 'median'"),
         ((*files, "--to", "panel.csv"), "ends in .parquet"),
         ((files[0], "missing.parquet"), "missing.parquet"),

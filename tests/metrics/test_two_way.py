@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from rmcalib.metrics import Settings, correlate_models
-from rmcalib.metrics._two_way import two_way_kendall
+from rmcalib.metrics._boards._two_way import two_way_kendall
 from rmcalib.scores import Scores
 
 

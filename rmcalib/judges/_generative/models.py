@@ -18,7 +18,7 @@ class LabelAnswer:
     Parameters
     ----------
     logprobs : log p(label) (k,), in the whole vocabulary, all spellings of a label together.
-    floored : whether each value is only an upper bound, because the model does not tell more (k,).
+    floored : whether each value is only an upper bound (k,): servers report only the most likely tokens.
     tokens : tokens of the request.
     """
 
@@ -52,10 +52,10 @@ class ChatModel(Protocol):
         """Return everything about the model that changes an answer."""
 
     def asked(self) -> dict[str, Any]:
-        """Return what decides about `identity`, and is known without loading a model."""
+        """Return what determines `identity`, as far as it is known without loading a model."""
 
     def about(self) -> dict[str, Any]:
-        """Return what a manifest says besides."""
+        """Return what else a manifest records."""
 
     def check(self) -> None:
-        """Raise a `ValueError` if the model is no longer the one that it was."""
+        """Raise a `ValueError` if the model has changed since it was loaded."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rmcalib._util.arrays import check_integer
 from rmcalib.judges._options import check_options
 
 if TYPE_CHECKING:
@@ -206,12 +207,7 @@ def _check(question: Question) -> None:
         raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
     if not 0 <= float(question.temperature) <= 5:
         raise ValueError(f"temperature: must be from 0 to 5, got {question.temperature}")
-    if (
-        isinstance(question.max_tokens, bool)
-        or not isinstance(question.max_tokens, int)
-        or question.max_tokens < 1
-    ):
-        raise ValueError(f"max_tokens: must be a whole number of 1 or more, got {question.max_tokens!r}")
+    check_integer(question.max_tokens, "max_tokens", 1)
     if not 0 < float(question.smoothing) < 1e6:
         raise ValueError(f"smoothing: must be more than 0, got {question.smoothing}")
 
@@ -223,7 +219,7 @@ def _check_slots(question: Question) -> None:
             raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(known)})")
     for slot in known[:2]:
         if slot not in _SLOT.findall(question.user):
-            raise ValueError(f"user: says nothing of {{{{ {slot} }}}}")
+            raise ValueError(f"user: {{{{ {slot} }}}} is missing")
     if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
         raise ValueError("each: must have {{ label }} and {{ response }}, and nothing else in {{ }}")
     if _SLOT.search(question.system):

@@ -106,40 +106,14 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     protocols = _protocols(board)
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
-    sections = {
-        "steps": "Over the training" if board.training else "",
-        "says-right": "Says against right" if "says_right" in figures else "",
-        "leaderboard": "Models",
-        "correlations": "Correlations",
-        "categories-ece": "Categories" if "heatmap" in figures else "",
-        "diagrams": "Reliability" if "reliability" in figures else "",
-        "changes": "Rank changes" if "ranks" in figures else "",
-        "curves": "Rejection" if "rejection" in figures else "",
-        "both": "Both protocols" if protocols else "",
-        "check": "Check" if check else "",
-        "notes": "Notes" if board.notes else "",
-    }
-    settings = board.settings
-    p_floor = 1 / (min(BOARD_DRAWS, settings.resamples) + 1)
     return render(
         "leaderboard.html",
         title="Reward models by calibration",
         subtitle=f"{board.benchmark} · {count(len(board.models), 'model')} · protocol: {board.protocol}",
         summary=board.summary,
-        contents=[(anchor, name) for anchor, name in sections.items() if name],
+        contents=_sections(board, figures, protocols=bool(protocols)),
         training=board.training,
-        models=[
-            {
-                **row,
-                "cells": [
-                    _shown(row["values"].get(column["key"]), column["key"], p_floor) for column in columns
-                ],
-                "main": row["values"].get(main),
-                **_main(row["values"].get(main), main),
-                "other": row["ranks"].get(board.other),
-            }
-            for row in board.models
-        ],
+        models=_models(board, [column["key"] for column in columns]),
         without=[row for row in board.models if row["rank"] is None],
         any_off_scale=any(row["scale"] == "no" for row in board.models),
         metric_name=metric_name(main),
@@ -160,19 +134,57 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         ],
         split=[{**row, "metric_name": metric_name(row["metric"])} for row in board.split_correlations],
         too_few=too_few_words(board.split_correlations),
-        split_floor=2 / (settings.resamples + 1),
+        split_floor=2 / (board.settings.resamples + 1),
         figures=drawings,
         protocols=protocols,
         check=check,
         large=_LARGE,
         notes=board.notes,
-        footer=(
-            f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals over prompts, those of calibration errors and p-values from "
-            f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
-            if intervals
-            else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
-        ),
+        footer=_footer(board, intervals=intervals),
+    )
+
+
+def _sections(board: Leaderboard, figures: dict[str, Figure], *, protocols: bool) -> list[tuple[str, str]]:
+    """Anchors and names of the sections that the page has."""
+    sections = {
+        "steps": "Over the training" if board.training else "",
+        "says-right": "Says against right" if "says_right" in figures else "",
+        "leaderboard": "Models",
+        "correlations": "Correlations",
+        "categories-ece": "Categories" if "heatmap" in figures else "",
+        "diagrams": "Reliability" if "reliability" in figures else "",
+        "changes": "Rank changes" if "ranks" in figures else "",
+        "curves": "Rejection" if "rejection" in figures else "",
+        "both": "Both protocols" if protocols else "",
+        "check": "Check" if board.check else "",
+        "notes": "Notes" if board.notes else "",
+    }
+    return [(anchor, name) for anchor, name in sections.items() if name]
+
+
+def _models(board: Leaderboard, keys: list[str]) -> list[dict[str, Any]]:
+    """The rows of the first table, with a cell for each of the metrics ``keys``."""
+    main, p_floor = board.metric, 1 / (min(BOARD_DRAWS, board.settings.resamples) + 1)
+    return [
+        {
+            **row,
+            "cells": [_shown(row["values"].get(key), key, p_floor) for key in keys],
+            "main": row["values"].get(main),
+            **_main(row["values"].get(main), main),
+            "other": row["ranks"].get(board.other),
+        }
+        for row in board.models
+    ]
+
+
+def _footer(board: Leaderboard, *, intervals: bool) -> str:
+    settings, level = board.settings, f"{board.settings.level:.0%}"
+    if not intervals:
+        return f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
+    return (
+        f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
+        "intervals over prompts, those of calibration errors and p-values from "
+        f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
     )
 
 

@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
-from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
@@ -185,58 +185,9 @@ def unseen_notes(metrics: Sequence[Row]) -> list[str]:
 
 def to_markdown(board: Leaderboard) -> str:
     """Return the summary as Markdown: the ten best models, correlations, the check, notes."""
-    main = board.metric
-    names = headline_keys(main)
-    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
-    known = [
-        key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
-    ]
-    lines = [
-        f"# Models by calibration: {markdown_text(board.benchmark)}",
-        "",
-        markdown_text(board.summary),
-        "",
-    ]
-    lines += [f"## Smallest {metric_name(main)}", ""]
-    lines += markdown_table(
-        [
-            *("#", "model", metric_name(main), "interval"),
-            *(names.get(key) or metric_name(key) for key in known),
-            *(board.score_name, f"rank by {board.other}"),
-        ],
-        [
-            [
-                str(row["rank"]),
-                row["model"] + (" *" if row["scale"] == "no" else ""),
-                number(row["values"][main]["value"], 4),
-                interval(row["values"][main]),
-                *(_value(row["values"].get(key), key) for key in known),
-                number(row["score"]),
-                str(row["ranks"].get(board.other) or "–"),
-            ]
-            for row in board.ranked[:10]
-        ],
-    )
-    if any(row["scale"] == "no" for row in board.ranked[:10]):
-        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
-    lines += _split_lines(board)
-    lines += ["", "## Correlation with benchmark scores", ""]
-    lines += markdown_table(
-        ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
-        [
-            [
-                metric_name(row["metric"]),
-                target_name(board, row["target"]),
-                row["method"],
-                number(row["value"], 4) if row["value"] is not None else row["note"],
-                interval(row),
-                p_value(row["p_value"]),
-                str(row["n"]),
-            ]
-            for row in board.correlations
-        ],
-    )
-    lines += ["", "Positive: models with a smaller error have better scores. Scores are from 0 to 1.", ""]
+    title = f"# Models by calibration: {markdown_text(board.benchmark)}"
+    lines = [title, "", markdown_text(board.summary), ""]
+    lines += [*_best_lines(board), *_split_lines(board), *_correlation_lines(board)]
     if board.check:
         worst = max(board.check, key=lambda row: abs(row["difference"]))
         lines += [
@@ -247,11 +198,60 @@ def to_markdown(board: Leaderboard) -> str:
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
-    notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
+    error = metric_name(board.metric)
+    notes = [f"{row['model']} has no {error}: {row['why']}." for row in without] + board.notes
     if notes:
         lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
     lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
     return "\n".join(lines) + "\n"
+
+
+def _best_lines(board: Leaderboard) -> list[str]:
+    main, best = board.metric, board.ranked[:10]
+    names = headline_keys(main)
+    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
+    known = [
+        key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
+    ]
+    head = [
+        *("#", "model", metric_name(main), "interval"),
+        *(names.get(key) or metric_name(key) for key in known),
+        *(board.score_name, f"rank by {board.other}"),
+    ]
+    rows = [
+        [
+            str(row["rank"]),
+            row["model"] + (" *" if row["scale"] == "no" else ""),
+            number(row["values"][main]["value"], 4),
+            interval(row["values"][main]),
+            *(_value(row["values"].get(key), key) for key in known),
+            number(row["score"]),
+            str(row["ranks"].get(board.other) or "–"),
+        ]
+        for row in best
+    ]
+    lines = [f"## Smallest {metric_name(main)}", "", *markdown_table(head, rows)]
+    if any(row["scale"] == "no" for row in best):
+        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
+    return lines
+
+
+def _correlation_lines(board: Leaderboard) -> list[str]:
+    rows = [
+        [
+            metric_name(row["metric"]),
+            target_name(board, row["target"]),
+            row["method"],
+            number(row["value"], 4) if row["value"] is not None else row["note"],
+            interval(row),
+            p_value(row["p_value"]),
+            str(row["n"]),
+        ]
+        for row in board.correlations
+    ]
+    head = ["error", "score", "coefficient", "value", "interval", "p-value", "models"]
+    words = "Positive: models with a smaller error have better scores. Scores are from 0 to 1."
+    return ["", "## Correlation with benchmark scores", "", *markdown_table(head, rows), "", words, ""]
 
 
 def _split_lines(board: Leaderboard) -> list[str]:

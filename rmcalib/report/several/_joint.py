@@ -75,7 +75,7 @@ def join_benchmarks(
     metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
     scores : by model and benchmark, how to get the scores. Leave out models without probabilities.
     settings : the level of the intervals is taken from here.
-    notes, boards : what the result carries besides.
+    notes, boards : what else the result carries.
     """
     values = [
         {key: row[key] for key in ("model", "benchmark", "metric", "value", "low", "high", "n", "note")}

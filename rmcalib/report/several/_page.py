@@ -8,10 +8,10 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.storage import as_path
 from rmcalib.metrics import NO_TEMPERATURE
 from rmcalib.report._drawing import figure_bytes, figure_svg
-from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._page import write_leaderboard
