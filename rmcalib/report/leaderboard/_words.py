@@ -121,7 +121,8 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     says, right = (best["values"].get(key) for key in [*headline_keys(metric)][:2])
     more = ""
     if says is not None and right is not None:
-        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
+        unit = "pairs" if metric.startswith("pairwise") else "time"
+        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the {unit}"
     return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
 
 
