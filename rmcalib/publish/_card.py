@@ -32,6 +32,10 @@ def card_section(evaluation: Evaluation) -> str:
 
     It stands between two comments, so that `insert_section` can replace it later.
 
+    Parameters
+    ----------
+    evaluation : the result of :func:`rmcalib.evaluate`.
+
     Examples
     --------
     >>> from rmcalib.report import evaluate
@@ -64,6 +68,11 @@ def card_section(evaluation: Evaluation) -> str:
 
 def insert_section(card: str, section: str) -> str:
     """Return a model card with the section in it: in the place of an earlier one, or at the end.
+
+    Parameters
+    ----------
+    card : a model card in Markdown; may be empty.
+    section : the result of `card_section`.
 
     Examples
     --------

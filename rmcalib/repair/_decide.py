@@ -146,7 +146,19 @@ def decide(
 def decide_forecasts(
     part: Forecasts, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
 ) -> Decisions:
-    """Do the same with the forecasts of prompts that have one correct response each."""
+    """Find what `decide` finds, from forecasts instead of scores.
+
+    Parameters
+    ----------
+    part : the forecasts of prompts that have one correct response each.
+    alpha, level, ask_cost, seed : as for `decide`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> decide_forecasts(forecast(Scores.from_arrays([[9.0, 0.0]] * 100))).choice.accepted
+    1.0
+    """
     check_level(level)
     for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:

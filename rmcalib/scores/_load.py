@@ -60,7 +60,19 @@ def load_scores(
 
 
 def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
-    """Return the scores of one model of a file; a ValueError says which models there are."""
+    """Return the scores of one model of a file; a ValueError says which models there are.
+
+    Parameters
+    ----------
+    found : the scores of all models of the file, by name.
+    model : the name to look for.
+    path : the file, for the message.
+
+    Examples
+    --------
+    >>> find_model({"a": Scores.from_arrays([[1.0, 0.0]])}, "a", "x.json").n_items
+    1
+    """
     if model not in found:
         near = difflib.get_close_matches(model, found, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"has {', '.join(found)}"
