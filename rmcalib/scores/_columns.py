@@ -17,6 +17,7 @@ __all__ = [
     "COLUMNS",
     "DETAIL",
     "KINDS",
+    "LARGEST_REWARD",
     "NEEDED",
     "OTHER_KINDS",
     "VOTE_COLUMNS",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rmcalib._util.arrays import FloatArray, check_choice
 from rmcalib.ranking import IndependentRewards
 from rmcalib.scores._beats import as_lists, is_beats
-from rmcalib.scores._columns import Place, row_place
+from rmcalib.scores._columns import LARGEST_REWARD, Place, row_place
 from rmcalib.scores._steps import STEPS, step_rewards
 
 __all__ = ["MISSING", "Missing", "Reading", "plain_columns"]
@@ -86,10 +86,11 @@ def plain_columns(
     elif "spread" in given:
         given["reward"] = _numbers(given["reward"], "reward", reading, source, place)
         given["spread"] = _numbers(given["spread"], "spread", Reading(), source, place)
-        bad = np.flatnonzero(~(np.asarray(given["spread"]) > 0))
+        bad = np.flatnonzero(~(np.asarray(given["spread"]) >= 1 / LARGEST_REWARD))
         if len(bad):
             value, where = given["spread"][bad[0]], place(int(bad[0]))
-            raise ValueError(f"{source}, {where}: spread is {value:g}, and it must be above 0")
+            least = "above 0" if value <= 0 else f"at least {1 / LARGEST_REWARD:g}"
+            raise ValueError(f"{source}, {where}: spread is {value:g}, and it must be {least}")
         about = {"score_kind": "normal", "scale": "log-probabilities"}
         given, about = _without_missing(given, about, reading)
         pair = np.stack([given["reward"], given.pop("spread")], axis=1)
@@ -114,7 +115,9 @@ def _lists(values: Any, name: str, reading: Reading, source: str, place: Place) 
             listed = [None]
         if not isinstance(listed, (list, tuple)) or not listed or not all(map(_is_number, listed)):
             raise ValueError(f"{source}, {place(number)}: {name} is {str(value)[:60]}, not a list of numbers")
-        row = np.array(listed, dtype=np.float64)
+        row = _floats(listed)
+        if (np.abs(row) > LARGEST_REWARD).any() and np.isfinite(row).all():
+            raise ValueError(f"{source}, {place(number)}: {name} has a value that is {_TOO_LARGE}")
         if not np.isfinite(row).all():
             if reading.missing == "refuse" or np.isinf(row).any():
                 raise ValueError(f"{source}, {place(number)}: {name} has a value that is not finite{_REMEDY}")
@@ -123,6 +126,7 @@ def _lists(values: Any, name: str, reading: Reading, source: str, place: Place) 
     return rows
 
 
+_TOO_LARGE = f"too large (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
 _REMEDY = " (missing='lowest' counts it as the lowest of all, missing='drop' leaves its prompt out)"
 
 
@@ -131,9 +135,26 @@ def _numbers(values: Any, name: str, reading: Reading, source: str, place: Place
     rows = values.tolist() if isinstance(values, np.ndarray) else list(values)
     for number, value in enumerate(rows):
         empty = value is None or value != value
-        if (empty and reading.missing == "refuse") or not _is_number(value):
+        infinite = value in (float("inf"), float("-inf"))
+        if infinite or (empty and reading.missing == "refuse") or not _is_number(value):
             raise ValueError(f"{source}, {place(number)}: {name} is {value!r}, not a finite number")
-    return np.array([np.nan if value is None else value for value in rows], dtype=np.float64)
+    found = _floats(rows)
+    large = np.flatnonzero(np.abs(found) > LARGEST_REWARD)
+    if len(large):
+        raise ValueError(f"{source}, {place(int(large[0]))}: {name} is {_TOO_LARGE}")
+    return found
+
+
+def _floats(values: Sequence[Any]) -> FloatArray:
+    """Return numbers as float64: NaN for None, infinity for whole numbers that float64 cannot hold."""
+
+    def as_float(value: Any) -> float:
+        try:
+            return float("nan") if value is None else float(value)
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+
+    return np.array([as_float(value) for value in values], dtype=np.float64)
 
 
 def _is_number(value: Any) -> bool:

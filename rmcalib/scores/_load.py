@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,10 @@ def load_scores(
         return built_in_scores(str(path))
     found = load_all_scores(path, steps=steps, missing=missing)
     if model is None and len(found) > 1:
-        raise ValueError(f"{path}: scores of {len(found)} models: name one of {', '.join(found)}")
+        raise ValueError(
+            f"{path}: scores of {len(found)} models ({_listed(found)}), and one is needed: "
+            f"`rmcalib eval --scores {path}` makes a run folder of each"
+        )
     if len(found) == 1:
         return next(iter(found.values()))
     return find_model(found, str(model), path)
@@ -75,7 +78,7 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
     """
     if model not in found:
         near = difflib.get_close_matches(model, found, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"has {', '.join(found)}"
+        hint = f"did you mean {near[0]!r}?" if near else f"has {_listed(found)}"
         raise ValueError(f"{path}: no scores of {model!r} ({hint})")
     return found[model]
 
@@ -135,6 +138,12 @@ def load_all_scores(
         else:
             result[name] = scores
     return result
+
+
+def _listed(names: Iterable[str], most: int = 10) -> str:
+    """Return names for a message; of many, the first ones."""
+    known = list(names)
+    return ", ".join([*known[:most], *([f"and {len(known) - most} more"] if len(known) > most else [])])
 
 
 def _maker(columns: dict[str, Any], about: dict[str, Any], source: str) -> Callable[[Reading], Scores]:

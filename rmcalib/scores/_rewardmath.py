@@ -87,10 +87,15 @@ def models_of_table(table: Mapping[str, Sequence[Any]], source: str) -> dict[str
     for row, (model, problem, place, own) in enumerate(
         zip(table["model"], table["problem"], table[number], value, strict=True)
     ):
+        _check_row(f"{source}, row {row}", model=model, problem=problem, **{number: place})
         problems = found.setdefault(str(model), {}).setdefault(problem, {})
         if int(place) in problems:
             raise ValueError(f"{source}, row {row}: {number} {place} of problem {problem} is there twice")
         problems[int(place)] = own
+        if verdicts and own[1] not in _LETTERS:
+            raise ValueError(f"{source}, row {row}: chosen_position is {own[1]!r}, not A or B")
+    if not found:
+        raise ValueError(f"{source}: a table without rows")
     result = {}
     for model, problems in found.items():
         for problem, own in problems.items():
@@ -102,6 +107,16 @@ def models_of_table(table: Mapping[str, Sequence[Any]], source: str) -> dict[str
         name = f"{model} (pairs)" if verdicts else model
         result[name] = (columns, {"model": name, **about})
     return result
+
+
+def _check_row(where: str, **values: Any) -> None:
+    """Refuse a row of a tidy table whose model, problem or number of a response cannot be used."""
+    for name, value in values.items():
+        if name in ("model", "problem"):
+            if isinstance(value, bool) or not isinstance(value, (str, int)):
+                raise ValueError(f"{where}: {name} is {value!r}, not a text or a whole number")
+        elif isinstance(value, bool) or not isinstance(value, (int, float)) or value % 1 != 0:
+            raise ValueError(f"{where}: {name} is {value!r}, not a whole number")
 
 
 def _ordered(row: Mapping[str, Any]) -> list[Any]:
@@ -119,6 +134,9 @@ def _pairs_of(row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     places = row.get("chosen_position")
     if not isinstance(places, list) or len(places) != len(row["score"]):
         raise ValueError(f"{row['where']}: expected a list chosen_position with one entry per score")
+    wrong = [place for place in places if place not in _LETTERS]
+    if wrong:
+        raise ValueError(f"{row['where']}: chosen_position is {wrong[0]!r}, not A or B")
     return list(zip(row["score"], places, strict=True))
 
 
@@ -131,7 +149,7 @@ def _scores(problems: Mapping[Any, Sequence[Any]]) -> tuple[Columns, About]:
         return _rows(problems) | {"steps": values}, about
     rewards = [value[0] if isinstance(value, list) else value for value in values]
     numbers = [value for value in rewards if isinstance(value, (int, float)) and value == value]
-    if all(value == int(value) and 0 <= value <= 10 for value in numbers):
+    if all(0 <= value <= 10 and value == int(value) for value in numbers):
         about |= {"scale": "ratings", "score_kind": "ratings"}
     return _rows(problems) | {"reward": rewards}, about
 
@@ -159,8 +177,6 @@ def _verdicts(problems: Mapping[Any, Sequence[tuple[Any, Any]]]) -> tuple[Column
 
 
 def _win(verdict: Any, position: Any) -> float:
-    if position not in _LETTERS:
-        raise ValueError(f"chosen_position is {position!r}, not A or B")
     return 0.5 if verdict not in _LETTERS else float(verdict == position)
 
 

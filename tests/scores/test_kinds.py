@@ -205,3 +205,24 @@ def test_all_ways_to_combine_steps_side_by_side(tmp_path: Path) -> None:
     assert [scores.manifest["steps"] for scores in found.values()] == list(STEPS)
     with pytest.raises(ValueError, match="steps"):
         load_scores(tmp_path / "prm.jsonl", steps="all")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"steps": [10**400]}, "steps has a value that is not finite"),
+        ({"steps": [1e308, 1e308]}, r"steps has a value that is too large \(at most 1e\+100\)"),
+        ({"quantiles": [-1e308, 1e308]}, "quantiles has a value that is too large"),
+        ({"reward": 0.0, "spread": 10**400}, "spread is too large"),
+        ({"reward": 0.0, "spread": 1e300}, "spread is too large"),
+        ({"reward": 0.0, "spread": 1e-200}, "spread is 1e-200, and it must be at least 1e-100"),
+        ({"reward": 10**400, "spread": 1.0}, "reward is too large"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_overflow_are_refused(columns: dict[str, Any], message: str) -> None:
+    rows = [{**row("a", j, j == 0), **columns} for j in (0, 1)]
+    if "reward" not in columns:
+        rows = [{key: value for key, value in one.items() if key != "reward"} for one in rows]
+    with pytest.raises(ValueError, match=f"row 0: {message}"):
+        Scores.from_rows(rows, reading=Reading(steps="mean"))

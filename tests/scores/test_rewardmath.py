@@ -54,7 +54,7 @@ def test_both_shapes_agree(tmp_path: Path) -> None:
 
 def test_a_file_of_many_models(tmp_path: Path) -> None:
     write_tidy(tmp_path)
-    with pytest.raises(ValueError, match="scores of 3 models: name one of classifier, rating, prm"):
+    with pytest.raises(ValueError, match=r"scores of 3 models .classifier, rating, prm., and one is needed"):
         load_scores(tmp_path / "scores.parquet")
     with pytest.raises(ValueError, match=r"no scores of 'ratings' .did you mean 'rating'?"):
         load_scores(tmp_path / "scores.parquet", model="ratings")
@@ -110,3 +110,49 @@ def test_bad_positions_and_gaps_are_named(tmp_path: Path) -> None:
     write_tidy(tmp_path, {"rating": [[8, 3, 3], [5, 1, 2]]}, numbers=[0, 1, 3])
     with pytest.raises(ValueError, match="problem 0: response has gaps"):
         load_scores(tmp_path / "scores.parquet")
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("model", None, "row 0: model is None, not a text or a whole number"),
+        ("problem", [1], r"row 0: problem is \[1\], not a text"),
+        ("response", None, "row 0: response is None, not a whole number"),
+        ("response", 0.5, "row 0: response is 0.5, not a whole number"),
+        ("response", float("nan"), "row 0: response is nan, not a whole number"),
+        ("score", float("inf"), "not a finite number"),
+    ],
+)
+def test_bad_rows_of_a_tidy_table_are_named(tmp_path: Path, column: str, value: Any, message: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    row = {"model": "m", "problem": 0, "score": 1.0, column: value}
+    rows = [{"response": response, **row} for response in (0, 1)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "bad.parquet")
+    with pytest.raises(ValueError, match=message):
+        load_scores(tmp_path / "bad.parquet")
+
+
+def test_a_tidy_table_without_rows_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    empty = {name: pa.array([], pa.int64()) for name in ("model", "problem", "response", "score")}
+    pq.write_table(pa.table(empty), tmp_path / "empty.parquet")
+    with pytest.raises(ValueError, match=r"empty\.parquet: a table without rows"):
+        load_all_scores(tmp_path / "empty.parquet")
+
+
+def test_scores_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    content = [{"problem": "p", "solution_reference": AUTHORS, "score": [10**400, 1, 2]}]
+    (tmp_path / "large.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"large\.json, row 0: reward is too large"):
+        load_scores(tmp_path / "large.json")
+
+
+def test_a_bad_position_is_named(tmp_path: Path) -> None:
+    row = {"problem": "p", "solution_reference": AUTHORS[1:], "score": ["A", "B"]}
+    (tmp_path / "v.json").write_text(json.dumps([{**row, "chosen_position": ["A", "Z"]}]))
+    with pytest.raises(ValueError, match=r"v\.json, entry 0: chosen_position is 'Z', not A or B"):
+        load_scores(tmp_path / "v.json")
