@@ -8,7 +8,7 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, headline, number, p_value, percent, points
+from rmcalib.report import Evaluation, bracketed, headline, number, p_value, percent, points
 
 __all__ = ["BADGE", "FIGURE", "card_section", "insert_section", "metric_table"]
 
@@ -115,8 +115,7 @@ def _cell(name: str, row: Mapping[str, Any] | None) -> str:
     if name == "ece_p_value":
         return p_value(row["value"])
     form = percent if name in ("mean_confidence", "accuracy") else number
-    limits = "" if row["low"] is None else f" [{form(row['low'])}, {form(row['high'])}]"
-    return f"{form(row['value'])}{limits}"
+    return bracketed(row, form)
 
 
 def _revision(manifest: Mapping[str, Any], key: str) -> str:
