@@ -67,7 +67,7 @@ def card_section(evaluation: Evaluation) -> str:
 
 
 def insert_section(card: str, section: str) -> str:
-    """Return a model card with the section in it: in the place of an earlier one, or at the end.
+    """Return a model card with the section in it: it replaces an earlier one, or stands at the end.
 
     Parameters
     ----------

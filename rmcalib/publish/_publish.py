@@ -103,7 +103,7 @@ def write_card(card: Card, folder: str | Path) -> list[Path]:
 def push_card(card: Card, repository: str) -> str:
     """Open a pull request on the Hub that adds the card to a model repository; return its URL.
 
-    The section goes into README.md, in the place of an earlier one. Uses the login of `hf auth login` or
+    The section goes into README.md, and replaces an earlier one. Uses the login of `hf auth login` or
     HF_TOKEN. Nothing changes until somebody merges the pull request.
 
     Parameters

@@ -34,7 +34,7 @@ class Regret:
     threshold : 1 − ask_cost: accepting pays if the probability is at least this.
     accepted : fraction of prompts that are accepted by the stated probabilities.
     believed : mean cost per prompt that the probabilities promise.
-    cost : mean cost per prompt that there is.
+    cost : mean cost per prompt that was measured.
     calibrated_accepted, calibrated_cost : the same with probabilities at a temperature that was fitted on
         other prompts (cross-fitted).
     value, low, high : cost − calibrated_cost, with its interval.

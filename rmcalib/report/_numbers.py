@@ -40,21 +40,21 @@ def signed(value: float | None, digits: int = 3) -> str:
     return f"+{text}" if value is not None and value > 0 and text[0].isdigit() else text
 
 
-def percent(share: float | None) -> str:
+def percent(fraction: float | None) -> str:
     """Return a fraction as a percentage: whole numbers, with a decimal below 1% and above 99%.
 
-    >>> [percent(share) for share in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
+    >>> [percent(fraction) for fraction in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
     ['90%', '22%', '99.6%', '>99.9%', '100%', '0.4%', '0%']
     """
-    if share is None:
+    if fraction is None:
         return NOTHING
-    if share in (0.0, 1.0):
-        return f"{share:.0%}"
-    if share > 0.99:
-        return ">99.9%" if share >= 0.9995 else f"{share:.1%}"
-    if share < 0.01:
-        return "<0.1%" if share < 0.0005 else f"{share:.1%}"
-    return f"{share:.0%}"
+    if fraction in (0.0, 1.0):
+        return f"{fraction:.0%}"
+    if fraction > 0.99:
+        return ">99.9%" if fraction >= 0.9995 else f"{fraction:.1%}"
+    if fraction < 0.01:
+        return "<0.1%" if fraction < 0.0005 else f"{fraction:.1%}"
+    return f"{fraction:.0%}"
 
 
 def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") -> str:

@@ -84,7 +84,7 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
 
 
 def is_built_in(path: str | Path) -> bool:
-    """Return whether a name is that of built-in scores; a file or folder of the same name goes first.
+    """Return whether a name is that of built-in scores; a file or folder of the same name comes first.
 
     >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
     (True, False)
