@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -30,7 +31,7 @@ Message = dict[str, str]
 Prompt = str | tuple[Message, ...]
 
 BUILT_IN = Path(__file__).parents[1] / "prompts"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = string.ascii_uppercase
 _LARGEST = 2**20  # bytes of a prompt file
 _LOOKED_AT = 20_000  # characters at the end of an answer in which a verdict is looked for
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
