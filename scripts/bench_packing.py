@@ -149,7 +149,7 @@ def windows(shape: Shape) -> list[int | None]:
 
 
 def passes(way: str, shape: Shape, prompts: list[list[Text]], budget: int) -> Any:
-    """Yield for every pass its tokens, those that are no padding, and its pairs of queries and keys."""
+    """Yield for every pass its tokens, those that are not padding, and its pairs of queries and keys."""
     size = 32 if way == "before" else WINDOW
     for start in range(0, len(prompts), size):
         texts = [text for group in prompts[start : start + size] for text in group]

@@ -10,7 +10,7 @@ of the page next to their limits. The baseline is a full evaluation of each mode
 from __future__ import annotations
 
 import argparse
-import resource
+import os
 import subprocess
 import sys
 import tempfile
@@ -77,12 +77,14 @@ def main() -> None:
             "--resamples",
             str(options.resamples),
         ]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         start = time.perf_counter()
-        subprocess.run([*command, "--quiet"], check=True)
+        with subprocess.Popen([*command, "--quiet"]) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.perf_counter() - start
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        if process.returncode:
+            sys.exit("the report failed")
+        cpu = used.ru_utime + used.ru_stime
         size = (home / "report" / "report.html").stat().st_size / 1e6
         memory = used.ru_maxrss / 1024**2
     print(f"{options.models} models, {sum(CATEGORIES.values()):,} prompts of 4 responses")

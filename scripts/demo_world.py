@@ -60,7 +60,7 @@ class Question:
 
     @property
     def held_out(self) -> bool:
-        """Tell whether this question is for the benchmark; about one in five is."""
+        """Return whether this question is for the benchmark; about one in five is."""
         return hashlib.sha256(self.about.encode()).digest()[0] < 52
 
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import softmax
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.repair import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -36,7 +38,7 @@ def plackett_luce(scale: float, spread: float) -> Draw:
 
     def draw(rng: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
         utility = spread * rng.normal(size=(n, 4))
-        truth, stated = (_softmax(factor * utility).max(axis=1) for factor in (1.0, scale))
+        truth, stated = (softmax(factor * utility, axis=1).max(axis=1) for factor in (1.0, scale))
         return log_odds(np.log(stated)), 1 - truth
 
     return draw
@@ -132,12 +134,6 @@ def grid_odds() -> FloatArray:
         return log_odds(np.log(np.array(THRESHOLDS)))
 
 
-def _softmax(utility: FloatArray) -> FloatArray:
-    weight = np.exp(utility - utility.max(axis=1, keepdims=True))
-    shares: FloatArray = weight / weight.sum(axis=1, keepdims=True)
-    return shares
-
-
 def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
     write_csv(folder / "decisions.csv", rows)
     head = list(rows[0])
@@ -157,9 +153,7 @@ prompts.
 """
     lines = [
         text,
-        f"| {' | '.join(head)} |",
-        f"|{' --- |' * len(head)}",
-        *(f"| {' | '.join(str(row[name]) for name in head)} |" for row in rows),
+        *markdown_table(head, [[row[name] for name in head] for row in rows]),
     ]
     write_text(folder / "decisions.md", "\n".join(lines) + "\n")
 

@@ -193,8 +193,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     ]  # fmt: skip
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     against = sum(int(row["contradictions"]) for row in rows)
-    low = [f"{row['measure']} {float(row['coverage']):.3f} ({row['setting']}, {row['prompts']} prompts)"
-           for row in rows if float(row["coverage"]) < LOW]  # fmt: skip
+    low = [row for row in rows if float(row["coverage"]) < LOW]
     return f"""# How often the intervals of a difference hold the truth
 
 Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
@@ -202,9 +201,9 @@ ECE), {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. All
 A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
-{worst["prompts"]} prompts).** Below {LOW}: {"; ".join(low) or "none"}. Where there is no true difference, the
-intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets. Interval and test disagree about 0
-in {against} of {sum(int(row["runs"]) for row in rows)} data sets and measures.
+{worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are below {LOW}. Where there is no true
+difference, the intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets. Interval and test
+disagree about 0 in {against} of {sum(int(row["runs"]) for row in rows)} data sets and measures.
 
 Two forecasts of the same prompts; the names of the settings have the factors on the true rewards. A factor of
 1 is calibrated, and 0.05 gives every response nearly the same probability. Forecasts that are nearly the same
@@ -233,7 +232,8 @@ def main() -> None:
     parser.add_argument("--only", help="only settings whose name contains this")
     parser.add_argument("--fresh", action="store_true", help="measure everything again")
     args = parser.parse_args()
-    path, rows = args.output / "differences.csv", []
+    path = args.output / "differences.csv"
+    rows: list[dict[str, Any]] = []
     if path.exists() and not args.fresh:
         with path.open(encoding="utf-8", newline="") as file:
             kept = (row for row in csv.DictReader(file) if "measure" in row)
@@ -244,6 +244,9 @@ def main() -> None:
             rows += measure(pair, args.runs)
             write_csv(path, rows)
             print(f"{pair.name}, {pair.setting.n} prompts: {rows[-1]['seconds']} s", flush=True)
+    order = [(pair.name, pair.setting.n) for pair in PAIRS]
+    rows.sort(key=lambda row: order.index((row["setting"], row["prompts"])))
+    write_csv(path, rows)
     write_text(args.output / "differences.md", report(rows, args.runs))
 
 

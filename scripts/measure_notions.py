@@ -18,6 +18,7 @@ import numpy as np
 
 from rmcalib._util.arrays import IntArray
 from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import (
     BinSums,
     ErrorOptions,
@@ -186,9 +187,8 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     head += ["mean_error", "rejected_at_5_percent"]
     if rows[0]["coverage"] is not None:
         head[5:] = ["confidence", "true_error", *head[5:], "coverage", "mean_width"]
-    lines = ["| " + " | ".join(name.replace("_", " ") for name in head) + " |", "|" + " --- |" * len(head)]
-    cells = [["" if one[name] is None else str(one[name]) for name in head] for one in rows]
-    return "\n".join(lines + ["| " + " | ".join(line) + " |" for line in cells])
+    cells = [["" if one[name] is None else one[name] for name in head] for one in rows]
+    return "\n".join(markdown_table([name.replace("_", " ") for name in head], cells))
 
 
 def main() -> None:

@@ -25,6 +25,7 @@ from scipy.stats import kendalltau, norm
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib._util.files import write_csv, write_file, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import ece, scale_loss
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -163,11 +164,11 @@ def wide(rows: Sequence[Row], part: str, first: str) -> str:
     boards = list(
         dict.fromkeys(row["board"] for row in rows if row["part"] == part and row["board"] != "fact")
     )
-    lines = [[first, *ERRORS.values()], ["---"] * (1 + len(ERRORS))]
+    lines = []
     for board in boards:
         own = {row["measure"]: row for row in rows if (row["part"], row["board"]) == (part, board)}
         lines.append([board, *(f"{float(own[name]['value']):+.2f}" for name in ERRORS)])
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(markdown_table([first, *ERRORS.values()], lines))
 
 
 def report(rows: Sequence[Row], boards: int) -> str:

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import (
     ErrorOptions,
     Inference,
@@ -141,9 +143,8 @@ class Found:
 
 
 def softmax(rewards: FloatArray, exists: BoolArray) -> FloatArray:
-    logits = np.where(exists, rewards, -np.inf)
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return weights / weights.sum(axis=1, keepdims=True)
+    """Return the probabilities (n, m); 0 for responses that do not exist."""
+    return special.softmax(np.where(exists, rewards, -np.inf), axis=1)
 
 
 def intervals(
@@ -210,9 +211,8 @@ def intervals(
 
 
 def log_softmax(rewards: FloatArray, exists: BoolArray) -> FloatArray:
-    logits = np.where(exists, rewards, -np.inf)
-    logits = logits - logits.max(axis=1, keepdims=True)
-    return (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))[exists]
+    """Return the log-probabilities of the responses that exist (N,)."""
+    return special.log_softmax(np.where(exists, rewards, -np.inf), axis=1)[exists]
 
 
 def cross_fitted(r: FloatArray, y: FloatArray, groups: IntArray, n: int) -> FloatArray:
@@ -369,10 +369,9 @@ def replaced(rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> list[di
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """A table of rows that have the same keys."""
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
-    shown = [["" if value is None else str(value) for value in row.values()] for row in rows]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in shown])
+    """Return a table of rows that have the same keys."""
+    shown = [["" if value is None else value for value in row.values()] for row in rows]
+    return "\n".join(markdown_table(list(rows[0]), shown, escape=False))
 
 
 def coverage_table(rows: list[dict[str, Any]]) -> str:

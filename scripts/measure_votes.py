@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import (
     Interval,
     TieModel,
@@ -80,7 +82,7 @@ class Setting:
         """Forecasts (n, m), true shares among those who choose (n, m), and the share of ties (n,)."""
         known = rng.normal(scale=1.2, size=(n, self.m))
         if self.knows == "shares":
-            shares = known_mean = softmax(known)
+            shares = known_mean = softmax(known, axis=1)
         elif self.m == 2:
             lead = known[:, 0] - known[:, 1]
             first = expit(lead + rng.normal(scale=1.5, size=n))
@@ -88,7 +90,7 @@ class Setting:
             mean = mean_expit(lead, 1.5)
             known_mean = np.column_stack([mean, 1 - mean])
         else:
-            known_mean = softmax(known)
+            known_mean = softmax(known, axis=1)
             drawn = rng.gamma(2.0 * known_mean) + 1e-12  # Dirichlet with this mean
             shares = drawn / drawn.sum(axis=1, keepdims=True)
         ties = np.zeros(n)
@@ -97,7 +99,7 @@ class Setting:
             ties = odds / (1 + odds)
         if self.ties == "split":  # a forecast of the shares with ties split in half
             known_mean = shares * (1 - ties[:, None]) + ties[:, None] / self.m
-        return softmax(self.scale * np.log(known_mean)), shares, ties
+        return softmax(self.scale * np.log(known_mean), axis=1), shares, ties
 
     def vote(self, shares: FloatArray, ties: FloatArray, rng: np.random.Generator) -> IntArray:
         """Votes (n, m + 1), the ties last."""
@@ -128,15 +130,6 @@ SETTINGS = (
     Setting("ties by Davidson, equals the shares, 4 votes", 4, ties="davidson"),
     Setting("ties by Davidson, over-confident, 4 votes", 4, scale=2.0, ties="davidson"),
 )
-
-
-def softmax(logits: FloatArray) -> FloatArray:
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def expit(x: FloatArray) -> FloatArray:
-    return 1 / (1 + np.exp(-x))
 
 
 def mean_expit(x: FloatArray, spread: float) -> FloatArray:
@@ -253,9 +246,8 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """A table of rows that have the same keys."""
-    lines = ["| " + " | ".join(rows[0]) + " |", "|" + " --- |" * len(rows[0])]
-    return "\n".join(lines + ["| " + " | ".join(str(value) for value in row.values()) + " |" for row in rows])
+    """Return a table of rows that have the same keys."""
+    return "\n".join(markdown_table(list(rows[0]), [list(row.values()) for row in rows]))
 
 
 def report(rows: list[dict[str, Any]], runs: int) -> str:

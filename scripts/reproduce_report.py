@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from rmcalib._util.files import write_csv, write_file, write_text
+from rmcalib._util.markdown import markdown_table
 from rmcalib.tabular import errors_by_k, fold_means, grouped_bars, paired_bars, paired_points, scatter
 
 Row = dict[str, Any]
@@ -377,8 +378,7 @@ def number(
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join(markdown_table(head, lines, escape=False))
 
 
 def fill(text: str, name: str, table: str) -> str:

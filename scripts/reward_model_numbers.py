@@ -8,6 +8,7 @@ from math import comb
 from typing import Any
 
 import numpy as np
+from scipy.special import log_softmax
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
@@ -217,7 +218,7 @@ def _errors(scores: Scores, index: IntArray) -> list[float]:
     """Return lost information, the size of the gap and the ECE of some problems, computed directly."""
     m = len(scores) // scores.n_items
     rewards = scores.reward.reshape(-1, m)[index]  # the first response is the correct one
-    now, best = (_log_softmax(rewards / t) for t in (1.0, _fitted(scores, index)))
+    now, best = (log_softmax(rewards / t, axis=1) for t in (1.0, _fitted(scores, index)))
     lost = float((best[:, 0] - now[:, 0]).mean() / np.log(m))
     largest = rewards == rewards.max(axis=1, keepdims=True)
     p = np.exp(now)
@@ -225,8 +226,3 @@ def _errors(scores: Scores, index: IntArray) -> list[float]:
     correct = np.zeros_like(p)
     correct[:, 0] = 1.0
     return [lost, abs(gap), ece(p.ravel(), correct.ravel())]
-
-
-def _log_softmax(rewards: FloatArray) -> FloatArray:
-    shifted = rewards - rewards.max(axis=1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))

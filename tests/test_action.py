@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 INPUT = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
 
-# Stands in for rmcalib: writes down its arguments, and a comment if it is told where.
+# Stands in for rmcalib: writes down its arguments, and a comment if a file for it is named.
 RECORDER = """#!{python}
 import json, pathlib, sys
 pathlib.Path("arguments.json").write_text(json.dumps(sys.argv[1:]))
@@ -160,5 +160,5 @@ def test_a_real_comparison(tmp_path: Path) -> None:
     done = run_action(tmp_path, REAL, **inputs, fail_if="lost_information.low>0.01")
     assert done.returncode == 1, done.stderr
     text = (tmp_path / "summary.md").read_text(encoding="utf-8")
-    assert "**Failed:** lost\\_information.low\\>0.01 holds: the difference" in text
+    assert "**Failed:** lost_information.low\\>0.01 holds: the difference" in text
     assert "| lost information |" in text

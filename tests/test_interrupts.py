@@ -45,8 +45,8 @@ rmcalib.cli.app = lambda **_: work()
 from rmcalib.__main__ import main
 main()
 """)
-    told = "rmcalib: interrupted; the same command goes on from here\n"
-    assert (done.returncode, done.stderr) == (130, told)
+    reported = "rmcalib: interrupted; the same command goes on from here\n"
+    assert (done.returncode, done.stderr) == (130, reported)
 
 
 def test_again_at_once_is_the_same_and_later_ends() -> None:

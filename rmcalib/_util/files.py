@@ -31,7 +31,7 @@ __all__ = [
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
-    """Tell what a name stands for on this machine; names that no file can have stand for nothing.
+    """Return what a name stands for on this machine; names that no file can have stand for nothing.
 
     >>> kind_on_disk("."), kind_on_disk("x" * 400), kind_on_disk("")
     ('folder', None, None)

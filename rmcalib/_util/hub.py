@@ -1,4 +1,4 @@
-"""The Hugging Face Hub at our door: ids checked, commits resolved, failures said in one clear line.
+"""The Hugging Face Hub: check ids, resolve commits, and explain failures in one clear line.
 
 The libraries report one cause in many ways (a gated repository is an `OSError` from transformers, a
 `DatasetNotFoundError` from datasets, and a `GatedRepoError` from huggingface_hub). Everything here ends in
@@ -161,14 +161,14 @@ def fetch_model(
         if allow_pickle:
             snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
         else:
-            files = [file.rfilename for file in HfApi().repo_info(name, revision=commit).siblings or ()]
+            files = [file.rfilename for file in HfApi().model_info(name, revision=commit).siblings or ()]
             if any(fnmatch(file, pattern) for file in files for pattern in pickles if "/" not in file):
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
 
 
 def has_safe_weights(folder: Path) -> bool:
-    """Tell whether the weights of a model or an adapter are in safetensors files; others do not count.
+    """Return whether the weights of a model or an adapter are in safetensors files; others do not count.
 
     >>> has_safe_weights(Path(__file__).parents[1] / "demo" / "model")
     True
@@ -318,7 +318,7 @@ def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T
 
 
 def _passing(error: BaseException) -> bool:
-    """Tell whether asking again can help."""
+    """Return whether asking again can help."""
     response = getattr(error, "response", None)
     if response is not None:
         return bool(response.status_code == 429 or response.status_code >= 500)

@@ -1,7 +1,8 @@
 """The processes of ``torchrun`` or ``accelerate launch`` as one job: they wait and fail together.
 
-Each process scores its share of the prompts. What they all do is done in steps (`Team.step`): nobody goes on
-before all have finished a step, and if one fails, all fail with its message, which the main process reports.
+Each process scores its part of the prompts. What they all do is done in steps (`Team.step`): no process
+continues before all have finished a step. If one fails, all fail with its message, which the main process
+reports.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ def process_rank() -> tuple[int, int]:
 
 
 def is_main_process() -> bool:
-    """Tell whether this process is the one that prints, joins the parts and writes reports."""
+    """Return whether this process is the one that prints, joins the parts and writes reports."""
     return process_rank()[0] == 0
 
 
 def may_draw() -> bool:
-    """Tell whether progress bars are wanted of this process: one for all, and only on a terminal."""
+    """Return whether progress bars are wanted of this process: one for all, and only on a terminal."""
     return sys.stderr.isatty() and is_main_process()
 
 

@@ -36,7 +36,7 @@ class Origin:
     Parameters
     ----------
     identity : everything about the judge that changes a score.
-    about : what the manifest says besides.
+    about : what else the manifest records.
     node : id of the node.
     process : id of the worker's process.
     restarted : whether the worker took the place of one that was lost.

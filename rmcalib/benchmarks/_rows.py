@@ -39,7 +39,7 @@ class Row:
         return ValueError(f"{self.where}: {problem}")
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a value."""
+        """Return whether there is a value."""
         return self.values.get(name) is not None
 
     def value(self, name: str) -> Any:

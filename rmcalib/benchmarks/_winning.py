@@ -12,7 +12,7 @@ __all__ = ["best_beats_all", "mean_by_category", "reciprocal_rank", "shared_firs
 
 
 def best_beats_all(items: ScoredItems) -> BoolArray:
-    """Tell for each prompt (n,) whether every correct response has a larger reward than every wrong one."""
+    """Return whether every correct response of a prompt has a larger reward than every wrong one: (n,)."""
     worst = np.minimum.reduceat(np.where(items.is_correct, items.reward, np.inf), items.starts)
     rival = np.maximum.reduceat(np.where(items.is_correct, -np.inf, items.reward), items.starts)
     return np.asarray(worst > rival)
@@ -37,7 +37,7 @@ def reciprocal_rank(items: ScoredItems) -> FloatArray:
 
 
 def decided(items: ScoredItems) -> BoolArray:
-    """Tell which prompts (n,) have a correct response; people's votes may leave it open."""
+    """Return which prompts (n,) have a correct response; people's votes may leave it open."""
     return np.asarray(np.logical_or.reduceat(items.is_correct, items.starts))
 
 

@@ -91,7 +91,7 @@ def calibrate_model(
 
 
 _LOADING = ("model", "revision", "device", "dtype", "token_budget", "trust_remote_code", "allow_pickle")
-"""Options that a checkpoint needs, also of scores that exist already."""
+"""Options that a checkpoint needs, even if the scores exist already."""
 
 
 def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scoring) -> None:
@@ -107,7 +107,7 @@ def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scorin
     if scoring.reference is not None or scoring.reference_free is not None:
         raise ValueError("--checkpoint: a policy's rewards do not come from a linear layer; use --calibrator")
     if scoring.judge is not None:
-        raise ValueError("--checkpoint: --judge reads its rewards from words, which no layer gives")
+        raise ValueError("--checkpoint: rewards of --judge do not come from a linear layer; use --calibrator")
     check_destination(folder, repo_id)
 
 
@@ -171,7 +171,7 @@ def _print(result: Calibration, to: Path) -> None:
     if len(result.categories) > 1:
         columns = table("category", "its own temperature", "prompts")
         for row in result.categories:
-            limits = f"{row['temperature']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+            limits = f"{row['temperature']:.3g} [{row['low']:.3g}, {row['high']:.3g}]".replace("inf", "∞")
             add_row(columns, clean_line(str(row["category"])), limits, f"{row['n']:,}")
         print_table(console, columns)
     for warning in result.warnings:
@@ -199,7 +199,10 @@ def _print_checkpoint(made: tuple[Checkpoint, str | None] | None) -> None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    if row["value"] is None:
-        return "-"
-    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return f"{row['value']:.3f}{limits}"
+    from rmcalib.report import number, percent, points
+
+    if row["metric"] == "overconfidence":
+        return points(row, unit=" points")
+    show = percent if row["metric"] in ("mean_confidence", "accuracy") else number
+    limits = "" if row["low"] is None else f" [{show(row['low'])}, {show(row['high'])}]"
+    return f"{show(row['value'])}{limits}"

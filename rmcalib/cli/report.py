@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,16 +130,15 @@ def report_leaderboard(
     folder = output_folder(output)
     with plain_warnings(quiet=quiet, verbose=verbose):
         if table is not None:
-            clash = {
-                "folders with runs": runs,
-                "--leaderboard": leaderboard,
-                "--benchmark": benchmark,
-                "--steps": steps,
-                "--missing": missing,
-            }
-            given = next((name for name, value in clash.items() if value), None)
-            if given is not None:
-                raise ValueError(f"--table cannot be combined with {given}")
+            _refuse_with_table(
+                {
+                    "folders with runs": runs,
+                    "--leaderboard": leaderboard,
+                    "--benchmark": benchmark,
+                    "--steps": steps,
+                    "--missing": missing,
+                }
+            )
             board: Leaderboard | Joint = leaderboard_from_table(
                 table, metric=metric, categories=category, **shared
             )
@@ -171,6 +171,12 @@ def report_leaderboard(
         else:
             _print(board)
         _print_page(shown(page))
+
+
+def _refuse_with_table(options: Mapping[str, object]) -> None:
+    given = next((name for name, value in options.items() if value), None)
+    if given is not None:
+        raise ValueError(f"--table cannot be combined with {given}")
 
 
 def _methods(given: list[str] | None) -> tuple[str, ...]:
@@ -263,17 +269,17 @@ def _print_page(page: str) -> None:
 
 def _print_training(board: Leaderboard, terminal: Any) -> None:
     from rmcalib._util.terminal import add_row, print_table, table
-    from rmcalib.report import number, p_value, percent, signed
+    from rmcalib.report import number, p_value, percent, points
 
-    headings = ("says", "right", "gap", "lost information", "best T", "ECE", "if calibrated", "p-value")
-    steps = table("step", *headings, title="Over the training", gap=1)
+    headings = ("says", "right", "gap in\npoints", "lost\ninformation", "best T", "ECE", "if\ncalibrated")
+    steps = table("step", *headings, "p-value", title="Over the training", gap=1)
     for row in board.training:
         add_row(
             steps,
             str(row["step"]),
             percent(row["mean_confidence"]),
             percent(row["accuracy"]),
-            signed(row["overconfidence"]),
+            points({"value": row["overconfidence"]}),
             number(row["lost_information"]),
             number(row["temperature"], 2),
             number(row["ece"]),

@@ -8,29 +8,24 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.metrics import Settings, chosen_metrics, forecast, select_prompts, top_1_prompts
+from rmcalib.metrics import (
+    TRAINING_METRICS,
+    Settings,
+    chosen_metrics,
+    forecast,
+    select_prompts,
+    top_1_prompts,
+)
 from rmcalib.scores import Scores
 
-__all__ = ["LOGGED", "metric_values", "preference_metrics"]
-
-LOGGED = (
-    "mean_confidence",
-    "accuracy",
-    "overconfidence",
-    "lost_information",
-    "temperature",
-    "ece",
-    "ece_null_mean",
-    "ece_p_value",
-)
-"""What is logged by default: metrics of the catalogue."""
+__all__ = ["metric_values", "preference_metrics"]
 
 
 def preference_metrics(
     chosen: Any,
     rejected: Any,
     *,
-    metrics: Iterable[str] = LOGGED,
+    metrics: Iterable[str] = TRAINING_METRICS,
     resamples: int = 200,
     seed: int = 0,
 ) -> dict[str, float]:
@@ -65,7 +60,7 @@ def preference_metrics(
 
 
 def metric_values(
-    scores: Scores, *, metrics: Iterable[str] = LOGGED, resamples: int = 200, seed: int = 0
+    scores: Scores, *, metrics: Iterable[str] = TRAINING_METRICS, resamples: int = 200, seed: int = 0
 ) -> dict[str, float]:
     """Return metrics of scores without intervals, which is quick enough for every evaluation in training.
 

@@ -26,7 +26,7 @@ from transformers import TrainerCallback
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.integrations._metrics import LOGGED, metric_values, preference_metrics
+from rmcalib.integrations._metrics import metric_values, preference_metrics
 from rmcalib.judges import (
     Classifier,
     LoadOptions,
@@ -35,6 +35,7 @@ from rmcalib.judges import (
     about_judge,
     scored_chunks,
 )
+from rmcalib.metrics import TRAINING_METRICS
 from rmcalib.runs import Run, score_inputs
 from rmcalib.scores import Scores
 
@@ -137,7 +138,7 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
         output: str | Path | None = None,
         name: str | None = None,
         template: str | None = None,
-        metrics: Iterable[str] = LOGGED,
+        metrics: Iterable[str] = TRAINING_METRICS,
     ) -> None:
         """Load the benchmark; nothing is scored yet."""
         self.trainer, self.output, self.template = trainer, output, template

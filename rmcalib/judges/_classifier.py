@@ -102,7 +102,7 @@ class Classifier:
         }
 
     def asked(self) -> dict[str, Any] | None:
-        """Return what decides about `identity` and is known without the weights; None for a loaded model.
+        """Return what determines `identity` and is known without the weights; None for a loaded model.
 
         What is left to the machine stays `auto`: another machine may do the scoring. The base model of a PEFT
         adapter is not in it, because only the adapter's files name it.

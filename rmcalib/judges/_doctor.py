@@ -72,7 +72,7 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Tell whether float32 is right on every device; the narrower dtypes are a choice."""
+        """Return whether float32 is right on every device; the narrower dtypes are a choice."""
         return all(check.status == "right" for check in self.checks if check.dtype == "float32")
 
 

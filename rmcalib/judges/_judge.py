@@ -68,7 +68,7 @@ class Judge(Protocol):
 
     A judge may also have
 
-    - `about() -> dict`: what the manifest should say besides, such as the device or the server's version. It
+    - `about() -> dict`: what else the manifest records, such as the device or the server's version. It
       is not part of the resume hash.
     - `asked() -> dict | None`: an identity that is known without loading anything. A finished run is found by
       it. Default: `identity()`.
@@ -107,7 +107,7 @@ def is_judge(thing: object) -> bool:
 
 
 def about_judge(judge: Judge) -> dict[str, Any]:
-    """Return what a manifest says about a judge besides its identity: name, scale, and its own `about`."""
+    """Return what a manifest records about a judge in addition to its identity: name, scale, its `about`."""
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
 

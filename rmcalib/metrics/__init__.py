@@ -2,30 +2,36 @@
 
 from rmcalib.metrics._answers import answer_rows
 from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
-from rmcalib.metrics._board import (
+from rmcalib.metrics._boards import (
+    BOARD_DRAWS,
     DEFAULT_METRIC,
+    METHODS,
     SCORE,
     Board,
     Entry,
+    Method,
     check_sortable,
+    correlate_models,
+    correlation_rows,
     leaderboard,
     measure_entries,
+    measure_model,
     rank_models,
-    sortable_metrics,
     wide_rows,
 )
 from rmcalib.metrics._catalogue import (
+    FEWEST,
     GROUPS,
     SMOOTH_RESAMPLES,
+    TRAINING_METRICS,
     Metric,
     added_metrics,
     catalogue,
     catalogue_markdown,
     chosen_metrics,
 )
-from rmcalib.metrics._common import on_common_prompts
+from rmcalib.metrics._common import named_scores, on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
-from rmcalib.metrics._correlation import METHODS, Method, correlation_rows
 from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
 from rmcalib.metrics._forecasts import (
     Forecasts,
@@ -34,19 +40,19 @@ from rmcalib.metrics._forecasts import (
     picked_rows,
     select_prompts,
     set_forecasts,
+    single_answers,
     top_1_prompts,
 )
-from rmcalib.metrics._leaderboard import BOARD_DRAWS, measure_model, ranked_metrics
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
 from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
-from rmcalib.metrics._two_way import correlate_models
 
 __all__ = [
     "BOARD_DRAWS",
     "DEFAULT_METRIC",
+    "FEWEST",
     "GROUPINGS",
     "GROUPS",
     "METHODS",
@@ -55,6 +61,7 @@ __all__ = [
     "SCORE",
     "SMOOTH_RESAMPLES",
     "TIES",
+    "TRAINING_METRICS",
     "Audit",
     "Board",
     "Comparison",
@@ -94,15 +101,15 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "metric_rows",
+    "named_scores",
     "on_common_prompts",
     "picked_rows",
     "rank_models",
-    "ranked_metrics",
     "reliability_table",
     "response_lengths",
     "select_prompts",
     "set_forecasts",
-    "sortable_metrics",
+    "single_answers",
     "summary_table",
     "ties_score",
     "top_1_prompts",

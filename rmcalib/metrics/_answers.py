@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Interval, ece_interval, mean_interval
 from rmcalib.metrics._statistic import Settings
 from rmcalib.scores import Scores
 
 __all__ = ["answer_rows"]
 
-FloatArray = npt.NDArray[np.float64]
-
 
 def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
-    """Measure what a judge says besides its rewards.
+    """Measure what a judge answers in addition to its rewards.
 
     For P(yes) of each response y in {0, 1}, as a binary forecast:
 
@@ -27,7 +25,7 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
     For v of n votes for a response:
 
     - `votes_brier`: mean (v/n - y)².
-    - `votes_fair_brier`: mean (v/n - y)² - v(n - v) / (n²(n - 1)), what endlessly many votes would have on
+    - `votes_fair_brier`: mean (v/n - y)² - v(n - v) / (n²(n - 1)), what infinitely many votes would have on
       average (Ferro 2014). The difference is the cost of few votes.
     - `votes_width`: mean width of the 95% interval of the first choice's share.
 
@@ -38,7 +36,7 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
 
     Returns
     -------
-    list of rows (name, value, low, high, n, meaning); empty if the judge says nothing besides. Responses of a
+    list of rows (name, value, low, high, n, meaning); empty if the judge answers nothing else. Responses of a
     prompt are resampled together.
 
     Examples
@@ -53,9 +51,7 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
     return [*_yes_rows(scores, y, prompt, settings), *_vote_rows(scores, y, prompt, settings)]
 
 
-def _yes_rows(
-    scores: Scores, y: FloatArray, prompt: npt.NDArray[np.int64], settings: Settings
-) -> list[dict[str, Any]]:
+def _yes_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Settings) -> list[dict[str, Any]]:
     known = np.isfinite(scores.details.get("p_yes", np.full(len(y), np.nan)))
     if not known.any():
         return []
@@ -80,9 +76,7 @@ def _yes_rows(
     ]
 
 
-def _vote_rows(
-    scores: Scores, y: FloatArray, prompt: npt.NDArray[np.int64], settings: Settings
-) -> list[dict[str, Any]]:
+def _vote_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Settings) -> list[dict[str, Any]]:
     votes, counts = scores.details.get("votes"), scores.details.get("vote_count")
     if votes is None or counts is None:
         return []
@@ -95,7 +89,7 @@ def _vote_rows(
         meaning = "Brier score of the votes' shares, response by response"
         for name, values, text in (
             ("votes_brier", square, meaning),
-            ("votes_fair_brier", fair, f"{meaning}, as endlessly many votes would have it"),
+            ("votes_fair_brier", fair, f"{meaning}, as infinitely many votes would have it"),
         ):
             interval = mean_interval(values, groups=prompt[read], level=settings.level)
             rows.append(_row(name, interval, len(v), text))

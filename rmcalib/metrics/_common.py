@@ -1,14 +1,47 @@
-"""The prompts that several judges have in common."""
+"""Several judges of the same prompts: their names, and the prompts that all have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from rmcalib.scores import Scores
 
-__all__ = ["on_common_prompts"]
+__all__ = ["named_scores", "on_common_prompts"]
+
+
+def named_scores(
+    scores: Iterable[Scores] | Mapping[str, Scores], names: Sequence[str] | None, *, least: int, caller: str
+) -> dict[str, Scores]:
+    """Return the scores of several judges by name.
+
+    Parameters
+    ----------
+    scores : the scores of each judge, or a mapping from names to scores.
+    names : what to call the judges; by default what the manifests say, else their numbers.
+    least : the fewest judges that are allowed.
+    caller : how an error message begins.
+
+    Examples
+    --------
+    >>> one = Scores.from_arrays([[1.0, 0.0]], manifest={"model": "org/rm"})
+    >>> list(named_scores([one], None, least=1, caller="leaderboard"))
+    ['org/rm']
+    """
+    if isinstance(scores, Mapping):
+        names, every = [*scores], [*scores.values()]
+    else:
+        every = list(scores)
+        names = list(names or [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)])
+    if len(every) < least:
+        raise ValueError(f"{caller}: got the scores of {len(every)} judges, expected at least {least}")
+    if len(names) != len(every) or len(set(names)) < len(names):
+        raise ValueError(
+            f"{caller}: {len(every)} judges and the names {', '.join(names)}; expected a different name for "
+            "each (give names=[...])"
+        )
+    return dict(zip(names, every, strict=True))
 
 
 def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:

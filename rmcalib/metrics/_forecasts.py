@@ -29,11 +29,13 @@ __all__ = [
     "log_softmax",
     "margins",
     "once",
+    "outcomes",
     "pair_log_odds",
     "pairwise_forecasts",
     "picked_rows",
     "select_prompts",
     "set_forecasts",
+    "single_answers",
     "top_1_prompts",
 ]
 
@@ -179,6 +181,19 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
     return np.asarray((correct == 1) & forecasts.one_answer)
 
 
+def single_answers(scores: Scores) -> Forecasts | None:
+    """Return the forecasts of the prompts with exactly one correct response; None if there are none.
+
+    >>> single_answers(Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]])).reward.tolist()
+    [1.0, 0.0, 2.0, 0.0]
+    """
+    if not scores.is_correct.any():
+        return None
+    everything = forecast(scores.decided())
+    kept = top_1_prompts(everything)
+    return select_prompts(everything, kept) if kept.any() else None
+
+
 def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
     """Return the forecasts of the prompts where ``kept`` (n,) is true.
 
@@ -300,6 +315,11 @@ def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArra
     )
 
 
+def outcomes(forecasts: Forecasts) -> FloatArray:
+    """Return 1 for correct responses and 0 for the others: (N,)."""
+    return forecasts.is_correct.astype(np.float64)
+
+
 def accuracy_of(forecasts: Forecasts) -> FloatArray:
     """Return each prompt's accuracy (n,): the fraction of correct ones among those of the largest reward."""
     return fraction_correct(forecasts, forecasts.reward)
@@ -318,6 +338,17 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
     Equal rewards are decided at random (seeded): the first one would always be the correct one where correct
     responses come first.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+    seed : of the random choice.
+
+    Examples
+    --------
+    >>> rows, right = picked_rows(forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]])))
+    >>> rows.tolist(), right.tolist()
+    ([0, 3], [1.0, 0.0])
     """
     largest = forecasts.reward == np.repeat(
         np.maximum.reduceat(forecasts.reward, forecasts.starts), forecasts.sizes
@@ -330,7 +361,17 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
 
 def margins(forecasts: Forecasts) -> FloatArray:
-    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win."""
+    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+
+    Examples
+    --------
+    >>> margins(forecast(Scores.from_arrays([[1.0, 0.0, 0.5], [0.0, 1.0, 2.0]])))
+    array([ 0.5, -2. ])
+    """
     correct = np.where(forecasts.is_correct, forecasts.reward, np.inf)
     wrong = np.where(forecasts.is_correct, -np.inf, forecasts.reward)
     return np.minimum.reduceat(correct, forecasts.starts) - np.maximum.reduceat(wrong, forecasts.starts)

@@ -15,7 +15,8 @@ from rmcalib.calibration import (
     scale_loss,
     temperature_interval,
 )
-from rmcalib.metrics._forecasts import Forecasts, forecast, log_softmax, select_prompts, top_1_prompts
+from rmcalib.metrics._catalogue import FEWEST
+from rmcalib.metrics._forecasts import Forecasts, log_softmax, single_answers
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ __all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
 Row = dict[str, Any]
 NO_TEMPERATURE, ALL = "none", "all together"
 """What temperatures are fitted on, besides benchmarks: nothing (T = 1), and all benchmarks at once."""
-_FEWEST = 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Transfer:
     effects : one row per temperature and benchmark: fitted_on (a benchmark, "all together", or "none" for
         T = 1), used_on, temperature; lost_information with low and high, what is lost on ``used_on`` at this
         temperature; change with change_low and change_high, that minus what is lost without a temperature
-        (negative: it helps); information, what the forecasts tell in all (negative: worse than a uniform
+        (negative: it helps); information, that of the forecasts as a whole (negative: worse than a uniform
         guess); n. A temperature counts as given: the intervals are about the prompts of ``used_on``.
     equality : the test that one temperature is right for all; None with fewer than two benchmarks.
     left_out : benchmarks with fewer than 20 prompts that have one correct response.
@@ -83,8 +83,8 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
     >>> [round(row["temperature"]) for row in found.temperatures], found.equality.p_value < 0.001
     ([2, 9], True)
     """
-    parts = {name: _single_answers(one) for name, one in scores.items()}
-    kept = {name: part for name, part in parts.items() if part is not None and len(part) >= _FEWEST}
+    parts = {name: single_answers(one) for name, one in scores.items()}
+    kept = {name: part for name, part in parts.items() if part is not None and len(part) >= FEWEST}
     temperatures = [_temperature(name, part, level) for name, part in kept.items()]
     equality = None
     if len(kept) > 1:
@@ -99,16 +99,6 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
         for name, part in kept.items()
     ]
     return Transfer(temperatures, effects, equality, [name for name in parts if name not in kept])
-
-
-def _single_answers(scores: Scores) -> Forecasts | None:
-    """Return the prompts with exactly one correct response; None if there are none."""
-    has_one = np.logical_or.reduceat(scores.is_correct, scores.offsets[:-1])
-    if not has_one.any():
-        return None
-    everything = forecast(scores.decided())
-    one = top_1_prompts(everything)
-    return select_prompts(everything, one) if one.any() else None
 
 
 def _temperature(name: str, part: Forecasts, level: float) -> Row:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rmcalib import __version__
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, headline, number, p_value, percent, points
+from rmcalib.report import Evaluation, bracketed, headline, number, p_value, percent, points
 
-__all__ = ["BADGE", "FIGURE", "card_section", "escaped", "insert_section", "metric_table"]
+__all__ = ["BADGE", "FIGURE", "card_section", "insert_section", "metric_table"]
 
 BADGE, FIGURE = "calibration/badge.svg", "calibration/reliability.png"
 """Where the images are, as the section links to them."""
 
 _BEGIN, _END = "<!-- rmcalib:begin -->", "<!-- rmcalib:end -->"
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>|#!~$&])")
 _COLUMNS = {
     "mean_confidence": "says",
     "accuracy": "right",
@@ -34,6 +32,10 @@ def card_section(evaluation: Evaluation) -> str:
 
     It stands between two comments, so that `insert_section` can replace it later.
 
+    Parameters
+    ----------
+    evaluation : the result of :func:`rmcalib.evaluate`.
+
     Examples
     --------
     >>> from rmcalib.report import evaluate
@@ -45,7 +47,7 @@ def card_section(evaluation: Evaluation) -> str:
     rows, manifest = evaluation.metrics, evaluation.manifest
     said = headline(rows, subject="This model")
     lines = [_BEGIN, "## Calibration", "", f"![calibration]({BADGE})", ""]
-    lines += [escaped(said or evaluation.summary), ""]
+    lines += [markdown_text(said or evaluation.summary), ""]
     lines += metric_table(rows)
     if evaluation.reliability:
         lines += ["", f"![Reliability: predicted probability against observed frequency]({FIGURE})"]
@@ -55,17 +57,22 @@ def card_section(evaluation: Evaluation) -> str:
         "choice is correct. Lost information: what the wrong scale of the rewards costs, as a fraction of a "
         f"uniform guess's uncertainty; 0 is best. Brackets: {evaluation.settings.level:.0%} intervals.",
         "",
-        f"Measured with rmcalib {__version__} on {escaped(evaluation.benchmark)}"
-        f"{_revision(manifest, 'benchmark_revision')}; model {escaped(evaluation.model)}"
+        f"Measured with rmcalib {__version__} on {markdown_text(evaluation.benchmark)}"
+        f"{_revision(manifest, 'benchmark_revision')}; model {markdown_text(evaluation.model)}"
         f"{_revision(manifest, 'model_revision')}.",
     ]
     if evaluation.notes:
-        lines += ["", *(f"- {escaped(note)}" for note in evaluation.notes)]
+        lines += ["", *(f"- {markdown_text(note)}" for note in evaluation.notes)]
     return "\n".join([*lines, _END, ""])
 
 
 def insert_section(card: str, section: str) -> str:
-    """Return a model card with the section in it: in the place of an earlier one, or at the end.
+    """Return a model card with the section in it: it replaces an earlier one, or stands at the end.
+
+    Parameters
+    ----------
+    card : a model card in Markdown; may be empty.
+    section : the result of `card_section`.
 
     Examples
     --------
@@ -81,15 +88,6 @@ def insert_section(card: str, section: str) -> str:
     return f"{before}\n\n{section}\n" if before else f"{section}\n"
 
 
-def escaped(text: object) -> str:
-    """Return text on one line that Markdown shows as it is.
-
-    >>> escaped("a|b <script>\\n*c*")
-    'a\\\\|b \\\\<script\\\\> \\\\*c\\\\*'
-    """
-    return _MARKUP.sub(r"\\\1", clean_line(text))
-
-
 def metric_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the lines of a table: the headline metrics and the ECE, overall and by category."""
     categories = list(dict.fromkeys(row["category"] for row in rows))
@@ -98,17 +96,15 @@ def metric_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         for name in _COLUMNS
         if any(row["metric"] == name for row in rows)
     }
-    lines = [
-        f"| | {' | '.join(_COLUMNS[name] for name in shown)} | prompts |",
-        f"|---|{'---:|' * (len(shown) + 1)}",
-    ]
+    lines = []
     for i, category in enumerate(categories):
         found = find_value(rows, "accuracy", category)
         if found is None or found["value"] is None:
             continue
         cells = [_cell(name, values[i]) for name, values in shown.items()]
-        lines.append(f"| {escaped(category)} | {' | '.join(cells)} | {found['n']:,} |")
-    return lines
+        lines.append([category, *cells, f"{found['n']:,}"])
+    header = ["", *(_COLUMNS[name] for name in shown), "prompts"]
+    return markdown_table(header, lines, align="l" + "r" * (len(header) - 1))
 
 
 def _cell(name: str, row: Mapping[str, Any] | None) -> str:
@@ -117,12 +113,11 @@ def _cell(name: str, row: Mapping[str, Any] | None) -> str:
     if name == "overconfidence":
         return points(row)
     if name == "ece_p_value":
-        return escaped(p_value(row["value"]))
+        return p_value(row["value"])
     form = percent if name in ("mean_confidence", "accuracy") else number
-    limits = "" if row["low"] is None else f" [{form(row['low'])}, {form(row['high'])}]"
-    return f"{form(row['value'])}{limits}".replace("<", "\\<").replace(">", "\\>")
+    return bracketed(row, form)
 
 
 def _revision(manifest: Mapping[str, Any], key: str) -> str:
     value = manifest.get(key)
-    return f" at {escaped(str(value)[:12])}" if value else ""
+    return f" at {markdown_text(str(value)[:12])}" if value else ""

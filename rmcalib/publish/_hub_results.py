@@ -62,7 +62,7 @@ def eval_results(evaluation: Evaluation, *, source: str | None = None) -> list[d
 
 
 def is_on_hub(name: str, revision: object) -> bool:
-    """Tell whether a model or data set is one of the Hub: an id `org/name` and a commit.
+    """Return whether a model or data set is one of the Hub: an id `org/name` and a commit.
 
     >>> is_on_hub("org/rm", "1" * 40), is_on_hub("folder/rm", "a hash of its files"), is_on_hub("rm", None)
     (True, False, False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import OVERALL, catalogue
-from rmcalib.publish._card import escaped, metric_table
+from rmcalib.publish._card import metric_table
 from rmcalib.report import HEADLINE, Evaluation, headline, number, p_value, signed
 
 __all__ = ["better", "comparison_summary", "evaluation_summary"]
@@ -38,13 +39,13 @@ def evaluation_summary(evaluations: Sequence[Evaluation], failed: Sequence[str] 
     for one in evaluations:
         said = headline(one.metrics, subject="This model") or one.summary
         lines += [
-            f"### Calibration of {escaped(one.model)} on {escaped(one.benchmark)}",
+            f"### Calibration of {markdown_text(one.model)} on {markdown_text(one.benchmark)}",
             "",
-            escaped(said),
+            markdown_text(said),
             "",
         ]
         lines += [*metric_table(one.metrics), ""]
-        lines += [*(f"- {escaped(note)}" for note in one.notes), ""] if one.notes else []
+        lines += [*(f"- {markdown_text(note)}" for note in one.notes), ""] if one.notes else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -69,13 +70,10 @@ def comparison_summary(
     lines = [
         MARK,
         *_failures(failed),
-        f"### Calibration: A = {escaped(names[0])}, B = {escaped(names[1])}",
+        f"### Calibration: A = {markdown_text(names[0])}, B = {markdown_text(names[1])}",
         "",
     ]
-    lines += [
-        "| metric | A | B | B − A | interval | p-value | better |",
-        "|---|---:|---:|---:|---:|---:|---|",
-    ]
+    body = []
     own = {row["metric"]: row for row in rows if row["category"] == OVERALL}
     for metric in (*HEADLINE, "ece"):
         if metric not in own:
@@ -85,14 +83,26 @@ def comparison_summary(
         limits = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
         p = "" if row["p_value"] is None else p_value(row["p_value"])
         cells = [number(row["a"]), number(row["b"]), signed(row["difference"]), limits, p, better(row)]
-        lines.append(f"| {name} | {' | '.join(escaped(cell) for cell in cells)} |")
+        body.append([name, *cells])
+    header = ["metric", "A", "B", "B − A", "interval", "p-value", "better"]
+    lines += markdown_table(header, body, align="lrrrrrl")
     notes = dict.fromkeys(row["note"] for row in rows if row["note"])
-    lines += ["", *(f"- No calibration of {escaped(note)}." for note in notes)] if notes else []
+    lines += ["", *(f"- No calibration of {markdown_text(note)}." for note in notes)] if notes else []
     return "\n".join(lines).rstrip() + "\n"
 
 
 def better(row: Mapping[str, Any]) -> str:
-    """Return "A" or "B" if the interval of the difference leaves out 0; else nothing."""
+    """Return the better model, "A" or "B", if the interval of the difference leaves out 0; else "".
+
+    Parameters
+    ----------
+    row : a row of `rmcalib.metrics.compare_scores`.
+
+    Examples
+    --------
+    >>> better({"metric": "accuracy", "a": 0.7, "b": 0.8, "low": 0.05, "high": 0.15})
+    'B'
+    """
     metric = catalogue()[row["metric"]]
     if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
         return ""
@@ -100,4 +110,4 @@ def better(row: Mapping[str, Any]) -> str:
 
 
 def _failures(failed: Sequence[str]) -> list[str]:
-    return [line for text in failed for line in (f"**Failed:** {escaped(text)}", "")]
+    return [line for text in failed for line in (f"**Failed:** {markdown_text(text)}", "")]

@@ -18,15 +18,15 @@ from rmcalib.calibration import (
     mean_interval,
     temperature_interval,
 )
-from rmcalib.metrics import Forecasts, Settings, metric_rows, select_prompts
-from rmcalib.repair._calibrator import Calibrator, single_answers
+from rmcalib.metrics import FEWEST, Forecasts, Settings, metric_rows, select_prompts
+from rmcalib.repair._calibrator import Calibrator, labelled_forecasts
 from rmcalib.runs import content_hash
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["FEWEST", "SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
+__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
 
 SHOWN = {
     "mean_confidence": "says",
@@ -37,8 +37,6 @@ SHOWN = {
     "nll": "log loss",
 }
 """The metrics that are reported before and after, and what tables call them."""
-FEWEST = 20
-"""Prompts below which no temperature is fitted, for a category or for all."""
 
 
 class RefusedError(ValueError):
@@ -107,7 +105,7 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
     >>> bool(2.5 < result.calibrator.temperature < 4), bool(result.gain[1] > 0)
     (True, True)
     """
-    part = single_answers(scores)
+    part = labelled_forecasts(scores)
     n = len(part)
     if n < FEWEST:
         raise RefusedError(f"{n} prompts have one correct response; a temperature needs at least {FEWEST}")
@@ -147,7 +145,7 @@ def _refuse_limits(at_limit: str | None) -> None:
         )
     if at_limit == "cold":
         raise RefusedError(
-            "every forecast is right: the rewards could be scaled up without end. Use more difficult prompts"
+            "every forecast is right, so larger rewards are always better. Use more difficult prompts"
         )
 
 
@@ -224,12 +222,16 @@ def _warnings(
         warnings.append("The gain in log loss may be chance: its interval includes 0.")
     if p_equal is not None and p_equal < 1 - level:
         ends = sorted(categories, key=lambda row: float(row["temperature"]))
-        shown = [f"{row['category']}: {row['temperature']:.3g}" for row in (ends[0], ends[-1])]
+        shown = [f"{row['category']}: {_temperature_text(row['temperature'])}" for row in (ends[0], ends[-1])]
         warnings.append(
             f"The categories need different temperatures (p = {p_equal:.2g}; {', '.join(shown)}). One "
             "temperature is right for prompts that are mixed as these are."
         )
     return warnings
+
+
+def _temperature_text(temperature: float) -> str:
+    return f"{temperature:.3g}" if np.isfinite(temperature) else "∞"
 
 
 def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import numpy as np
 
 from rmcalib._util.files import write_json
 from rmcalib.calibration import temperature_interval
-from rmcalib.metrics import Forecasts, forecast, select_prompts, top_1_prompts
+from rmcalib.metrics import Forecasts, single_answers
 from rmcalib.scores import Scores
 
-__all__ = ["Calibrator", "CalibratorCheck", "single_answers"]
+__all__ = ["Calibrator", "CalibratorCheck", "labelled_forecasts"]
 
 FORMAT = 1
 """The version of the file's fields."""
@@ -85,7 +85,7 @@ class Calibrator:
         >>> check.holds, round(check.temperature, 2)
         (False, 2.89)
         """
-        part = single_answers(scores)
+        part = labelled_forecasts(scores)
         found = temperature_interval(part.reward, part.is_correct, part.prompt, level=self.level)
         holds = _agree((self.temperature, self.low, self.high), (found.value, found.low, found.high))
         where = f" on {self.fitted_on['benchmark']}" if self.fitted_on.get("benchmark") else ""
@@ -146,10 +146,9 @@ def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -
     return bool(apart <= np.hypot(np.log(lower_high / lower), np.log(upper / upper_low)))
 
 
-def single_answers(scores: Scores) -> Forecasts:
+def labelled_forecasts(scores: Scores) -> Forecasts:
     """Return the forecasts of the prompts with one correct response, which a temperature is fitted on."""
-    everything = forecast(scores.decided())
-    kept = top_1_prompts(everything)
-    if not kept.any():
+    found = single_answers(scores)
+    if found is None:
         raise ValueError("no prompt has exactly one correct response, which fitting a temperature needs")
-    return select_prompts(everything, kept)
+    return found

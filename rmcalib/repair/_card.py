@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.markdown import markdown_table
 from rmcalib._util.terminal import clean_line
 from rmcalib.repair._calibrate import SHOWN
 from rmcalib.repair._calibrator import Calibrator
@@ -76,11 +77,11 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     found = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
     if not found:
         return []
-    lines = ["", "| | before | after, on held-out prompts |", "|---|---|---|"]
-    for metric, label in SHOWN.items():
-        cells = [_cell(found.get((stage, metric))) for stage in ("before", "after")]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    return lines
+    lines = [
+        [label, *(_cell(found.get((stage, metric))) for stage in ("before", "after"))]
+        for metric, label in SHOWN.items()
+    ]
+    return ["", *markdown_table(["", "before", "after, on held-out prompts"], lines)]
 
 
 def _cell(row: Mapping[str, Any] | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, check_choice, segment_log_softmax
 from rmcalib.calibration import check_level, mean_interval
-from rmcalib.metrics import forecast, on_common_prompts, top_1_prompts
+from rmcalib.metrics import forecast, named_scores, on_common_prompts, top_1_prompts
 from rmcalib.repair._panel import PanelData, PanelFit, cross_fitted, fit_panel, losses, right
 from rmcalib.scores import Scores
 
@@ -130,8 +130,8 @@ def combine(
     300
     """
     check_level(level)
-    called, every = _named(scores, names)
-    common = on_common_prompts([one.decided() for one in every])
+    judges = named_scores(scores, names, least=2, caller="combine")
+    common = on_common_prompts([one.decided() for one in judges.values()])
     everything = forecast(common[0])
     kept = top_1_prompts(everything)
     n = int(kept.sum())
@@ -145,9 +145,9 @@ def combine(
     found = _measure(data, fits)
     chosen = np.array([fit.best for fit in fits])
     return Panel(
-        members=_member_rows(called, whole, found, level),
+        members=_member_rows(list(judges), whole, found, level),
         panels=_panel_rows(found, level),
-        best={name: int((chosen == j).sum()) for j, name in enumerate(called) if (chosen == j).any()},
+        best={name: int((chosen == j).sum()) for j, name in enumerate(judges) if (chosen == j).any()},
         n=n,
         level=level,
         rewards={method: _rewards(method, stacked, kept, whole, found) for method in METHODS},
@@ -199,24 +199,6 @@ def _rewards(
     logits: FloatArray = weights @ data.logs(whole.inverse)
     logits[np.repeat(kept, data.sizes)] = found.logits[method]
     return segment_log_softmax(logits, data.sizes)
-
-
-def _named(
-    scores: Sequence[Scores] | Mapping[str, Scores], names: Sequence[str] | None
-) -> tuple[list[str], list[Scores]]:
-    if isinstance(scores, Mapping):
-        called, every = [*scores], [*scores.values()]
-    else:
-        every = list(scores)
-        called = list(names or [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)])
-    if len(every) < 2:
-        raise ValueError(f"combine: {len(every)} judges given; a panel has at least two")
-    if len(called) != len(every) or len(set(called)) < len(called):
-        raise ValueError(
-            f"combine: {len(every)} judges and the names {', '.join(called)}; expected a different name for "
-            "each (give names=[...])"
-        )
-    return called, every
 
 
 def _member_rows(

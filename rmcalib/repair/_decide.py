@@ -9,10 +9,10 @@ import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.calibration import check_level, mean_interval
-from rmcalib.metrics import Forecasts, picked_rows
+from rmcalib.metrics import FEWEST, Forecasts, picked_rows
 from rmcalib.repair._best_of import best_of_rows
-from rmcalib.repair._calibrate import FEWEST, held_out_temperatures
-from rmcalib.repair._calibrator import single_answers
+from rmcalib.repair._calibrate import held_out_temperatures
+from rmcalib.repair._calibrator import labelled_forecasts
 from rmcalib.repair._thresholds import Threshold, exact_limits, log_odds, safe_threshold
 from rmcalib.scores import Scores
 
@@ -34,7 +34,7 @@ class Regret:
     threshold : 1 − ask_cost: accepting pays if the probability is at least this.
     accepted : fraction of prompts that are accepted by the stated probabilities.
     believed : mean cost per prompt that the probabilities promise.
-    cost : mean cost per prompt that there is.
+    cost : mean cost per prompt that was measured.
     calibrated_accepted, calibrated_cost : the same with probabilities at a temperature that was fitted on
         other prompts (cross-fitted).
     value, low, high : cost − calibrated_cost, with its interval.
@@ -138,13 +138,27 @@ def decide(
     >>> found.choice.wrong < 0.1, found.choice.accepted > 0.5
     (True, True)
     """
-    return decide_forecasts(single_answers(scores), alpha=alpha, level=level, ask_cost=ask_cost, seed=seed)
+    return decide_forecasts(
+        labelled_forecasts(scores), alpha=alpha, level=level, ask_cost=ask_cost, seed=seed
+    )
 
 
 def decide_forecasts(
     part: Forecasts, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
 ) -> Decisions:
-    """Do the same with the forecasts of prompts that have one correct response each."""
+    """Find what `decide` finds, from forecasts instead of scores.
+
+    Parameters
+    ----------
+    part : the forecasts of prompts that have one correct response each.
+    alpha, level, ask_cost, seed : as for `decide`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> decide_forecasts(forecast(Scores.from_arrays([[9.0, 0.0]] * 100))).choice.accepted
+    1.0
+    """
     check_level(level)
     for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:
@@ -241,8 +255,8 @@ def _regret_words(regret: Regret | None) -> list[str]:
         f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
         f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt. The "
         f"true cost is {regret.cost:.3f}; with calibrated probabilities it would be "
-        f"{regret.calibrated_cost:.3f}. The difference, the regret, is {regret.value:.3f} [{regret.low:.3f}, "
-        f"{regret.high:.3f}]{chance}."
+        f"{regret.calibrated_cost:.3f}. The difference, the regret, is {regret.value:z.3f} "
+        f"[{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
     ]
 
 
@@ -252,5 +266,5 @@ def _best_of_words(rows: list[dict[str, Any]]) -> list[str]:
     last = rows[-1]
     return [
         f"The best of {last['k']} responses by its rewards is right {last['right']:.0%} of the time, and it "
-        f"believes {last['says']:.0%}. One response at random is right {rows[0]['right']:.0%} of the time."
+        f"says {last['says']:.0%}. One response at random is right {rows[0]['right']:.0%} of the time."
     ]

@@ -117,7 +117,7 @@ def direction(gap: float) -> str:
 
 
 def leaves_out_zero(row: Row | None) -> bool:
-    """Tell whether the interval of a row of metrics leaves out zero.
+    """Return whether the interval of a row of metrics leaves out zero.
 
     >>> leaves_out_zero({"low": 0.1, "high": 0.2}), leaves_out_zero({"low": -0.1, "high": 0.2})
     (True, False)

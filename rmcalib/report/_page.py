@@ -2,22 +2,28 @@
 
 from typing import Any
 
+from rmcalib._util.terminal import clean
 from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 
 __all__ = ["render"]
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill in one of the package's templates; all text is escaped.
+    """Fill in one of the package's templates; all text is escaped, without control characters.
 
     >>> "&lt;script&gt;" in render("base.html", title="<script>", subtitle="")
     True
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def without_controls(value: Any) -> Any:
+        return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     environment = Environment(
         loader=PackageLoader("rmcalib.report"),
         autoescape=True,
+        finalize=without_controls,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -2,8 +2,8 @@
 
 Every long job uses it: scoring, label-ranking experiments, reports on synthetic data. `run.json`, the
 manifest, is there from the start and holds a hash of everything that changes a result. Parts are written
-whole as they are finished. The manifest says `finished` last. The same job goes on where it stopped; another
-job is refused.
+whole as they are finished. The manifest says `finished` last. The same job continues where it stopped;
+another job is refused.
 
 A folder may be in object storage (`s3://bucket/runs`). There are no locks there: two processes that run the
 same job do its work twice, and nothing else happens, because no two of them share the name of a part.
@@ -54,7 +54,7 @@ class RunFolder:
     folder : path or URL of the folder.
     inputs : everything that changes a result, as JSON. The job is known by a hash of them.
     layout : what this kind of job writes.
-    about : what the manifest says besides.
+    about : what else the manifest records.
     fresh : remove what an earlier job left, whatever its inputs.
     rank : number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
         first.

@@ -98,7 +98,7 @@ class Run:
     folder : where the run is kept (`run_folder`).
     benchmark : what is scored; the final file has its order.
     inputs : everything that changes a score (`score_inputs`).
-    about : what the manifest says besides (`describe`, the seed, the `versions` if other machines score).
+    about : what else the manifest records (`describe`, the seed, the `versions` if other machines score).
     fresh : remove what an earlier run left, whatever its inputs.
     rank : number of this process, if several share the run. Rank 0 takes the lock and must open the run
         before the others do. Every rank writes its own parts. Rank 0 calls `finish` when all are done.

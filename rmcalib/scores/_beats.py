@@ -21,7 +21,7 @@ Lists = npt.NDArray[np.object_]
 
 
 def is_beats(value: Any) -> bool:
-    """Tell whether a value is a list of probabilities, with None or NaN where one is not known.
+    """Return whether a value is a list of probabilities, with None or NaN where one is not known.
 
     >>> is_beats([None, 0.5]), is_beats([0.5, 2.0]), is_beats(0.5)
     (True, False, False)

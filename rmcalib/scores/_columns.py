@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray
 from rmcalib.scores._beats import as_lists, is_beats
 
 __all__ = [
@@ -48,7 +49,7 @@ VOTE_COLUMNS = (*KINDS,)[7:9]
 OTHER_KINDS = ("steps", "spread", "quantiles")
 """Columns of other kinds of scores, which become rewards when they are read."""
 DETAIL = "judge_"
-"""How the names of columns begin that keep what a judge says besides its rewards: numbers, NaN if unknown."""
+"""The prefix of columns with more of a judge's answer than its rewards: numbers, NaN if unknown."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
 
@@ -199,7 +200,7 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
 
 
-def _details(name: str, values: Any) -> npt.NDArray[np.float64]:
+def _details(name: str, values: Any) -> FloatArray:
     """Return a column of a judge's details: numbers, and NaN where there is none."""
     plain = values.tolist() if isinstance(values, np.ndarray) else values
     for row, value in enumerate(plain):
@@ -246,7 +247,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Tell whether an id or a category can be kept as it is."""
+    """Return whether an id or a category can be kept as it is."""
     if not isinstance(value, str):
         return _is_number(value)
     return value.strip() != "" and not _BAD_SIGNS.search(value)

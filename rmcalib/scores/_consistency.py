@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.arrays import BoolArray, IntArray
 from rmcalib.scores._beats import flat_beats
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["check", "is_ordered", "starts_of"]
 
 
-def starts_of(item_id: npt.NDArray[np.str_]) -> npt.NDArray[np.int64]:
+def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
     """Return where each prompt starts."""
     return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
 
 
-def is_ordered(item_id: npt.NDArray[np.str_], response: npt.NDArray[np.int64]) -> bool:
-    """Tell whether each prompt's responses are next to each other and in order already."""
+def is_ordered(item_id: npt.NDArray[np.str_], response: IntArray) -> bool:
+    """Return whether each prompt's responses are next to each other and in order already."""
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
     in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
@@ -31,7 +32,7 @@ def is_ordered(item_id: npt.NDArray[np.str_], response: npt.NDArray[np.int64]) -
 def check(scores: Scores) -> None:
     """Raise a ValueError that names the first prompt for which something does not hold."""
 
-    def first(wrong: npt.NDArray[np.bool_]) -> int:
+    def first(wrong: BoolArray) -> int:
         return int(np.flatnonzero(wrong)[0])
 
     def name(row: int) -> str:

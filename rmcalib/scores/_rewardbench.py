@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rmcalib._util.arrays import IntArray
 from rmcalib.benchmarks import distinct_ids, known_entry
 from rmcalib.scores._columns import NEEDED
 
@@ -57,7 +58,7 @@ def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[
 
 
 def content(
-    columns: Mapping[str, npt.NDArray[Any]], offsets: npt.NDArray[np.int64], manifest: Mapping[str, Any]
+    columns: Mapping[str, npt.NDArray[Any]], offsets: IntArray, manifest: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return scores in RewardBench's form, correct responses first."""
     result: dict[str, Any] = {name: [] for name in (*_LISTS, "results")}

@@ -26,7 +26,7 @@ _LETTERS = ("A", "B")
 
 
 def is_rewardmath(content: Any) -> bool:
-    """Tell whether the content of a JSON file has RewardMATH's shape.
+    """Return whether the content of a JSON file has RewardMATH's shape.
 
     >>> is_rewardmath([{"problem": "1 + 1", "solution_reference": ["a"], "score": [1]}]), is_rewardmath({})
     (True, False)

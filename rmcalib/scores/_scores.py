@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.arrays import check_choice
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice
 from rmcalib.scores import _files, _rewardbench
 from rmcalib.scores._arrays import columns_of_arrays
 from rmcalib.scores._beats import flat_beats, soften
@@ -52,8 +52,8 @@ class Scores:
     Judges that compare two responses, or whose rewards are distributions, have ``beats``: for each response
     the probabilities that it beats response 0, 1, ... of its prompt, with None where one is not known.
 
-    ``details`` keeps what the judge said besides the rewards, by name, such as its own votes: float (N,), NaN
-    where it said nothing. In files, their columns begin with ``judge_``.
+    ``details`` keeps what the judge answered in addition to the rewards, by name, such as its own votes:
+    float (N,), NaN where it answered nothing. In files, their columns begin with ``judge_``.
 
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
@@ -62,16 +62,16 @@ class Scores:
 
     item_id: npt.NDArray[np.str_]
     category: npt.NDArray[np.str_]
-    response: npt.NDArray[np.int64]
-    is_correct: npt.NDArray[np.bool_]
-    reward: npt.NDArray[np.float64]
-    n_tokens: npt.NDArray[np.int64]
-    truncated: npt.NDArray[np.bool_]
+    response: IntArray
+    is_correct: BoolArray
+    reward: FloatArray
+    n_tokens: IntArray
+    truncated: BoolArray
     manifest: dict[str, Any] = field(default_factory=dict)
-    votes: npt.NDArray[np.int64] | None = None
-    ties: npt.NDArray[np.int64] | None = None
+    votes: IntArray | None = None
+    ties: IntArray | None = None
     beats: npt.NDArray[np.object_] | None = None
-    details: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    details: dict[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse scores that no metric could be computed from."""
@@ -82,12 +82,12 @@ class Scores:
         return len(self.reward)
 
     def __repr__(self) -> str:
-        """Count what there is."""
+        """Return a summary: the numbers of prompts and responses."""
         about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
         return f"Scores({self.n_items} prompts, {len(self)} responses, {about})"
 
     @cached_property
-    def offsets(self) -> npt.NDArray[np.int64]:
+    def offsets(self) -> IntArray:
         """Where each prompt's responses start, and the end: int (n_items + 1,)."""
         return np.append(starts_of(self.item_id), len(self)).astype(np.int64)
 
@@ -102,15 +102,15 @@ class Scores:
         return self.votes is not None
 
     @property
-    def n_votes(self) -> npt.NDArray[np.int64]:
+    def n_votes(self) -> IntArray:
         """How many people voted on each prompt, ties included: int (n_items,); zeros without votes."""
         if self.votes is None or self.ties is None:
             return np.zeros(self.n_items, dtype=np.int64)
         starts = self.offsets[:-1]
-        total: npt.NDArray[np.int64] = np.add.reduceat(self.votes, starts) + self.ties[starts]
+        total: IntArray = np.add.reduceat(self.votes, starts) + self.ties[starts]
         return total
 
-    def vote_shares(self, *, ties: Literal["drop", "split", "keep"] = "drop") -> npt.NDArray[np.float64]:
+    def vote_shares(self, *, ties: Literal["drop", "split", "keep"] = "drop") -> FloatArray:
         """Return the share of people who preferred each response: float (N,); NaN where nobody voted.
 
         Parameters
@@ -132,11 +132,11 @@ class Scores:
         total = np.repeat(self.n_votes, sizes) - (self.ties if ties == "drop" else 0)
         own = self.votes + (self.ties / np.repeat(sizes, sizes) if ties == "split" else 0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares: npt.NDArray[np.float64] = own / total
+            shares: FloatArray = own / total
         return shares
 
     @cached_property
-    def pair_probabilities(self) -> npt.NDArray[np.float64] | None:
+    def pair_probabilities(self) -> FloatArray | None:
         """P(i beats j) of each prompt's responses as matrices, row after row: (Σ m²,); NaN where unknown."""
         return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
 

@@ -76,7 +76,7 @@ def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[
     return done
 
 
-def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def status_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     """Read the answer of `--json`."""
     content: dict[str, Any] = json.loads(done.stdout)
     return content

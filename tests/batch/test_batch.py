@@ -32,7 +32,7 @@ from tests.batch.batch_hub import (
     environment,
     models_file,
     states,
-    told,
+    status_of,
 )
 from tests.hooks import held, wait_for
 from tests.hub import tiny
@@ -52,7 +52,7 @@ def whole(
     env = held(environment(model_hub.url, home), waits)
     done = batch(env, "--models", models_file(home / "m.yaml"), "--output", output, "--json")
     assert done.returncode == 1, done.stderr
-    return output, told(done), home
+    return output, status_of(done), home
 
 
 def test_three_broken_models_do_not_stop_the_others(whole: tuple[Path, dict[str, Any], Path]) -> None:
@@ -91,8 +91,8 @@ def test_second_run_does_only_what_is_left(
     env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # who is logged in may read the gated one
     done = batch(env, "--models", models_file(home / "m.yaml"), "--output", output, "--json")
     assert done.returncode == 1, done.stderr
-    assert states(told(done))[GATED] == "done"
-    assert told(done)["counts"] == {"done": 7, "failed": 2}
+    assert states(status_of(done))[GATED] == "done"
+    assert status_of(done)["counts"] == {"done": 7, "failed": 2}
     events = read_events(output)[n_events:]
     assert {event["model"] for event in events if event["event"] == "scoring"} == set(BROKEN)
     assert {event["model"] for event in events if event["event"] == "evaluating"} == {GATED}
@@ -126,7 +126,7 @@ def test_killed_in_the_middle_and_resumed(
     assert 0 < len(finished) < len(GOOD)
     done = batch(env, *options)
     assert done.returncode == 1, done.stderr
-    assert states(told(done)) == {**dict.fromkeys(GOOD, "done"), **dict.fromkeys(BROKEN, "failed")}
+    assert states(status_of(done)) == {**dict.fromkeys(GOOD, "done"), **dict.fromkeys(BROKEN, "failed")}
     again = {event["model"] for event in read_events(output)[n_events:] if event["event"] == "scoring"}
     assert not again & set(finished)
     expected = {name: s for name, s in all_scores(reference).items() if name.replace("__", "/") in GOOD}

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib.batch._status import read_events
-from tests.batch.batch_hub import BENCH, all_scores, batch, environment, models_file, states, told
+from tests.batch.batch_hub import BENCH, all_scores, batch, environment, models_file, states, status_of
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 
 RESULTS = "allenai/reward-bench-2-results"
-N = 6
+N = 3
 
 
 def scores_file(name: str, shift: float) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def test_published_batch(tmp_path: Path) -> None:
         done = batch(env, *options)
         assert done.returncode == 1, done.stderr
         expected = {**dict.fromkeys(good, "done"), "org/judge": "skipped", "org/broken": "failed"}
-        assert states(told(done)) == expected
-        why = {entry["model"]: entry["why"] for entry in told(done)["models"]}
+        assert states(status_of(done)) == expected
+        why = {entry["model"]: entry["why"] for entry in status_of(done)["models"]}
         assert "generative judge" in why["org/judge"]
         assert "nan" in why["org/broken"]
         scores = all_scores(tmp_path / "runs")
@@ -59,7 +59,7 @@ def test_published_batch(tmp_path: Path) -> None:
 
         # Again: only the broken one is fetched, and nothing else is touched.
         n_events, n_requests = len(read_events(tmp_path / "runs")), len(hub.requests)
-        assert states(told(batch(env, *options))) == expected
+        assert states(status_of(batch(env, *options))) == expected
         fetched = {
             e["model"] for e in read_events(tmp_path / "runs")[n_events:] if e["event"] == "downloading"
         }
@@ -68,7 +68,7 @@ def test_published_batch(tmp_path: Path) -> None:
 
         # Afresh: all are taken again, from the cache, and so is the one that had no scores.
         n_events = len(read_events(tmp_path / "runs"))
-        assert states(told(batch(env, *options, "--fresh", "--no-metrics"))) == expected
+        assert states(status_of(batch(env, *options, "--fresh", "--no-metrics"))) == expected
         taken = {e["model"] for e in read_events(tmp_path / "runs")[n_events:] if e["event"] == "downloading"}
         assert taken == set(expected)
 
@@ -78,5 +78,5 @@ def test_published_batch(tmp_path: Path) -> None:
         other = ("--scores", "published", "--output", tmp_path / "other", "--json", "--no-metrics")
         done = batch(env, *other, "--models", models)
         assert done.returncode == 0, done.stderr
-        assert states(told(done)) == {"org/rm-1": "done", "org/unheard-of": "skipped"}
+        assert states(status_of(done)) == {"org/rm-1": "done", "org/unheard-of": "skipped"}
         assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]

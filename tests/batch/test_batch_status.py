@@ -38,11 +38,11 @@ def test_speed_and_time_left_come_from_scoring_alone(tmp_path: Path, clock: list
     status.progress("small", 0, 200, 0)
     clock[0] += 4
     status.progress("small", 50, 200, 4000)
-    told = json.loads((tmp_path / "batch.json").read_text())
-    small = next(entry for entry in told["models"] if entry["model"] == "small")
+    reported = json.loads((tmp_path / "batch.json").read_text())
+    small = next(entry for entry in reported["models"] if entry["model"] == "small")
     assert (small["tokens_per_second"], small["seconds_left"], small["seconds"]) == (1000.0, 12.0, 24.0)
     # A quarter of 10 in 4 s; 7.5 and 30 and, for the one of unknown size, the mean of 50, 10 and 30 are left.
-    assert told["seconds_left"] == pytest.approx(4 * (7.5 + 30 + 30) / 2.5)
+    assert reported["seconds_left"] == pytest.approx(4 * (7.5 + 30 + 30) / 2.5)
     clock[0] += 12
     status.change("small", "scored")
     status.change("small", "evaluating")
@@ -58,7 +58,7 @@ def test_speed_and_time_left_come_from_scoring_alone(tmp_path: Path, clock: list
     assert json.loads((tmp_path / "batch.json").read_text())["seconds_left"] is None
 
 
-def test_clocks_run_while_nothing_is_told(tmp_path: Path, clock: list[float]) -> None:
+def test_clocks_run_while_nothing_is_reported(tmp_path: Path, clock: list[float]) -> None:
     status = batch(tmp_path)
     status.change("small", "downloading")
     clock[0] += 30

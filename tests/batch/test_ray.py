@@ -24,7 +24,7 @@ from tests.batch.batch_hub import (
     environment,
     models_file,
     states,
-    told,
+    status_of,
 )
 from tests.hooks import PATIENCE, wait_for
 from tests.hub.server import LoopbackHub
@@ -85,7 +85,7 @@ def local(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> t
     env = environment(model_hub.url, home)
     models = models_file(home / "m.yaml", (*GOOD[:2], CORRUPT))
     done = batch(env, "--models", models, "--output", output, "--json", "--no-metrics")
-    assert told(done)["counts"] == {"done": 2, "failed": 1}, done.stderr
+    assert status_of(done)["counts"] == {"done": 2, "failed": 1}, done.stderr
     return output, home
 
 
@@ -161,7 +161,7 @@ def test_interrupted_and_resumed_on_a_cluster_of_its_own(
     done = batch(env, *options, "--free-disk")
     assert done.returncode == 1, done.stderr
     expected = json.loads((reference / "batch.json").read_text())
-    assert {entry["model"]: entry["why"] for entry in told(done)["models"]} == {
+    assert {entry["model"]: entry["why"] for entry in status_of(done)["models"]} == {
         entry["model"]: entry["why"] for entry in expected["models"]
     }
     assert_same_scores(all_scores(output), all_scores(reference))
@@ -172,7 +172,7 @@ def test_interrupted_and_resumed_on_a_cluster_of_its_own(
         f"models--{CORRUPT.replace('/', '--')}"
     ]
     # The local engine goes on with what the cluster has left, and finds nothing to do.
-    assert told(batch(env, *common))["counts"] == {"done": 2, "failed": 1}
+    assert status_of(batch(env, *common))["counts"] == {"done": 2, "failed": 1}
 
 
 def test_an_address_without_a_cluster_is_one_line() -> None:

@@ -54,7 +54,7 @@ def test_names_that_are_none_are_refused(column: str, value: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"id": ' + "9" * 5000 + "}"])
-def test_json_beyond_what_can_be_parsed_is_told_with_its_line(text: str, tmp_path: Path) -> None:
+def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text(json.dumps(ROW) + "\n" + text)
     with pytest.raises(ValueError, match=r"b\.jsonl, line 2: not JSON"):
         load_benchmark(str(tmp_path / "b.jsonl"))

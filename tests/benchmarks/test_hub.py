@@ -91,12 +91,12 @@ warnings.showwarning = lambda message, *_, **__: print(message)
 warnings.simplefilter("always")
 """
     lines = run(hub.url, tmp_path, f"{counted}{code}; print(sum(slept))")
-    told = [line for line in lines if line not in expected]
+    reported = [line for line in lines if line not in expected]
     assert [line for line in lines if line in expected] == expected
-    assert sum(f"waiting for the Hub at {hub.url}, which does not answer" in line for line in told) == 2
-    assert sum("does not answer; going on with commit" in line for line in told) == 2
-    assert len(told) == 5
-    assert float(told[-1]) == 2.0  # a second for each name, where it was half a minute
+    assert sum(f"waiting for the Hub at {hub.url}, which does not answer" in line for line in reported) == 2
+    assert sum("does not answer; going on with commit" in line for line in reported) == 2
+    assert len(reported) == 5
+    assert float(reported[-1]) == 2.0  # a second for each name, where it was half a minute
 
 
 def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
@@ -193,12 +193,12 @@ def test_lasting_trouble_is_said_in_one_line(
 ) -> None:
     code = ""
     expected = []
-    for i, (pattern, fault, told) in enumerate(TROUBLE):
+    for i, (pattern, fault, reported) in enumerate(TROUBLE):
         kind = "bench" if "parquet" in pattern else "model"
         hub.add("models" if kind == "model" else "datasets", f"org/x{i}", files[kind])
         hub.fail(pattern.replace("NAME", f"x{i}"), **fault)
         code += f"{kind}('org/x{i}')\n"
-        expected.append(f"HubError: org/x{i}: {told}")
+        expected.append(f"HubError: org/x{i}: {reported}")
     lines = run(hub.url, tmp_path, code)
     assert len(lines) == len(expected)
     for line, start in zip(lines, expected, strict=True):
@@ -207,8 +207,10 @@ def test_lasting_trouble_is_said_in_one_line(
 
 def test_nobody_there_and_nothing_cached(tmp_path: Path) -> None:
     lines = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}'); bench('{BENCH}')")
-    told = "the Hub at http://127.0.0.1:9 cannot be reached, and the model is not in the local cache"
-    assert lines[0] == f"HubError: {MODEL}: {told}: try `rmcalib doctor`, or give the path of a local folder"
+    reported = "the Hub at http://127.0.0.1:9 cannot be reached, and the model is not in the local cache"
+    assert (
+        lines[0] == f"HubError: {MODEL}: {reported}: try `rmcalib doctor`, or give the path of a local folder"
+    )
     assert "cannot be reached, and the data set is not in the local cache" in lines[1]
     offline = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}')", HF_HUB_OFFLINE="1")
     assert offline == [f"HubError: {MODEL}: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"]

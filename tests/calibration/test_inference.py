@@ -370,3 +370,20 @@ def test_mean_difference_is_paired() -> None:
     assert found.low > 0
     assert found.p_value < 0.05
     assert mean_difference(a, a).p_value == 1
+
+
+def test_an_error_that_is_0_by_construction_is_not_known_to_be_0() -> None:
+    rng = np.random.default_rng(0)
+    p = np.full((200, 4), 0.25) + rng.uniform(-0.02, 0.02, (200, 1)) * [1, -1, 0, 0]
+    y = (np.arange(4) == rng.integers(4, size=(200, 1))).astype(float)
+    groups = np.repeat(np.arange(200), 4)
+    found = binned_inference(p.ravel(), y.ravel(), groups, ErrorOptions(), one_per_group=True, resamples=99)
+    interval = found.interval()
+    assert (interval.value, interval.low) == pytest.approx((0.0, 0.0))
+    # 3 / 200 of the prompts could be elsewhere, with an ECE of at most 2/4.
+    assert interval.high == pytest.approx(0.5 * 3 / 200, rel=0.02)
+    other = Interval(0.1, 0.0, 0.12, 0.95, 0)
+    nothing = Interval(0.0, 0.0, 0.0, 0.95, 0)
+    limit = difference(nothing, other, np.zeros(5), np.zeros(5), centres=(0.0, 0.1))
+    assert limit.low == pytest.approx(0.0)
+    assert limit.p_value > 0.05 or limit.low > 0

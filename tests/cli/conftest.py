@@ -74,8 +74,8 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], t
         capfd.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capfd.readouterr()
-        return Outcome(int(ended.value.code or 0), told.out, told.err)
+        reported = capfd.readouterr()
+        return Outcome(int(ended.value.code or 0), reported.out, reported.err)
 
     return run
 

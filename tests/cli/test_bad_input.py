@@ -28,7 +28,7 @@ class Case:
     `code` 0: it only looks bad. `broken`: a function of the system that fails, and how.
     """
 
-    told: str
+    reported: str
     prepare: Callable[[Path], list[str]]
     code: int = 2
     broken: tuple[str, OSError] | None = None
@@ -180,6 +180,7 @@ CASES = {
     "condition that is none": Case("expected something like 'ece>0.1'", options("--fail-if", "ece>>0.1")),
     "condition without a number": Case("expected something like", options("--fail-if", "ece>high")),
     "condition on an unknown metric": Case("did you mean 'ece'", options("--fail-if", "eec>0.1")),
+    "condition on no metric at all": Case("docs/metrics.md lists all", options("--fail-if", "qqq>0.1")),
     "condition on an unknown category": Case(
         "unknown category 'Maths'", options("--fail-if", "ece[Maths]>1")
     ),
@@ -312,11 +313,11 @@ def test_bad_input_is_one_line_and_code_2(
     assert not [path for path in made if path.name.endswith(".tmp")]
     if case.code == 0:
         assert ended.err == ""
-        assert case.told in " ".join(ended.out.split()), ended.out
+        assert case.reported in " ".join(ended.out.split()), ended.out
         return
     assert ended.err.startswith("rmcalib: error: "), ended.err
     assert ended.err.count("\n") == 1, ended.err
-    assert case.told in ended.err, ended.err
+    assert case.reported in ended.err, ended.err
     if name != "condition without a value":  # found out when all is done and written
         assert not {path.name for path in made} & {"report.html", "metrics.json", "scores.parquet", "x.json"}
 

@@ -98,10 +98,10 @@ def test_live_table_and_summary_show_states_and_causes(
     assert lines[3].split()[:3] == [names[9], "0.6B", "failed"]
     assert lines[-1].strip() == "and 5 more"
     print_summary(status, "s3://bucket/runs")
-    told = capsys.readouterr().out
-    assert told.startswith("1 done (1 now, 0 before): s3://bucket/runs\n")
-    assert "org/rm-9: [bold]gated[/bold]" in told  # names and causes are text, not markup
-    assert told.endswith("One page for all: rmcalib report s3://bucket/runs\n")
+    reported = capsys.readouterr().out
+    assert reported.startswith("1 done (1 now, 0 before): s3://bucket/runs\n")
+    assert "org/rm-9: [bold]gated[/bold]" in reported  # names and causes are text, not markup
+    assert reported.endswith("One page for all: rmcalib report s3://bucket/runs\n")
 
 
 def test_on_a_terminal_the_table_is_live(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`rmcalib batch --dry-run`: what is sure to fail is told beforehand; memory is in GB of 10^9 bytes."""
+"""`rmcalib batch --dry-run`: what is sure to fail is reported beforehand; memory is in GB of 10^9 bytes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def models(tmp_path: Path, tiny_model: Path) -> str:
     return "models.yaml"
 
 
-def test_a_folder_that_is_not_there_is_told(models: str, invoke: Invoke) -> None:
+def test_a_folder_that_is_not_there_is_reported(models: str, invoke: Invoke) -> None:
     ended = invoke("batch", "--models", models, "--device", "cpu", "--ignore-memory", "--dry-run")
     assert (ended.code, ended.err) == (1, "")
     planned, failing = ended.out.split("2 would fail:")
@@ -52,16 +52,16 @@ def test_nothing_is_left_to_run(invoke: Invoke, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         (("--dtype", "float7"), "dtype: unknown 'float7' (have: auto, float32, bfloat16, float16)"),
         (("--engine", "ray", "--gpu-memory", "much"), "--gpu-memory: 'much' is not a size"),
     ],
 )
-def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], told: str, invoke: Invoke) -> None:
+def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], reported: str, invoke: Invoke) -> None:
     ended = invoke("batch", "--dry-run", *given)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
-    assert told in ended.err
+    assert reported in ended.err
 
 
 def test_doctor_counts_memory_as_a_plan_does(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:

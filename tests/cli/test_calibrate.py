@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def test_from_scores_to_a_calibrated_report(tmp_path: Path, invoke: Invoke) -> N
     out = invoke("calibrate", "scores.parquet", "--to", "c.json")
     assert (out.code, out.err) == (0, "")
     assert "after, on held-out prompts" in out.out
+    assert re.search(r"^right +\d+% \[\d+%, \d+%\]", out.out, re.MULTILINE)
+    assert re.search(r"^gap +\+\d+ points \[\+\d+, \+\d+\]", out.out, re.MULTILINE)
     seen = invoke(
         "eval", "--scores", "scores.parquet", "--model", "rm", "--calibrator", "c.json", "--resamples", "20"
     )
@@ -79,7 +82,7 @@ def test_checkpoints_of_scores_and_what_is_refused(tmp_path: Path, invoke: Invok
         (("--push-to-hub", "me/rm"), "--push-to-hub: give a folder"),
         (("--checkpoint", "d", "--endpoint", "http://127.0.0.1:9"), "a served model"),
         (("--checkpoint", "d", "--reference", "demo"), "a policy's rewards"),
-        (("--checkpoint", "d", "--judge", "letter"), "reads its rewards from words"),
+        (("--checkpoint", "d", "--judge", "letter"), "rewards of --judge"),
     ):
         out = invoke("calibrate", *args)
         assert (out.code, reason in out.err) == (2, True), out.err

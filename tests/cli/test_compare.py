@@ -30,7 +30,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     assert [row["metric"] for row in content["differences"]] == [row["metric"] for row in rows]
 
 
-def test_models_on_another_scale_are_told(tmp_path: Path, invoke: Invoke) -> None:
+def test_models_on_another_scale_are_reported(tmp_path: Path, invoke: Invoke) -> None:
     from rmcalib.judges import registry
 
     off = next(r for r in registry().values() if r.bradley_terry == "no" and "quantile" not in r.loss.lower())
@@ -71,7 +71,7 @@ def test_models_without_utilities_have_no_calibration(tmp_path: Path) -> None:
     assert "No calibration of A: its outputs are not Plackett-Luce utilities" in shown.stdout
 
 
-def test_files_can_be_compared_and_odd_prompts_are_told(tmp_path: Path) -> None:
+def test_files_can_be_compared_and_odd_prompts_are_reported(tmp_path: Path) -> None:
     synthetic(1, n=30).to_jsonl(tmp_path / "a.jsonl")
     synthetic(2, n=25).to_parquet(tmp_path / "b.parquet")
     result = rmcalib(

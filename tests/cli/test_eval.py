@@ -92,7 +92,7 @@ def test_a_finished_run_is_evaluated_without_its_weights(
     assert "holds another run (model_revision" in invoke(*base).err
 
 
-def test_several_models_are_compared_and_one_failure_is_told(
+def test_several_models_are_compared_and_one_failure_is_reported(
     tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     (tmp_path / "empty").mkdir()
@@ -125,8 +125,8 @@ def test_a_model_without_the_value_of_a_condition_is_one_failure(
     assert "error: --fail-if 'ece>2': no value of ece" in done.err
     alone = invoke(*base, "--model", other, "--fail-if", "ece>2")
     assert alone.code == 2
-    told, error = alone.err.splitlines()
-    assert told.endswith("all responses were scored before (--fresh scores them again)")
+    shown, error = alone.err.splitlines()
+    assert shown.endswith("all responses were scored before (--fresh scores them again)")
     assert error.startswith("rmcalib: error: --fail-if 'ece>2': no value of ece")
 
 
@@ -136,16 +136,16 @@ def test_a_config_file_gives_defaults_and_the_command_line_wins(
     (tmp_path / "c.yaml").write_text(
         f"model: [{tiny_model}]\nbenchmark: {bench_file}\nresamples: 25\nseed: 3\nlimit: 10\n"
     )
-    told = invoke("eval", "--config", "c.yaml", "--json", "--seed", "4")
-    assert told.code == 0, told.err
-    (result,) = json.loads(told.out)["evaluations"]
+    shown = invoke("eval", "--config", "c.yaml", "--json", "--seed", "4")
+    assert shown.code == 0, shown.err
+    (result,) = json.loads(shown.out)["evaluations"]
     assert (result["seed"], result["resamples"]) == (4, 25)
     assert result["manifest"]["n_items"] == 10
 
 
 def test_the_example_configuration_fits(tmp_path: Path, invoke: Invoke) -> None:
     calibrated_scores(60).to_parquet(tmp_path / "s.parquet")
-    told = invoke(
+    shown = invoke(
         "eval",
         "--config",
         ROOT / "configs" / "eval.yaml",
@@ -156,14 +156,14 @@ def test_the_example_configuration_fits(tmp_path: Path, invoke: Invoke) -> None:
         "--benchmark",
         "s.jsonl",
     )
-    assert told.code == 2
-    assert "s.jsonl" in told.err
+    assert shown.code == 2
+    assert "s.jsonl" in shown.err
     (tmp_path / "c.yaml").write_text(
         (ROOT / "configs" / "eval.yaml").read_text().replace("benchmark: reward-bench-2\n", "")
     )
-    told = invoke("eval", "--config", "c.yaml", "--scores", "s.parquet", "--resamples", "20")
-    assert told.code == 0, told.err
-    assert "Skywork/Skywork-Reward-V2-Llama-3.1-8B" in told.out
+    shown = invoke("eval", "--config", "c.yaml", "--scores", "s.parquet", "--resamples", "20")
+    assert shown.code == 0, shown.err
+    assert "Skywork/Skywork-Reward-V2-Llama-3.1-8B" in shown.out
 
 
 def test_strange_texts_are_scored(tiny_model: Path, tmp_path: Path, invoke: Invoke) -> None:
@@ -176,9 +176,9 @@ def test_strange_texts_are_scored(tiny_model: Path, tmp_path: Path, invoke: Invo
         {**row, "id": "twenty", "rejected": [f"no {i}" for i in range(19)], "subset": "Über <b>"},
     ]
     write_rows(tmp_path / "strange.jsonl", rows)
-    told = invoke("eval", "--model", tiny_model, "--benchmark", "strange.jsonl", "--resamples", "20")
-    assert told.code == 0, told.err
-    words = " ".join(told.out.split())
+    shown = invoke("eval", "--model", tiny_model, "--benchmark", "strange.jsonl", "--resamples", "20")
+    assert shown.code == 0, shown.err
+    words = " ".join(shown.out.split())
     assert "2 responses are empty" in words
     assert "1 of 33 responses (3.0%) were cut at 512 tokens" in words
     page = (folder_of(tmp_path / "runs") / "report.html").read_text(encoding="utf-8")
@@ -196,8 +196,10 @@ def test_a_config_that_names_no_labels_is_read_by_its_weights(
         content.pop(name, None)
     config.write_text(json.dumps(content))
     for name, output in ((str(tiny_model), "a"), ("unlabelled", "b")):
-        told = invoke("score", "--model", name, "--benchmark", bench_file, "--limit", "8", "--output", output)
-        assert told.code == 0, told.err
+        shown = invoke(
+            "score", "--model", name, "--benchmark", bench_file, "--limit", "8", "--output", output
+        )
+        assert shown.code == 0, shown.err
     first, second = (
         Scores.from_parquet(folder_of(tmp_path / output) / "scores.parquet") for output in ("a", "b")
     )

@@ -106,7 +106,7 @@ OF_MODEL, OF_DATA = r"/org/tiny-rm|models/org", r"reward-bench-2"
 
 
 @pytest.mark.parametrize(
-    ("requests", "fault", "told"),
+    ("requests", "fault", "shown"),
     [
         (OF_MODEL, {"status": 404, "headers": MISSING}, f"{MODEL}: no such model"),
         (OF_DATA, {"status": 404, "headers": MISSING}, f"{BENCH}: no such data set"),
@@ -120,14 +120,18 @@ OF_MODEL, OF_DATA = r"/org/tiny-rm|models/org", r"reward-bench-2"
     ],
 )
 def test_lasting_trouble_is_one_line(
-    hub: LoopbackHub, tmp_path: Path, requests: str | tuple[str, str, str], fault: dict[str, Any], told: str
+    hub: LoopbackHub,
+    tmp_path: Path,
+    requests: str | tuple[str, str, str],
+    fault: dict[str, Any],
+    shown: str,
 ) -> None:
     hub.fail(requests if isinstance(requests, str) else large_file(hub, *requests), **fault)
     done = run(hub.url, tmp_path, *EVAL)
     assert done.code == 2, done.err
     (line,) = after_waiting(done.err).splitlines()
     assert line.startswith("rmcalib: error: ")
-    assert told in line
+    assert shown in line
     assert not (tmp_path / "runs").exists()
 
 
@@ -163,9 +167,9 @@ def test_trouble_that_passes_and_gates_that_open(hub: LoopbackHub, tmp_path: Pat
 def test_no_hub_at_all(tmp_path: Path) -> None:
     done = run("http://127.0.0.1:9", tmp_path, *EVAL)
     assert done.code == 2
-    told = "the Hub at http://127.0.0.1:9 cannot be reached, and the data set is not in the local cache"
+    shown = "the Hub at http://127.0.0.1:9 cannot be reached, and the data set is not in the local cache"
     remedy = "try `rmcalib doctor`, or give the path of a local file"
-    assert after_waiting(done.err) == f"rmcalib: error: {BENCH}: {told}: {remedy}\n"
+    assert after_waiting(done.err) == f"rmcalib: error: {BENCH}: {shown}: {remedy}\n"
 
 
 def test_published_scores_need_no_model(hub: LoopbackHub, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_scores_made_elsewhere_come_in_and_go_out(
     ours.to_jsonl(tmp_path / "out.jsonl")
     values = []
     for number, file in enumerate(("out.json", "nested.json", "out.jsonl")):
-        told = invoke(
+        reported = invoke(
             "eval",
             "--scores",
             file,
@@ -42,8 +42,8 @@ def test_scores_made_elsewhere_come_in_and_go_out(
             "--output",
             f"o{number}",
         )
-        assert told.code == 0, told.err
-        (result,) = json.loads(told.out)["evaluations"]
+        assert reported.code == 0, reported.err
+        (result,) = json.loads(reported.out)["evaluations"]
         values.append(
             {
                 (r["category"], r["metric"]): r["value"]
@@ -118,8 +118,8 @@ def test_a_revision_of_texts_needs_their_benchmark(invoke: Invoke, tmp_path: Pat
 def test_scores_of_other_prompts_than_the_benchmark_s_are_refused(invoke: Invoke, tmp_path: Path) -> None:
     calibrated_scores(25).to_parquet(tmp_path / "s.parquet")
     ended = invoke("eval", "--scores", "s.parquet", "--benchmark", "demo", "--model", "a/b")
-    told = "s.parquet: none of its prompts is in demo: name the benchmark they are from, or leave"
-    assert (ended.code, told in ended.err, ended.err.count("\n")) == (2, True, 1)
+    reported = "s.parquet: none of its prompts is in demo: name the benchmark they are from, or leave"
+    assert (ended.code, reported in ended.err, ended.err.count("\n")) == (2, True, 1)
     assert not (tmp_path / "runs").exists()
 
 
@@ -128,8 +128,8 @@ def test_files_that_name_no_benchmark_meet_in_one_report(invoke: Invoke, tmp_pat
         calibrated_scores(40, seed=number).to_jsonl(tmp_path / f"s{number}.jsonl")
         ended = invoke("eval", "--scores", f"s{number}.jsonl", "--resamples", "20", "--quiet")
         assert ended.code == 0, ended.err
-    told = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
-    assert {row["model"] for row in told["models"]} == {"s1", "s2"}
+    reported = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
+    assert {row["model"] for row in reported["models"]} == {"s1", "s2"}
 
 
 def test_an_export_has_the_name_that_the_file_gave(invoke: Invoke, tmp_path: Path) -> None:

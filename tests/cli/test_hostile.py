@@ -19,7 +19,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", "--scores", "s.parquet", "--resamples", "100000000000"), "--resamples"),
     (("eval", "--scores", "folder.parquet"), "folder.parquet: Is a directory"),
     (("eval", "--scores", ""), "'': a file of scores ends in"),
-    (("score", "--model", ""), "'' is neither a file or folder here"),  # told before a benchmark is fetched
+    (
+        ("score", "--model", ""),
+        "'' is neither a file or folder here",
+    ),  # shown before a benchmark is fetched
     (("score", "--model", "ünï/🙂"), "'ünï/🙂' is neither a file or folder here"),
     (("score", "--limit", "3", "--export-rewardbench", "folder.parquet"), "is a directory"),
     (("compare", "s.parquet", "s.parquet", "--output", "folder.parquet"), "Is a directory"),
@@ -45,9 +48,9 @@ CASES: list[tuple[tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), CASES, ids=lambda value: " ".join(value)[:40])
+@pytest.mark.parametrize(("arguments", "shown"), CASES, ids=lambda value: " ".join(value)[:40])
 def test_one_line_code_2_and_nothing_written(
-    arguments: tuple[str, ...], told: str, invoke: Invoke, tmp_path: Path
+    arguments: tuple[str, ...], shown: str, invoke: Invoke, tmp_path: Path
 ) -> None:
     calibrated_scores(25).to_parquet(tmp_path / "s.parquet")
     (tmp_path / "folder.parquet").mkdir()
@@ -56,7 +59,7 @@ def test_one_line_code_2_and_nothing_written(
     ended = invoke(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), ended
     assert ended.err.startswith("rmcalib: error: ")
-    assert told in ended.err
+    assert shown in ended.err
     assert set(tmp_path.rglob("*")) == before
 
 

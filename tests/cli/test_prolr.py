@@ -82,7 +82,7 @@ def test_the_strong_notion_is_shown_and_drawn(tmp_path: Path, invoke: Invoke) ->
     assert (tmp_path / "runs" / "prolr" / "iris" / "iris.png").is_file()
 
 
-def test_repeats_count_once_and_a_foreign_manifest_is_told(tmp_path: Path, invoke: Invoke) -> None:
+def test_repeats_count_once_and_a_foreign_manifest_is_reported(tmp_path: Path, invoke: Invoke) -> None:
     twice = (
         "--dataset",
         "iris,iris",

@@ -98,7 +98,7 @@ CATEGORIES = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
 
 
 def test_official_figures_from_the_hub(tmp_path: Path) -> None:
-    """Fetched by model at one commit that is told; kept, so that they are there without a network."""
+    """Fetched by model at one commit that is reported; kept, so that they are there without a network."""
     figures = {name: 0.5 + i / 100 for i, name in enumerate(CATEGORIES)}
     about = {"model": "org/model-0", "model_type": "Seq. Classifier", "chat_template": "x"}
     files = {
@@ -118,19 +118,19 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
         assert result.returncode == 0, result.stderr
         assert len([r for r in hub.requests if "GET" in r and "model-0.json" in r]) == 1
         assert not [r for r in hub.requests if "eval-set-scores" in r]
-    told = json.loads(result.stdout)
-    check = {(row["model"], row["category"]): row for row in told["check"]}
+    reported = json.loads(result.stdout)
+    check = {(row["model"], row["category"]): row for row in reported["check"]}
     assert check["org/model-0", "Math"]["official"] == pytest.approx(0.52)
     assert check["org/model-1", "Math"]["official"] == pytest.approx(0.6)
     assert {model for model, _ in check} == {"org/model-0", "org/model-1"}
     ours = check["org/model-0", "Focus"]
     assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
-    assert any(commit in note and "of 2 of 4 models" in note for note in told["notes"])
-    assert any("no figures for org/model-2" in note for note in told["notes"])
+    assert any(commit in note and "of 2 of 4 models" in note for note in reported["notes"])
+    assert any("no figures for org/model-2" in note for note in reported["notes"])
     # Now from the cache, with no Hub there any more; a model that was never asked for is not available then.
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 0, offline.stderr
-    assert json.loads(offline.stdout)["check"] == told["check"]
+    assert json.loads(offline.stdout)["check"] == reported["check"]
     write_run(tmp_path / "runs", "org/model-9", synthetic(9), benchmark="allenai/reward-bench-2")
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 2

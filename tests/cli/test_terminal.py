@@ -26,8 +26,8 @@ def write_scores(path: Path, category: str, model: str | None = None) -> None:
 
 def test_escapes_in_names_never_reach_the_terminal(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "s.parquet", ESCAPES)
-    told = invoke("eval", "--scores", "s.parquet", "--model", f"org/{ESCAPES}", "--resamples", "20")
-    assert told.code == 0, told.err
+    reported = invoke("eval", "--scores", "s.parquet", "--model", f"org/{ESCAPES}", "--resamples", "20")
+    assert reported.code == 0, reported.err
     report = invoke("report", "runs", "--resamples", "20")
     assert report.code == 0, report.err
     compared = invoke("compare", "s.parquet", "s.parquet", "--category", "all", "--resamples", "20")
@@ -35,7 +35,7 @@ def test_escapes_in_names_never_reach_the_terminal(tmp_path: Path, invoke: Invok
     bad = invoke("eval", "--scores", f"{ESCAPES}.parquet")
     unknown = invoke("compare", "s.parquet", "s.parquet", "--category", f"no {ESCAPES}", "--resamples", "20")
     assert (bad.code, unknown.code) == (2, 2)
-    for outcome in (told, report, compared, bad, unknown):
+    for outcome in (reported, report, compared, bad, unknown):
         assert not UNSAFE.search(outcome.out + outcome.err)
         assert "�" in outcome.out + outcome.err
     pages = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("report.html")]
@@ -47,8 +47,8 @@ def test_reports_show_real_names_and_folders_are_distinct(tmp_path: Path, invoke
     write_scores(tmp_path / "s.parquet", "Math")
     names = ["lab/naïve rm", "lab/nave rm", "org/😀", "org/😁"]
     for name in names:
-        told = invoke("eval", "--scores", "s.parquet", "--model", name, "--resamples", "20", "--quiet")
-        assert told.code == 0, told.err
+        reported = invoke("eval", "--scores", "s.parquet", "--model", name, "--resamples", "20", "--quiet")
+        assert reported.code == 0, reported.err
     assert len(list((tmp_path / "runs").iterdir())) == len(names)
     listed = json.loads(invoke("report", "runs", "--resamples", "20", "--json").out)
     assert sorted(row["model"] for row in listed["models"]) == sorted(names)
@@ -61,12 +61,12 @@ def test_the_summary_leads_with_says_and_right_and_cuts_no_number(
     name = "organisation/" + "a-very-long-name-" * 4
     write_scores(tmp_path / "s.parquet", "Math", name)
     monkeypatch.setenv("COLUMNS", "50")
-    told = invoke("eval", "--scores", "s.parquet", "--resamples", "20")
-    lines = [line for line in told.out.splitlines() if line.strip()]
+    reported = invoke("eval", "--scores", "s.parquet", "--resamples", "20")
+    lines = [line for line in reported.out.splitlines() if line.strip()]
     first = next(i for i, line in enumerate(lines) if line.startswith("says:"))
     assert [line.split(":")[0] for line in lines[first : first + 3]] == ["says", "right", "gap"]
-    assert re.search(r"It says \d+% and is right \d+% of the time: ", " ".join(told.out.split()))
-    rows = [line for line in lines if re.match(r"(Math|Focus) ", line)]
+    assert re.search(r"It says \d+% and is right \d+% of the time: ", " ".join(reported.out.split()))
+    rows = [line for line in lines if re.match(r"(Math|Focus) +\d", line)]
     assert len(rows) == 2
     # Gap with its interval, lost information, and the ECE with that of a calibrated model.
     whole = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\] +[\d<.]+ +[\d<.]+ \([\d<.]+\)$")
@@ -75,13 +75,13 @@ def test_the_summary_leads_with_says_and_right_and_cuts_no_number(
 
 def test_help_lists_what_to_score_first(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    told = invoke("eval", "--help").out
-    panels = re.findall(r"^╭─ (.*?) ─", told, re.MULTILINE)
+    reported = invoke("eval", "--help").out
+    panels = re.findall(r"^╭─ (.*?) ─", reported, re.MULTILINE)
     assert panels[:2] == ["What to score", "How to score"]
     assert panels[-2:] == ["What to report", "Other options"]
     assert "Options" not in panels
-    assert told.index("--scores") < told.index("How to score")
-    assert told.index("Other options") < told.index("--help ")
+    assert reported.index("--scores") < reported.index("How to score")
+    assert reported.index("Other options") < reported.index("--help ")
 
 
 def test_cleaning_keeps_letters_lines_and_emoji() -> None:

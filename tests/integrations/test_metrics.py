@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from rmcalib.integrations import LOGGED, metric_values, preference_metrics
-from rmcalib.metrics import find_value, metric_rows
+from rmcalib.integrations import metric_values, preference_metrics
+from rmcalib.metrics import TRAINING_METRICS, find_value, metric_rows
 from rmcalib.scores import Scores
 
 
@@ -24,7 +24,7 @@ def test_the_numbers_are_those_of_an_evaluation() -> None:
         row = find_value(rows, name)
         assert row is not None
         assert found[name] == pytest.approx(row["value"])
-    assert set(found) == set(LOGGED)
+    assert set(found) == set(TRAINING_METRICS)
 
 
 def test_accuracy_and_confidence_by_hand() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rmcalib
-from rmcalib.integrations import LOGGED, metric_values, preference_metrics
+from rmcalib.integrations import metric_values, preference_metrics
+from rmcalib.metrics import TRAINING_METRICS
 from rmcalib.scores import Scores
 from tests.hub import tiny
 
@@ -89,8 +90,8 @@ def test_every_evaluation_logs_calibration(training: dict[str, Any]) -> None:
     for step in STEPS:
         row = training["logged"][step]
         for group in ("calibration", "demo"):
-            found = {name for name in LOGGED if f"eval_{group}/{name}" in row}
-            assert set(LOGGED) - found <= {"temperature"}  # there is none if no temperature helps
+            found = {name for name in TRAINING_METRICS if f"eval_{group}/{name}" in row}
+            assert set(TRAINING_METRICS) - found <= {"temperature"}  # there is none if no temperature helps
             prefix = f"eval_{group}/"
             gap = row[f"{prefix}mean_confidence"] - row[f"{prefix}accuracy"]
             assert row[f"{prefix}overconfidence"] == pytest.approx(gap)

@@ -41,7 +41,7 @@ def test_all_our_prompts_can_be_read() -> None:
         ("version: 1\nquestions: [{}]", "asks: is missing"),
         (BEST.replace("best", "worst"), "asks: unknown 'worst'"),
         (BEST.replace("token", "word"), "answer: unknown 'word'"),
-        (BEST.replace("{{ responses }}", ""), "user: says nothing of {{ responses }}"),
+        (BEST.replace("{{ responses }}", ""), "user: {{ responses }} is missing"),
         (BEST.replace("{{ responses }}", "{{ responses }} {{ truth }}"), "user: unknown {{ truth }}"),
         (BEST.replace("{{ label }}", ""), "each: must have"),
         (BEST.replace("each:", "labels: [A, B], each:"), "labels: responses get the letters"),
@@ -104,7 +104,7 @@ def test_missing_and_unfit_files_are_refused(tmp_path: Path) -> None:
         ({"judging": "essay"}, "judging: unknown 'essay'"),
         ({"judging": "letter", "votes": 3}, "votes: has no effect"),
         ({"judging": "rating", "placements": 2}, "placements: has no effect"),
-        ({"judging": "votes", "votes": 0}, "votes: must be a whole number of 1 or more"),
+        ({"judging": "votes", "votes": 0}, "votes: 0 is out of range, expected a whole number of at least 1"),
         ({"judging": "letter", "reference": "org/base"}, "options of different kinds"),
         ({"judging": "letter", "concurrency": 3}, "concurrency: has no effect without an endpoint"),
         (

@@ -161,7 +161,7 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
         load_model(str(folder), device="cpu")
 
 
-def test_a_path_with_a_slip_in_it_is_told_apart_from_a_hub_id(
+def test_a_path_with_a_slip_in_it_is_distinguished_from_a_hub_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

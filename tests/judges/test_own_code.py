@@ -56,9 +56,12 @@ def test_code_of_another_repository_is_pinned_and_recorded(tmp_path: Path) -> No
         for version in (1, 2):
             hub.add("models", "org/code", {"own.py": CODE.format(version=version).encode()})
             at = hub.repos["models", "org/code"].refs["main"]
-            told = {"code": f"org/code@{at}"}
-            assert load(hub, tmp_path / "home", "org/borrows") == [f"opaque {version} {told}", str(told)]
-        assert load(hub, tmp_path / "home", "org/borrows", HF_HUB_OFFLINE="1")[0] == f"opaque 2 {told}"
+            shown = {"code": f"org/code@{at}"}
+            assert load(hub, tmp_path / "home", "org/borrows") == [
+                f"opaque {version} {shown}",
+                str(shown),
+            ]
+        assert load(hub, tmp_path / "home", "org/borrows", HF_HUB_OFFLINE="1")[0] == f"opaque 2 {shown}"
 
 
 def test_a_model_that_points_to_itself_runs_the_code_of_its_own_commit(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_lengths_and_cuts_are_ours(served: Served) -> None:
     assert here[-1] == ((512, here[-1][0][1]), (True, False))
 
 
-def test_the_server_squashes_unless_it_is_told_not_to(served: Served) -> None:
+def test_the_server_squashes_unless_it_is_reported_not_to(served: Served) -> None:
     def ask(**more: Any) -> float:
         messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
         body = json.dumps({"model": NAME, "messages": messages, **more}).encode()

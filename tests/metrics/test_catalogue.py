@@ -214,7 +214,7 @@ def test_the_gap_is_sorted_by_its_size() -> None:
 def test_names_of_a_leaderboard_are_checked() -> None:
     with pytest.raises(ValueError, match="a different name for each"):
         rmcalib.leaderboard([synthetic(1), synthetic(2)], names=["a", "a"])
-    with pytest.raises(ValueError, match="at least one model"):
+    with pytest.raises(ValueError, match="expected at least 1"):
         rmcalib.leaderboard([])
     with pytest.raises(ValueError, match="metric: unknown 'temperature'"):
         rmcalib.leaderboard([synthetic(1)], metric="temperature")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from rmcalib.metrics import METHODS, Method, correlation_rows
-from rmcalib.metrics._correlation import correlate, ranks_from_scores
+from rmcalib.metrics._boards._correlation import correlate, ranks_from_scores
 
 Values = st.lists(st.integers(0, 6), min_size=3, max_size=12)
 

@@ -232,14 +232,16 @@ def test_few_prompts_get_no_temperature_and_no_crash() -> None:
         assert "at least 20" in row["note"]
 
 
-@pytest.mark.parametrize(("sign", "told"), [(1.0, "every forecast is right"), (-1.0, "no temperature helps")])
-def test_extreme_models_are_told_not_fitted(sign: float, told: str) -> None:
+@pytest.mark.parametrize(
+    ("sign", "shown"), [(1.0, "every forecast is right"), (-1.0, "a uniform guess does as well")]
+)
+def test_extreme_models_are_reported_not_fitted(sign: float, shown: str) -> None:
     always = [slow.Prompt("Math", [sign * 3.0, 0.0], [True, False], [1, 2])] * 40
     rows = metric_rows(scores_of(always), model="m", benchmark="b", settings=FEW)
     row = find_value(rows, "temperature")
     assert row is not None
     assert row["value"] is None
-    assert told in row["note"]
+    assert shown in row["note"]
     assert np.isfinite(find_value(rows, "nll_at_temperature")["value"])  # type: ignore[index]
 
 

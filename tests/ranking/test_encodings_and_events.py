@@ -71,7 +71,7 @@ def test_most_frequent_does_not_depend_on_the_order_of_rows() -> None:
     assert (most_frequent(orders, 2, "sub") == most_frequent(shuffled, 2, "sub")).all()
 
 
-def test_rows_too_long_for_a_code_are_still_told_apart() -> None:
+def test_rows_too_long_for_a_code_are_still_distinguished() -> None:
     rng = np.random.default_rng(2)
     rows = np.array([rng.permutation(30) for _ in range(6)])
     assert row_codes(rows, 30) is None

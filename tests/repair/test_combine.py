@@ -157,7 +157,7 @@ def test_the_manifest_names_the_members() -> None:
 def test_bad_input() -> None:
     rewards, correct = judges((1.0, 1.5), n=60)
     scores = list(as_scores(rewards, correct).values())
-    with pytest.raises(ValueError, match="at least two"):
+    with pytest.raises(ValueError, match="expected at least 2"):
         combine(scores[:1])
     with pytest.raises(ValueError, match="a different name for each"):
         combine(scores, names=["a", "a"])

@@ -303,7 +303,7 @@ def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
     assert "10 equal-width bins" not in page
 
 
-def test_a_choice_that_is_too_sure_is_told_where_the_ece_does_not_show_it() -> None:
+def test_a_choice_that_is_too_sure_is_reported_where_the_ece_does_not_show_it() -> None:
     result = evaluate(flat_scores(200), model="org/rm", resamples=50)
     assert result.value("ece") == pytest.approx(0, abs=0.01)
     assert "and is right 0% of the time: over-confident by" in result.summary
@@ -329,7 +329,7 @@ def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
     ]
 
 
-def test_what_is_no_scores_is_told_and_a_benchmark_may_be_named() -> None:
+def test_what_is_no_scores_is_reported_and_a_benchmark_may_be_named() -> None:
     with pytest.raises(TypeError, match="or load_scores, got str"):
         evaluate("scores.parquet")  # type: ignore[arg-type]
     scores = rmcalib.score(model="demo", benchmark=rmcalib.load_benchmark("demo", limit=6))

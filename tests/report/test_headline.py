@@ -55,21 +55,23 @@ def test_an_over_confident_model() -> None:
 
 
 def test_an_under_confident_model() -> None:
-    told = headline(says(0.258, 0.4, 0.03) + information(0.1, 0.07, 0.13, usable=0.2))
-    assert told.startswith("It says 26% and is right 40% of the time: under-confident by 14 points [11, 17].")
-    assert told.endswith("their own scale loses 10% [7, 13] of it (lost information).")
+    shown = headline(says(0.258, 0.4, 0.03) + information(0.1, 0.07, 0.13, usable=0.2))
+    assert shown.startswith(
+        "It says 26% and is right 40% of the time: under-confident by 14 points [11, 17]."
+    )
+    assert shown.endswith("their own scale loses 10% [7, 13] of it (lost information).")
 
 
 def test_a_model_that_chance_explains() -> None:
-    told = headline(says(0.42, 0.41, 0.02) + information(0.001, 0.0, 0.004))
-    assert "no more over- or under-confident than chance explains (gap +1.0 points [-1.0, +3.0])." in told
-    assert "their own scale loses no more than chance explains (lost information 0.1% [0.0, 0.4])." in told
+    shown = headline(says(0.42, 0.41, 0.02) + information(0.001, 0.0, 0.004))
+    assert "no more over- or under-confident than chance explains (gap +1.0 points [-1.0, +3.0])." in shown
+    assert "their own scale loses no more than chance explains (lost information 0.1% [0.0, 0.4])." in shown
 
 
 def test_errors_of_both_signs_that_cancel_are_named() -> None:
     test = [row("confidence_ece", 0.186), row("confidence_ece_null_mean", 0.03)]
-    told = headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.001)])
-    assert "Errors of both signs cancel, though: its ECE of its first choice is 0.186" in told
+    shown = headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.001)])
+    assert "Errors of both signs cancel, though: its ECE of its first choice is 0.186" in shown
     assert "cancel" not in headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.4)])
 
 
@@ -86,10 +88,10 @@ def test_few_prompts_and_missing_numbers() -> None:
 def test_the_ece_keeps_its_null_its_bound_and_a_warning() -> None:
     ece = [row("ece", 0.139, 0.01), row("ece_null_mean", 0.021), row("ece_p_value", 1 / 1001)]
     rows = [*says(0.9, 0.222), *ece]
-    told = plain_words(rows, p_floor=1 / 1001)
-    assert told.startswith("It says 90%")
-    assert "Its ECE is 0.139 [0.129, 0.149]; a calibrated model would show about 0.021" in told
-    assert "(p < 0.001)" in told
+    shown = plain_words(rows, p_floor=1 / 1001)
+    assert shown.startswith("It says 90%")
+    assert "Its ECE is 0.139 [0.129, 0.149]; a calibrated model would show about 0.021" in shown
+    assert "(p < 0.001)" in shown
     bins = [{"low": 0.2, "high": 0.3, "count": 1932}]
     assert "Read the gap" in crowded_bin(bins)
     assert crowded_bin([*bins, {"low": 0.3, "high": 0.4, "count": 1000}]) == ""

@@ -112,9 +112,9 @@ def test_correlations_with_accuracy_come_from_different_halves(board: Leaderboar
         assert row["low"] <= row["value"] <= row["high"]
         assert row["n"] == 7
         assert row["families"] == 2  # org and LxzGordon
-        assert row["note"] == "too few models: 7, and at least 10 are needed"
+        assert row["note"] == "too few models (7; at least 10 are needed)"
     page, text = leaderboard_page(board), to_markdown(board)
-    sentence = "Correlations over models mean little here: too few models: 7, and at least 10 are needed."
+    sentence = "Correlations over models mean little here: too few models (7; at least 10 are needed)."
     assert sentence in page
     assert sentence in text
     assert "Correlation with accuracy" in page
@@ -159,12 +159,12 @@ def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
 
 
 def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
-    told = rank_words(board)
-    assert "from its rank by accuracy on the left to its rank by ECE at the best temperature on the" in told
-    assert "Thick and solid (green): at least 3 places better" in told
-    assert "Thick and dashed (red): at least 3 places worse" in told
-    assert "Models without all of these numbers are left out." in told
-    assert told in leaderboard_page(board)
+    shown = rank_words(board)
+    assert "from its rank by accuracy on the left to its rank by ECE at the best temperature on the" in shown
+    assert "Thick and solid (green): at least 3 places better" in shown
+    assert "Thick and dashed (red): at least 3 places worse" in shown
+    assert "Models without all of these numbers are left out." in shown
+    assert shown in leaderboard_page(board)
 
 
 def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> None:
@@ -173,10 +173,10 @@ def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> Non
         for row in board.metrics
         if row["metric"] == "ece" and row["value"] is not None and row["category"] != "Ties"
     )
-    told = heat_words(board)
-    assert f"from 0 (lightest) to {largest:.3f} (darkest)" in told
-    assert "metrics.csv" not in told  # so few models have their numbers in the figure
-    assert told in leaderboard_page(board)
+    shown = heat_words(board)
+    assert f"from 0 (lightest) to {largest:.3f} (darkest)" in shown
+    assert "metrics.csv" not in shown  # so few models have their numbers in the figure
+    assert shown in leaderboard_page(board)
 
 
 def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
@@ -203,7 +203,7 @@ def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: 
     for i in range(3):
         write_run(tmp_path, f"org/model-{i}", synthetic(i, skill=0.5 + i), benchmark=benchmark)
     board = leaderboard_from_runs([tmp_path], settings=FAST)
-    assert "too few models: 3, and at least 10 are needed" in board.summary
+    assert "too few models (3; at least 10 are needed)" in board.summary
     for text in (leaderboard_page(board), to_markdown(board)):
         assert name in text
         assert "leaderboard score" not in text
@@ -255,11 +255,13 @@ def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Pat
 
 def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
     board = leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=400))
-    told = "95% intervals over prompts, those of calibration errors and p-values from 200 simulated data sets"
-    assert told in leaderboard_page(board)
+    shown = (
+        "95% intervals over prompts, those of calibration errors and p-values from 200 simulated data sets"
+    )
+    assert shown in leaderboard_page(board)
 
 
-def test_official_scores_are_checked_and_unknown_names_told(tmp_path: Path) -> None:
+def test_official_scores_are_checked_and_unknown_names_reported(tmp_path: Path) -> None:
     write_runs(tmp_path / "runs", 3)
     table = tmp_path / "official.csv"
     table.write_text("model,score,math\norg/Model-1,50.0,40\norg/model-2,60.5,\nother/rm,1,2\n")
@@ -284,7 +286,7 @@ def test_the_intervals_of_correlations_follow_the_resamples(tmp_path: Path) -> N
     assert (few["low"], few["high"]) != (many["low"], many["high"])
 
 
-def test_two_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
+def test_two_runs_of_one_model_are_distinguished(tmp_path: Path) -> None:
     for folder, dtype in (("a", "float16"), ("b", "bfloat16")):
         scores = synthetic(len(dtype))
         write_run(tmp_path / folder, "org/rm", scores, inputs={"dtype": dtype}, hash=dtype)
@@ -412,5 +414,5 @@ def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> 
     write_runs(tmp_path, 3)
     write_run(tmp_path, "org/flat", flat_scores(200))
     notes = leaderboard_from_runs([tmp_path], settings=FAST).notes
-    told = "does not show that org/flat is over-confident"
-    assert sum(told in note for note in notes) == 1
+    shown = "does not show that org/flat is over-confident"
+    assert sum(shown in note for note in notes) == 1

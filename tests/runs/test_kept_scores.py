@@ -77,14 +77,14 @@ def test_replacing_a_run_can_be_killed_at_any_moment(
     assert kept.manifest["status"] == "finished"
 
 
-def test_scores_that_claim_a_runs_hash_are_told_from_it(tmp_path: Path) -> None:
+def test_scores_that_claim_a_runs_hash_are_reported_from_it(tmp_path: Path) -> None:
     ours = finished(tmp_path)
-    told = (tmp_path / "run.json").read_text()
+    reported = (tmp_path / "run.json").read_text()
     claimed = foreign(**ours.manifest)
     with pytest.raises(RunError, match="holds another run"):
         keep_scores(tmp_path, claimed)
     keep_scores(tmp_path, load_scores(tmp_path / "scores.parquet"), fresh=True)  # its own: nothing changes
-    assert (tmp_path / "run.json").read_text() == told
+    assert (tmp_path / "run.json").read_text() == reported
     keep_scores(tmp_path, claimed, fresh=True)
     with (
         pytest.raises(RunError, match=r"another run \(with results that were made elsewhere\)"),

@@ -90,10 +90,10 @@ def test_other_inputs_are_refused_with_the_difference(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         run.add(scored(0))
     other = INPUTS | {"recipe": {"template": "raw", "sign": 1.0}, "dtype": "bfloat16"}
-    told = (
+    reported = (
         r"dtype: nothing there, bfloat16 now; recipe\.template: None there, raw now\): choose another --out"
     )
-    with pytest.raises(RunError, match=told), Run(tmp_path, BENCH, other):
+    with pytest.raises(RunError, match=reported), Run(tmp_path, BENCH, other):
         pass
     with Run(tmp_path, BENCH, INPUTS) as run:
         assert run.done == {"0"}  # nothing was lost

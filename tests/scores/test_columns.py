@@ -39,9 +39,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "told"), BAD)
-def test_a_bad_value_of_jsonl_is_told_with_its_line(
-    field: str, value: Any, told: str, tmp_path: Path
+@pytest.mark.parametrize(("field", "value", "reported"), BAD)
+def test_a_bad_value_of_jsonl_is_reported_with_its_line(
+    field: str, value: Any, reported: str, tmp_path: Path
 ) -> None:
     rows = [*ROWS[:2], {**ROWS[2], field: value}, ROWS[3]]
     path = tmp_path / "s.jsonl"
@@ -49,20 +49,20 @@ def test_a_bad_value_of_jsonl_is_told_with_its_line(
     with pytest.raises(ValueError) as found:
         load_scores(path)
     assert str(found.value).startswith(f"{path}, line 5")
-    assert told in str(found.value)
+    assert reported in str(found.value)
     assert "\n" not in str(found.value)
     assert len(str(found.value)) < len(str(path)) + 200
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000])
-def test_json_beyond_what_can_be_parsed_is_told_with_its_line(text: str, tmp_path: Path) -> None:
+def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + text)
     with pytest.raises(ValueError, match=r"s\.jsonl, line 2: not JSON"):
         load_scores(tmp_path / "s.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("field", "values", "told"),
+    ("field", "values", "reported"),
     [
         ("reward", ["1", "x", "2", "3"], "row 0 (item 'a', response 0): reward is '1', not a finite number"),
         ("reward", [1.0, None, 0.5, 2.0], "row 1 (item 'a', response 1): reward is nan, not a finite number"),
@@ -90,19 +90,19 @@ def test_json_beyond_what_can_be_parsed_is_told_with_its_line(text: str, tmp_pat
         ),
     ],
 )
-def test_a_bad_value_of_parquet_is_told_with_its_row(
-    field: str, values: list[Any], told: str, tmp_path: Path
+def test_a_bad_value_of_parquet_is_reported_with_its_row(
+    field: str, values: list[Any], reported: str, tmp_path: Path
 ) -> None:
     columns = {name: [row[name] for row in ROWS] for name in ROWS[0]} | {field: values}
     path = tmp_path / "s.parquet"
     pa.parquet.write_table(pa.table(columns), path)
     with pytest.raises(ValueError) as found:
         load_scores(path)
-    assert str(found.value).startswith(f"{path}, {told}")
+    assert str(found.value).startswith(f"{path}, {reported}")
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         (
             {"scores": [[1.0, float("nan")]]},
@@ -115,15 +115,15 @@ def test_a_bad_value_of_parquet_is_told_with_its_row(
         ({"id": [[1]]}, "id 0: [1] is not a text"),
     ],
 )
-def test_a_bad_value_of_rewardbench_is_told_with_its_prompt(
-    change: dict[str, Any], told: str, tmp_path: Path
+def test_a_bad_value_of_rewardbench_is_reported_with_its_prompt(
+    change: dict[str, Any], reported: str, tmp_path: Path
 ) -> None:
     content = {"id": ["7"], "subset": ["Math"], "scores": [[1.0, 0.0]], "num_correct": [1], **change}
     path = tmp_path / "s.json"
     path.write_text(json.dumps(content))
     with pytest.raises(ValueError) as found:
         load_scores(path)
-    assert str(found.value).startswith(f"{path}, {told}")
+    assert str(found.value).startswith(f"{path}, {reported}")
     assert len(str(found.value)) < len(str(path)) + 200
 
 
@@ -141,13 +141,13 @@ def test_what_only_looks_odd_is_taken() -> None:
     assert scores.reward.dtype == np.float64
 
 
-def test_columns_of_different_lengths_are_told() -> None:
+def test_columns_of_different_lengths_are_reported() -> None:
     columns = {name: [row[name] for row in ROWS] for name in ROWS[0]}
     with pytest.raises(ValueError, match=r"different lengths \(.*category 3"):
         Scores.from_columns({**columns, "category": ["x"] * 3})
 
 
-def test_lines_in_a_json_file_are_told_from_bad_json(tmp_path: Path) -> None:
+def test_lines_in_a_json_file_are_reported_from_bad_json(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"item_id": "a"}\n{"item_id": "b"}\n')
     with pytest.raises(ValueError, match=r"s\.json: not JSON: Extra data.*should end in \.jsonl"):
         load_scores(tmp_path / "s.json")

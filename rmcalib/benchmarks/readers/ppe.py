@@ -60,7 +60,7 @@ def read_correctness(row: Row) -> Item | str:
     more = row.columns("model_name", "mean_score")
     if row.has(_PAIRS):
         try:
-            # Two responses that are both correct, or both wrong, are no conflict.
+            # Two responses that are both correct, or both wrong, are not in conflict.
             pairs = [sorted((place[i], place[j])) for i, j in row.value(_PAIRS) if scores[i] != scores[j]]
         except (TypeError, ValueError, LookupError):
             raise row.error(f"{_PAIRS!r} must be a list of pairs of response numbers") from None

@@ -188,6 +188,8 @@ def binned_inference(
         influence=binned_influence(sums, options),
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
         square=_squared_error(sums) if squared else None,
+        # Exactly one row of each group happens, so a single bin has no gap, whatever the forecast.
+        unseen=2 * len(sums) / len(p) if one_per_group and (total.count > 0).sum() == 1 else 0.0,
     )
 
 

@@ -26,6 +26,8 @@ class Inference:
     influence: (G,) how much each group contributes to the deviation of the value; sums to 0.
     largest: the largest possible error.
     square: an unbiased estimate of the squared error and its standard error, for debiased errors.
+    unseen: the largest error of a group that is unlike all observed ones, if the error is 0 by construction
+        because all forecasts lie in one bin; else 0.
     """
 
     value: float
@@ -35,6 +37,7 @@ class Inference:
     influence: FloatArray
     largest: float = 1.0
     square: tuple[float, float] | None = None
+    unseen: float = 0.0
 
     def test(self) -> NullTest:
         """Return the test of calibration: how often a calibrated forecast shows so large an error."""
@@ -54,7 +57,9 @@ class Inference:
         smallest, largest = np.quantile(self.draws, [alpha / 2, 1 - alpha / 2], axis=1)
         # Quantiles grow with the size of the alternative; running maxima remove the noise of the simulation.
         high = float(np.interp(self.value, np.maximum.accumulate(smallest), self.truths))
-        high = max(min(max(high, above), self.largest), self.value)
+        # With probability 1 − alpha, at most this fraction of all groups is unlike the observed ones.
+        rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
+        high = max(min(max(high, above), self.largest), self.value, rest)
         if self.test().p_value > alpha:
             return Interval(self.value, 0.0, high, level, len(self.null))
         # No error is smaller than 0, so calibration itself is tested on one side.
@@ -137,7 +142,9 @@ def difference(
     below = _combined(centre_b - b.low, a.high - centre_a, correlation)
     above = _combined(b.high - centre_b, centre_a - a.low, correlation)
     low, high = min(middle - below, value), max(middle + above, value)
-    p_value = 1.0 if low <= 0 <= high and value * middle <= 0 else _p_value(middle, below, above, a.level)
+    p_value = 1.0 if value * middle <= 0 else _p_value(middle, below, above, a.level)
+    if low <= 0 <= high:  # a limit at exactly 0 does not exclude it
+        p_value = max(p_value, float(np.nextafter(1 - a.level, 1)))
     return Difference(value, low, high, p_value)
 
 

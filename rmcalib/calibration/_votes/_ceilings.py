@@ -51,8 +51,8 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """Estimate the log loss that the true shares π of each prompt would have: their entropy.
 
     H(π) = Σ_k (1/k) Σ_i π_i (1 − π_i)^k. With N votes, the terms up to k = N − 1 are estimated without bias
-    (Zhang 2012). How the rest goes on from the last of them comes from a Dirichlet distribution of the
-    shares. So the ceiling rests on the votes alone if there are many, and with two votes also on the shape of
+    (Zhang 2012). The terms after that are extrapolated with a Dirichlet distribution of the shares.
+    So the ceiling rests on the votes alone if there are many, and with two votes also on the shape of
     that distribution.
 
     Parameters

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["MissingScores", "Steps", "reading_options"]
+from rmcalib.cli._shared.scoring_options import WHAT
 
-_PANEL = "Files of scores"
+__all__ = ["MissingScores", "Steps", "reading_options"]
 
 Steps = Annotated[
     str | None,
@@ -16,7 +16,7 @@ Steps = Annotated[
         metavar="NAME",
         help="How the step scores of a process reward model become one reward: product (default), min, last, "
         "mean, geometric_mean, or 'all' to compare them.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=WHAT,
     ),
 ]
 MissingScores = Annotated[
@@ -25,7 +25,7 @@ MissingScores = Annotated[
         metavar="NAME",
         help="What to do about responses without a score: refuse the file (default), count them as the "
         "lowest (default for RewardMATH's files), or drop their prompts.",
-        rich_help_panel=_PANEL,
+        rich_help_panel=WHAT,
     ),
 ]
 

@@ -2,8 +2,8 @@
 
 Log-probabilities come from the 20 most likely next tokens. A label may be missing there. vLLM returns those
 of given token ids, so nothing is missing. Other servers are asked once more with the labels as the only
-choice (`structured_outputs`). If they cannot do that either, the label gets the most that it can have: the
-probability of the least likely token that was returned.
+choice (`structured_outputs`). If they cannot do that either, the label gets an upper bound: the probability
+of the least likely token that was returned.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rmcalib.judges._generative.tokens import (
     used_tokens,
 )
 from rmcalib.judges._http import Client, ServerError
-from rmcalib.judges._served.servers import card_of, model_cards, optional_answer, printable
+from rmcalib.judges._served.servers import card_of, model_cards, optional_answer, printable, replaced
 
 __all__ = ["ChatApi", "Connected"]
 
@@ -75,12 +75,12 @@ class ChatApi:
         self._knows_ids = self._knows_choice = True  # until the server shows that it does not
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave what was found out about the server behind: another process asks for itself."""
+        """Leave out what is known about the server: another process asks again."""
         return {key: value for key, value in self.__dict__.items() if key != "connected"}
 
     @cached_property
     def connected(self) -> Connected:
-        """What the server is, which is found out by one short request."""
+        """What the server is, found by one short request."""
         quick = Client(self.client.url, self.client.key_env, self.client.timeout, attempts=2)
         cards = model_cards(quick)
         owner = next((str(card["owned_by"]) for card in cards if card.get("owned_by")), None)
@@ -152,13 +152,13 @@ class ChatApi:
         return {"endpoint": self.client.url, "server_version": known.version, "server_owner": known.owner}
 
     def check(self) -> None:
-        """Raise a `ServerError` if the server has loaded another model; each answer is checked besides."""
+        """Raise a `ServerError` if the server has loaded another model. Each answer is checked as well."""
         known = self.connected
         if known.owner in ("vllm", "sglang"):
             card = card_of(self.client, model_cards(self.client), self.name, self.served_name)
             now = printable(card.get("root"))
             if now != known.checkpoint:
-                raise ServerError(self._replaced(known.checkpoint, now))
+                raise self._replaced(known.checkpoint, now)
 
     def _probe(self, client: Client, served: str) -> tuple[int, Mapping[str, Any]]:
         """Return how many log-probabilities the server gives, and its answer to a short question."""
@@ -198,7 +198,7 @@ class ChatApi:
             raise ServerError(self._odd(ValueError("no list of choices")))
         now = printable(answer.get("model"))
         if now != known.model:
-            raise ServerError(self._replaced(known.model, now))
+            raise self._replaced(known.model, now)
         return answer
 
     def _post(self, client: Client, body: Mapping[str, Any]) -> Any:
@@ -275,12 +275,8 @@ class ChatApi:
             return {}, used_tokens(answer)
         return shown, used_tokens(answer)
 
-    def _replaced(self, before: str | None, now: str | None) -> str:
-        return (
-            f"{self.name}: the model at {self.client.url} was {before!r} and is {now!r}: it was replaced "
-            "during the run. The last prompts are not kept: serve the first model again and run the same "
-            "command, or start again with --fresh"
-        )
+    def _replaced(self, before: str | None, now: str | None) -> ServerError:
+        return replaced(self.name, self.client.url, [f"it was {before!r} and is {now!r}"])
 
     def _odd(self, error: Exception) -> str:
         why = f"{type(error).__name__}: {error}"

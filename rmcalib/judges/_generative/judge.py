@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.arrays import check_integer
 from rmcalib.judges._generative import reading
 from rmcalib.judges._generative.models import ChatModel, LabelAnswer, TextAnswer
 from rmcalib.judges._generative.prompts import LETTERS, JudgePrompt, Message, Question, choice_of
@@ -84,15 +85,15 @@ class GenerativeJudge:
             "placements": placements,
             "max_characters": max_characters,
         }.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ValueError(f"{option}: must be a whole number of 1 or more, got {value!r}")
+            if value is not None:
+                check_integer(value, option, 1)
         self.name, self.model, self.prompt = name, model, prompt
         self.votes, self.placements, self.seed, self.max_characters = votes, placements, seed, max_characters
         self._work: Counter[str] = Counter()
 
     @property
     def scale(self) -> Scale:
-        """What its rewards are: that of the last question, which is for all categories that have no other."""
+        """The scale of its rewards: that of the last question, for all categories without their own."""
         return _SCALES[self.prompt.questions[-1].asks]
 
     def identity(self) -> dict[str, Any]:
@@ -100,7 +101,7 @@ class GenerativeJudge:
         return {"kind": "generative", **self._settings(), **self.model.identity()}
 
     def asked(self) -> dict[str, Any]:
-        """Return what decides about `identity` and is known without loading a model."""
+        """Return what determines `identity`, as far as it is known without loading a model."""
         return {"kind": "generative", **self._settings(), **self.model.asked()}
 
     def about(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class GenerativeJudge:
         return Cost(len(items), requests, math.ceil(characters / _CHARACTERS_PER_TOKEN), answers)
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
-        """Score prompts in chunks of 8. After each chunk a server is checked: has it the same model?"""
+        """Score prompts in chunks of 8. After each chunk, check that a server still has the same model."""
         self.model.identity()  # loads the model, or connects, before any thread needs it
         answers = self._answers(self._asks(items))
         for start in range(0, len(items), _CHUNK):

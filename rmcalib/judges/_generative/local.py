@@ -89,7 +89,7 @@ class LocalChat:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return what decides about `identity` and is known without the weights."""
+        """Return what determines `identity`, as far as it is known without the weights."""
         options = self.options
         return {
             "revision": identify(self.name, options.revision),

@@ -18,7 +18,7 @@ class LabelAnswer:
     Parameters
     ----------
     logprobs : log p(label) (k,), in the whole vocabulary, all spellings of a label together.
-    floored : whether each value is only an upper bound, because the model does not tell more (k,).
+    floored : whether each value is only an upper bound (k,): servers report only the most likely tokens.
     tokens : tokens of the request.
     """
 
@@ -46,16 +46,16 @@ class ChatModel(Protocol):
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
     ) -> TextAnswer:
-        """Return one sampled answer; the same seed gives the same answer, as far as the model can."""
+        """Return one sampled answer; the same seed gives the same answer if the model supports seeds."""
 
     def identity(self) -> dict[str, Any]:
         """Return everything about the model that changes an answer."""
 
     def asked(self) -> dict[str, Any]:
-        """Return what decides about `identity`, and is known without loading a model."""
+        """Return what determines `identity`, as far as it is known without loading a model."""
 
     def about(self) -> dict[str, Any]:
-        """Return what a manifest says besides."""
+        """Return what else a manifest records."""
 
     def check(self) -> None:
-        """Raise a `ValueError` if the model is no longer the one that it was."""
+        """Raise a `ValueError` if the model has changed since it was loaded."""

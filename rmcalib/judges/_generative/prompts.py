@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -29,7 +30,7 @@ Message = dict[str, str]
 Prompt = str | tuple[Message, ...]
 
 BUILT_IN = Path(__file__).parents[1] / "prompts"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LETTERS = string.ascii_uppercase
 _LARGEST = 2**20  # bytes of a prompt file
 _LARGEST_GRADE = 1e9
 _LOOKED_AT = 20_000  # characters at the end of an answer in which a verdict is looked for
@@ -231,7 +232,7 @@ def _check_slots(question: Question) -> None:
             raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(known)})")
     for slot in known[:2]:
         if slot not in _SLOT.findall(question.user):
-            raise ValueError(f"user: says nothing of {{{{ {slot} }}}}")
+            raise ValueError(f"user: {{{{ {slot} }}}} is missing")
     if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
         raise ValueError("each: must have {{ label }} and {{ response }}, and nothing else in {{ }}")
     if _SLOT.search(question.system):

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 
 __all__ = [
     "Reading",
@@ -21,8 +22,6 @@ __all__ = [
     "rating_by_votes",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Reading:
@@ -32,7 +31,7 @@ class Reading:
     details: Mapping[str, FloatArray]
 
 
-def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) -> npt.NDArray[np.int64]:
+def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) -> IntArray:
     """Return orders in which responses are shown: one shuffled order, and cyclic shifts of it.
 
     Benchmarks list correct responses first, so the first order is shuffled, by the seed and the prompt's id.
@@ -42,7 +41,7 @@ def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) 
     ----------
     n_responses : number of responses, k.
     count : number of orders; default k. Fewer are spread evenly over the shifts.
-    seed, item_id : decide about the first order.
+    seed, item_id : determine the first order.
 
     Returns
     -------
@@ -61,9 +60,7 @@ def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) 
     return np.stack([np.roll(first, -shift) for shift in shifts]).astype(np.int64)
 
 
-def best_by_tokens(
-    orders: npt.NDArray[np.int64], logprobs: FloatArray, floored: npt.NDArray[np.bool_]
-) -> Reading:
+def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -> Reading:
     """Return log P(response is the best), averaged over placements.
 
     In each placement the probabilities of the letters are divided by their sum. A response's forecast is the
@@ -100,7 +97,7 @@ def best_by_tokens(
     return Reading(np.log(np.maximum(total, 1e-300)), details)
 
 
-def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], smoothing: float) -> Reading:
+def best_by_votes(orders: IntArray, votes: Sequence[int | None], smoothing: float) -> Reading:
     """Return log of the smoothed share of votes, (v + a) / (n + k a); n counts the votes that were read.
 
     Parameters
@@ -113,7 +110,7 @@ def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], sm
     -------
     Reading
         `votes` counts those for the response, `vote_count` all that were read, `place` is the share of votes
-        for the place. `low` and `high` are the 95% interval of the share that endlessly many votes would
+        for the place. `low` and `high` are the 95% interval of the share that infinitely many votes would
         give, from the Dirichlet distribution with the counts v + a: few votes leave it wide.
 
     Examples
@@ -136,7 +133,7 @@ def best_by_votes(orders: npt.NDArray[np.int64], votes: Sequence[int | None], sm
     return Reading(np.log(forecast), details)
 
 
-def correct_by_tokens(logprobs: FloatArray, floored: npt.NDArray[np.bool_]) -> Reading:
+def correct_by_tokens(logprobs: FloatArray, floored: BoolArray) -> Reading:
     """Return the logit of P(yes) = p(yes) / (p(yes) + p(no)) for each response.
 
     Parameters
@@ -169,7 +166,7 @@ def correct_by_votes(votes: Sequence[Sequence[int | None]], smoothing: float) ->
     return Reading(np.log(p) - np.log1p(-p), details)
 
 
-def rating_by_tokens(logprobs: FloatArray, floored: npt.NDArray[np.bool_], grades: FloatArray) -> Reading:
+def rating_by_tokens(logprobs: FloatArray, floored: BoolArray, grades: FloatArray) -> Reading:
     """Return the expected grade, Σ g p(g) / Σ p(g), for each response.
 
     >>> rating_by_tokens(np.log([[0.2, 0.6]]), np.zeros((1, 2), bool), np.array([1.0, 2.0])).rewards.tolist()
@@ -202,6 +199,6 @@ def _share_interval(ours: FloatArray, others: FloatArray) -> tuple[FloatArray, F
 
 def _normalised(logprobs: FloatArray) -> FloatArray:
     """Return probabilities that sum to 1 in each row."""
-    shifted = np.exp(logprobs - logprobs.max(axis=-1, keepdims=True))
-    normal: FloatArray = shifted / shifted.sum(axis=-1, keepdims=True)
-    return normal
+    from scipy.special import softmax
+
+    return np.asarray(softmax(logprobs, axis=-1))

@@ -45,7 +45,7 @@ def completed(
     """Fill missing labels from an answer that had to be a label.
 
     It gives the odds between labels. One label that both answers show gives the scale. If no label is shown
-    at all, the likeliest gets the most that it can have.
+    at all, the likeliest gets its upper bound (`floor_of`).
 
     >>> shown, choice = {"A": -1.0, "x": -2.0}, {"A": -0.1, "B": -2.4}
     >>> completed(shown, ["A", "B"], [-1.0, None], choice)
@@ -71,16 +71,16 @@ def log_sum(values: Sequence[float]) -> float:
 
 
 def used_tokens(answer: Any) -> int:
-    """Return the tokens of request and answer; 0 if the server does not tell."""
+    """Return the tokens of request and answer; 0 if the server does not report them."""
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
     return total if isinstance(total, int) and 0 <= total < 2**53 else 0
 
 
 def floor_of(shown: Mapping[str, float]) -> float:
-    """Return log of the most that a token can have that is not shown.
+    """Return the log of the largest probability that a token outside the list can have.
 
-    It is no likelier than the least likely token that is shown, and has no more than what they leave.
+    It is at most that of the least likely token in the list, and at most what the list leaves of 1.
 
     >>> round(math.exp(floor_of({"A": math.log(0.7), "B": math.log(0.2)})), 3)
     0.1

@@ -8,10 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 if TYPE_CHECKING:
     import torch
+
+    from rmcalib._util.arrays import IntArray
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -66,7 +67,7 @@ def describe_device(device: torch.device) -> str:
     return f"{platform.machine()}, {torch.get_num_threads()} threads"
 
 
-def upload(arrays: Sequence[npt.NDArray[np.int64]], device: torch.device) -> list[torch.Tensor]:
+def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:
     """Copy integer arrays to `device` at once, without waiting for the copy; shapes stay.
 
     >>> import torch
@@ -120,7 +121,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether `error` means that the device's memory was not enough.
+    """Return whether `error` means that the device's memory was not enough.
 
     >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))
     True

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from rmcalib._util.arrays import BoolArray, IntArray
 from rmcalib.judges._inference.devices import upload
 from rmcalib.judges._inference.packing import PackedRows
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import torch
 
 BLOCK = 128
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class FlexTree:
@@ -40,7 +38,7 @@ class FlexTree:
         if rows != 1 or length % BLOCK:
             raise ValueError(f"FlexAttention takes one row of a multiple of {BLOCK} tokens")
         self._packed, self._softcap = packed, softcap
-        self._queries: npt.NDArray[np.int64] | None = None
+        self._queries: IntArray | None = None
         self._masks: dict[tuple[int | None, torch.device], Any] = {}
 
     def at_pooled(self) -> FlexTree:
@@ -106,7 +104,7 @@ class FlexTree:
 
 
 def visible_blocks(
-    packed: PackedRows, window: int | None = None, queries: npt.NDArray[np.int64] | None = None
+    packed: PackedRows, window: int | None = None, queries: IntArray | None = None
 ) -> tuple[BoolArray, BoolArray]:
     """Return which blocks of keys some token of a block of queries sees, and which every token sees in full.
 
@@ -167,7 +165,7 @@ def visible_blocks(
     return some, full
 
 
-def _as_lists(blocks: BoolArray) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _as_lists(blocks: BoolArray) -> tuple[IntArray, IntArray]:
     """Return how many blocks of keys each row has, and which: their numbers first, then the others."""
     return blocks.sum(1).astype(np.int64), np.argsort(~blocks, axis=1, kind="stable").astype(np.int64)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.arrays import IntArray
 from rmcalib.judges._inference.architectures import (
     Sharing,
     forget_lengths,
@@ -21,7 +22,7 @@ from rmcalib.judges._inference.architectures import (
 from rmcalib.judges._inference.attention import Branches, DenseMask, tree_attention
 from rmcalib.judges._inference.devices import kernels, upload
 from rmcalib.judges._inference.flex import BLOCK, FlexTree
-from rmcalib.judges._inference.packing import IntArray, PackedRows, Row, Text, pack, tree_mask
+from rmcalib.judges._inference.packing import PackedRows, Row, Text, pack, tree_mask
 
 if TYPE_CHECKING:
     import torch

@@ -56,7 +56,7 @@ class Parts:
 
 
 def load_tokenizer(asked: Asked, folder: Path) -> Any:
-    """Load the tokenizer and see to it that there is a way to write a conversation."""
+    """Load the tokenizer and make sure that it can format a conversation."""
     from transformers import AutoTokenizer
 
     from rmcalib.judges._inference.templates import TEMPLATES
@@ -138,7 +138,7 @@ def load_causal(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dt
 
 
 def _are_safe(asked: Asked, folder: Path) -> bool:
-    """Tell whether the weights that will be loaded are safetensors; pickle ones must be allowed."""
+    """Return whether the weights that will be loaded are safetensors; pickle ones must be allowed."""
     files = weight_files(folder)
     if not files and not has_safe_weights(folder):
         raise HubError(f"{asked.name}: no weights in {folder} (model.safetensors)")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from rmcalib._util.arrays import BoolArray, IntArray
 from rmcalib.judges._inference.templates import Encoded
 
 if TYPE_CHECKING:
@@ -206,9 +206,6 @@ class Work:
         self.padding += len(lengths) * rounded_up(max(lengths), bucket) - sum(lengths)
 
 
-IntArray = npt.NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class PackedRows:
     """Rows as arrays of shape (rows, tokens); `pooled` has shape (rows, texts), filled up with 0."""
@@ -219,7 +216,7 @@ class PackedRows:
     branches: IntArray  # which branch of the row; 0 for the tokens that a prompt's responses share
     pooled: IntArray
     order: IntArray  # the texts' places in the chunk, in the order of `pooled[valid]`
-    valid: npt.NDArray[np.bool_]
+    valid: BoolArray
 
 
 def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> PackedRows:

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray
 from rmcalib.judges._inference import devices, forward
 from rmcalib.judges._inference.architectures import (
     CannotShare,
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from rmcalib.judges._reward_model import RewardModel
 
 T = TypeVar("T")
-FloatArray = npt.NDArray[np.float64]
 
 CHUNK = 32  # prompts in a chunk: enough for full rows, few enough that little is lost when a job is killed
 PACKING_WINDOW = 128  # prompts to choose from when batches are made for an accelerator

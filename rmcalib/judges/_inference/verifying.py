@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
+from rmcalib._util.arrays import FloatArray
 from rmcalib.judges._inference import forward
 from rmcalib.judges._inference.architectures import lengths_to_check
 from rmcalib.judges._inference.packing import Text
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from rmcalib.judges._reward_model import RewardModel
 
-FloatArray = npt.NDArray[np.float64]
 
 _MUCH_LONGER = 1.5
 _TIMES_THE_NOISE = 4.0

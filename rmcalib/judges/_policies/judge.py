@@ -86,7 +86,7 @@ class PolicyJudge:
 
     @property
     def scale(self) -> Scale:
-        """DPO fits a Bradley-Terry model; of a likelihood by itself nothing is known."""
+        """DPO fits a Bradley-Terry model; a likelihood alone has no known scale."""
         return "log-utilities" if self.reference_free is None else "unknown"
 
     @property
@@ -125,7 +125,7 @@ class PolicyJudge:
         }
 
     def asked(self) -> dict[str, Any] | None:
-        """Return what decides about `identity` and is known without the weights; None for a server."""
+        """Return what determines `identity` and is known without the weights; None for a server."""
         if self.serving is not None:
             return None
         options = self.options
@@ -153,7 +153,7 @@ class PolicyJudge:
         }
 
     def score(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
-        """Score prompts in chunks of 32. After each chunk a server is checked: is it still the same?"""
+        """Score prompts in chunks of 32. After each chunk, check that a server still has the same model."""
         from rmcalib.judges._inference.templates import encode, response_starts
 
         models, template = self.models, self.options.recipe_for(self.name).template

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib.judges._http import Client, ServerError, clean_url, in_parallel
 from rmcalib.judges._reward_model import LONGEST_DEFAULT
-from rmcalib.judges._served.servers import Server, find_server
+from rmcalib.judges._served.servers import Server, find_server, replaced, server_changes
 
 if TYPE_CHECKING:
     from rmcalib.judges._inference.templates import Encoded
@@ -106,23 +106,14 @@ def served_logprobs(
 def check_unchanged(model: ServedModel) -> None:
     """Raise a `ServerError` if the server has another model than it had at the beginning."""
     now = find_server(model.client, "vllm", model.name, model.served_name, attempts=None)
-    before = model.server
-    differences = [
-        f"its {name} was {getattr(before, name)!r} and is {getattr(now, name)!r}"
-        for name in ("model", "checkpoint", "weights", "version")
-        if getattr(before, name) != getattr(now, name)
-    ]
+    changes = server_changes(model.server, now)
     if model.first:
         value = _one(model, model.first["ids"], model.first["start"])[0]
         moved = abs(value - model.first["value"])
         if moved > _MOVED[0] + _MOVED[1] * abs(value):
-            differences.append(f"the log-probability of the same text has changed by {moved:.3g}")
-    if differences:
-        raise ServerError(
-            f"{model.name}: the model at {model.client.url} was replaced during the run: "
-            f"{'; '.join(differences)}. The last prompts are not kept: serve the first model again and run "
-            "the same command, or start again with --fresh"
-        )
+            changes.append(f"the log-probability of the same text has changed by {moved:.3g}")
+    if changes:
+        raise replaced(model.name, model.client.url, changes)
 
 
 def _one(model: ServedModel, ids: list[int], start: int) -> tuple[float, int]:

@@ -19,7 +19,7 @@ from rmcalib.judges._http import Client, ServerError, in_parallel
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._reward_model import LONGEST_DEFAULT
 from rmcalib.judges._scale import scale_of
-from rmcalib.judges._served.servers import Answer, Server, Text, ask, find_server
+from rmcalib.judges._served.servers import Answer, Server, Text, ask, find_server, replaced, server_changes
 from rmcalib.judges._served.squashed import why_squashed
 from rmcalib.judges._served.texts import Writer, text_writer
 
@@ -116,21 +116,13 @@ def check_same(connection: Connection) -> None:
     """Raise a `ServerError` if the server has another model than it had at the beginning."""
     asked, before = connection.asked, connection.server
     now = find_server(asked.client, before.kind, asked.name, asked.served_name, attempts=None)
-    differences = [
-        f"its {field} was {getattr(before, field)!r} and is {getattr(now, field)!r}"
-        for field in ("model", "checkpoint", "weights", "version")
-        if getattr(before, field) != getattr(now, field)
-    ]
+    changes = server_changes(before, now)
     rewards = _probe(connection, _PROBES[:2])
     moved = max(abs(a - b) for a, b in zip(rewards, connection.probes, strict=False))
     if moved > _MOVED * max(1.0, *map(abs, connection.probes)):
-        differences.append(f"the rewards of the same texts have changed by {moved:.3g}")
-    if differences:
-        raise ServerError(
-            f"{asked.name}: the model at {asked.client.url} was replaced during the run: "
-            f"{'; '.join(differences)}. The last prompts are not kept: serve the first model again and run "
-            "the same command, or start again with --fresh"
-        )
+        changes.append(f"the rewards of the same texts have changed by {moved:.3g}")
+    if changes:
+        raise replaced(asked.name, asked.client.url, changes)
 
 
 def _limit(asked: Asked, server: Server) -> int:

@@ -24,6 +24,8 @@ __all__ = [
     "model_cards",
     "optional_answer",
     "printable",
+    "replaced",
+    "server_changes",
 ]
 
 SERVER_KINDS = ("vllm", "sglang", "openrlhf")
@@ -268,3 +270,28 @@ def printable(value: Any) -> str | None:
     if value is None or value == "":
         return None
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value)[:300])
+
+
+def server_changes(before: Server, now: Server) -> list[str]:
+    """Return in words how a server differs from what it was.
+
+    >>> server_changes(Server("vllm", model="a"), Server("vllm", model="b"))
+    ["its model was 'a' and is 'b'"]
+    """
+    return [
+        f"its {name} was {getattr(before, name)!r} and is {getattr(now, name)!r}"
+        for name in ("model", "checkpoint", "weights", "version")
+        if getattr(before, name) != getattr(now, name)
+    ]
+
+
+def replaced(name: str, url: str, changes: Sequence[str]) -> ServerError:
+    """Return the error for a server whose model was replaced while it was scoring.
+
+    >>> str(replaced("org/rm", "http://localhost", ["its model was 'a' and is 'b'"])).partition(": ")[2][:50]
+    'the model at http://localhost was replaced during '
+    """
+    return ServerError(
+        f"{name}: the model at {url} was replaced during the run: {'; '.join(changes)}. The last prompts are "
+        "not kept: serve the first model again and run the same command, or start again with --fresh"
+    )

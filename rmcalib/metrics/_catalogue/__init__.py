@@ -17,28 +17,27 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.metrics._catalogue._calibration import (
-    CALIBRATION,
-    FIRST_CHOICE,
-    REFERENCE,
-    SCORES,
-    SEVERAL,
-    SMOOTH_RESAMPLES,
-)
+from rmcalib._util.markdown import markdown_table
+from rmcalib.metrics._catalogue._calibration import CALIBRATION, SMOOTH_RESAMPLES
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
+from rmcalib.metrics._catalogue._first_choice import FIRST_CHOICE
 from rmcalib.metrics._catalogue._lengths import LENGTHS, MARGINS
 from rmcalib.metrics._catalogue._metric import GROUPS, Measure, Metric
 from rmcalib.metrics._catalogue._pairs import PAIRS
 from rmcalib.metrics._catalogue._rewardbench import BENCHMARK_SCORE, official_of
-from rmcalib.metrics._catalogue._temperature import INFORMATION, TEMPERATURE, scale
+from rmcalib.metrics._catalogue._scores import REFERENCE, SCORES
+from rmcalib.metrics._catalogue._several import SEVERAL
+from rmcalib.metrics._catalogue._temperature import FEWEST, INFORMATION, TEMPERATURE, scale
 from rmcalib.metrics._catalogue._votes import VOTES
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = [
     "ENTRY_POINTS",
+    "FEWEST",
     "GROUPS",
     "SMOOTH_RESAMPLES",
+    "TRAINING_METRICS",
     "Metric",
     "added_metrics",
     "catalogue",
@@ -49,6 +48,17 @@ __all__ = [
 ]
 
 ENTRY_POINTS = "rmcalib.metrics"
+TRAINING_METRICS = (
+    "mean_confidence",
+    "accuracy",
+    "overconfidence",
+    "lost_information",
+    "temperature",
+    "ece",
+    "ece_null_mean",
+    "ece_p_value",
+)
+"""The metrics to watch while a model is trained: those that are logged, and those of the table of steps."""
 _OWN = (
     *FIRST_CHOICE,
     *INFORMATION,
@@ -106,23 +116,35 @@ def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
 
 
 def added_metrics() -> list[str]:
-    """Return the names of the metrics that other packages add."""
+    """Return the names of the metrics that other packages add.
+
+    >>> added_metrics()
+    []
+    """
     return [name for name, metric in catalogue().items() if metric.source]
 
 
 def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
-    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction."""
+    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction.
+
+    Parameters
+    ----------
+    metrics : which ones; default all metrics of rmcalib.
+
+    Examples
+    --------
+    >>> catalogue_markdown(chosen_metrics(["ece"])).splitlines()[2]
+    '| metric | meaning | unit | better |'
+    """
     metrics = metrics if metrics is not None else _OWN
     better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
     lines: list[str] = []
     for group, heading in GROUPS.items():
         rows = [metric for metric in metrics if metric.group == group]
         if rows:
-            lines += [f"### {heading}", "", "| metric | meaning | unit | better |", "|---|---|---|---|"]
-            lines += [
-                f"| `{one.name}` | {one.meaning} | {one.unit or '–'} | {better[one.better]} |" for one in rows
-            ]
-            lines.append("")
+            cells = [[f"`{one.name}`", one.meaning, one.unit or "–", better[one.better]] for one in rows]
+            table = markdown_table(["metric", "meaning", "unit", "better"], cells, escape=False)
+            lines += [f"### {heading}", "", *table, ""]
     return "\n".join(lines)
 
 

@@ -1,9 +1,7 @@
-"""Confidence, accuracy and calibration of the first choice; calibration of sets of correct responses."""
+"""Calibration errors of the probabilities of responses, of the first choice, and of pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -22,53 +20,15 @@ from rmcalib.calibration import (
     smooth_ece,
     smooth_inference,
 )
-from rmcalib.calibration import reference_top_1 as reference
+from rmcalib.metrics._catalogue._first_choice import confidence_of
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._forecasts import (
-    Forecasts,
-    accuracy_of,
-    first_correct_probability,
-    once,
-    pairwise_forecasts,
-    picked_rows,
-    set_forecasts,
-)
+from rmcalib.metrics._catalogue._nulls import null_metrics
+from rmcalib.metrics._forecasts import Forecasts, once, outcomes, pairwise_forecasts, picked_rows
 from rmcalib.metrics._statistic import Settings, Statistic
 
-__all__ = [
-    "CALIBRATION",
-    "FIRST_CHOICE",
-    "REFERENCE",
-    "SCORES",
-    "SEVERAL",
-    "SMOOTH_RESAMPLES",
-    "null_metrics",
-    "outcomes",
-]
+__all__ = ["CALIBRATION", "SMOOTH_RESAMPLES", "one_per_prompt"]
 
 SMOOTH_RESAMPLES = 200
-
-
-def outcomes(forecasts: Forecasts) -> FloatArray:
-    """Return 1 for correct responses and 0 for the others: (N,)."""
-    return forecasts.is_correct.astype(np.float64)
-
-
-def mean_confidence(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Mean probability of the most probable response."""
-    return Statistic.mean(_confidence(forecasts, settings))
-
-
-def accuracy(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Fraction of prompts whose correct response has the largest reward."""
-    found = Statistic.proportion(accuracy_of(forecasts))
-    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
-
-
-def overconfidence(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Mean confidence minus accuracy."""
-    found = Statistic.mean(_confidence(forecasts, settings) - accuracy_of(forecasts))
-    return replace(found, choices=picked_rows(forecasts, settings.seed)[0])
 
 
 def pooled_ece(**options: Any) -> Measure:
@@ -76,9 +36,7 @@ def pooled_ece(**options: Any) -> Measure:
 
     def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
         error = ErrorOptions(bins=settings.bins, **options)
-        p, y = forecasts.probability, outcomes(forecasts)
-        edges = bin_edges(p, error)
-        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
+        value = _error_of(forecasts.probability, outcomes(forecasts), error)
         return Statistic.inferred(value, partial(pooled, forecasts, error, settings), len(forecasts))
 
     return statistic
@@ -88,7 +46,7 @@ def pooled_ece(**options: Any) -> Measure:
 def pooled(forecasts: Forecasts, error: ErrorOptions, settings: Settings) -> Inference:
     """Return the inference of the binned error of all responses pooled."""
     p, y = forecasts.probability, outcomes(forecasts)
-    return _one_per_prompt(p, y, forecasts.prompt, error, settings)
+    return one_per_prompt(p, y, forecasts.prompt, error, settings)
 
 
 def confidence_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
@@ -112,39 +70,8 @@ def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
     if forecasts.scores.beats is not None:  # not Plackett-Luce: how its pairs vary together is not known
         p, y, _ = pairwise_forecasts(forecasts)
-        error = ErrorOptions(bins=settings.bins)
-        edges = bin_edges(p, error)
-        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
-        return Statistic.constant(value, len(forecasts))
+        return Statistic.constant(_error_of(p, y, ErrorOptions(bins=settings.bins)), len(forecasts))
     found = _pairwise(forecasts, settings)
-    return Statistic.inferred(found.value, lambda: found, len(forecasts))
-
-
-def brier(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """Squared error summed over a prompt's responses."""
-    p = forecasts.probability
-    return Statistic.mean(np.add.reduceat((p - outcomes(forecasts)) ** 2, forecasts.starts))
-
-
-def nll(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """Negative log-likelihood of the correct response."""
-    return Statistic.mean(-forecasts.log_probability[forecasts.is_correct])
-
-
-def reference_top_1(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """1 − mean P(first correct response), over all prompts: the number of the paper's public code."""
-    p = first_correct_probability(forecasts)
-    return replace(Statistic.mean(1 - p), value=reference(p))
-
-
-def correct_first_probability(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """Mean P(a correct response is first)."""
-    return Statistic.mean(set_forecasts(forecasts)[0][: len(forecasts)])
-
-
-def correct_first_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Binned error of P(a correct response is first) and P(a wrong one is)."""
-    found = _correct_first(forecasts, settings)
     return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
 
@@ -160,10 +87,18 @@ def ece_fullest_bin(forecasts: Forecasts, settings: Settings) -> Statistic:
     return Statistic.constant(float(count.max() / count.sum()), len(forecasts))
 
 
-@once
-def _confidence(forecasts: Forecasts, settings: Settings) -> FloatArray:
-    picked, _ = picked_rows(forecasts, settings.seed)
-    return forecasts.probability[picked]
+def one_per_prompt(
+    p: FloatArray, y: FloatArray, prompt: IntArray, error: ErrorOptions, settings: Settings
+) -> Inference:
+    """Return the inference of a binned error whose outcomes have exactly one 1 per prompt."""
+    return binned_inference(
+        p, y, prompt, error, one_per_group=True, resamples=settings.resamples, rng=settings.seed
+    )
+
+
+def _error_of(p: FloatArray, y: FloatArray, error: ErrorOptions) -> float:
+    edges = bin_edges(p, error)
+    return float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
 
 
 def _ece(forecasts: Forecasts, settings: Settings) -> Inference:
@@ -174,7 +109,7 @@ def _ece(forecasts: Forecasts, settings: Settings) -> Inference:
 def _confidence_inference(forecasts: Forecasts, settings: Settings) -> Inference:
     _, right = picked_rows(forecasts, settings.seed)
     return binned_inference(
-        _confidence(forecasts, settings),
+        confidence_of(forecasts, settings),
         right,
         np.arange(len(forecasts)),
         ErrorOptions(bins=settings.bins),
@@ -182,11 +117,6 @@ def _confidence_inference(forecasts: Forecasts, settings: Settings) -> Inference
         resamples=settings.resamples,
         rng=settings.seed,
     )
-
-
-@once
-def _correct_first(forecasts: Forecasts, settings: Settings) -> Inference:
-    return _one_per_prompt(*set_forecasts(forecasts), ErrorOptions(bins=settings.bins), settings)
 
 
 @once
@@ -200,89 +130,6 @@ def _pairwise(forecasts: Forecasts, settings: Settings) -> Inference:
         rng=settings.seed,
     )
 
-
-def _one_per_prompt(
-    p: FloatArray, y: FloatArray, prompt: IntArray, error: ErrorOptions, settings: Settings
-) -> Inference:
-    return binned_inference(
-        p, y, prompt, error, one_per_group=True, resamples=settings.resamples, rng=settings.seed
-    )
-
-
-def null_metrics(
-    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
-) -> tuple[Metric, ...]:
-    """Return the three numbers of a null test, as metrics beside the error that it is about."""
-
-    def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
-        def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
-            if "pairs" in error.needs and forecasts.scores.beats is not None:
-                return Statistic.missing(len(forecasts), "no null test of pairwise probabilities")
-            found = inference(forecasts, settings)
-            if found is None:
-                return Statistic.missing(0, f"no prompt to compute the {what} of")
-            return Statistic.constant(getattr(found.test(), field), len(forecasts))
-
-        return Metric(
-            f"{error.name}_{suffix}",
-            meaning,
-            statistic,
-            prompts=error.prompts,
-            needs=error.needs,
-            group=error.group,
-            compared="nowhere",
-            ranked=error.ranked if error.ranked == "nowhere" else "overall",
-            depends_on_m=error.depends_on_m,
-            **{"unit": error.unit, "heading": "", **more},
-        )
-
-    return (
-        entry("null_mean", "mean", f"mean {what} of a calibrated forecast with as much data"),
-        entry("null_95", "high", f"95% point of the {what} of a calibrated forecast"),
-        entry(
-            "p_value",
-            "p_value",
-            f"chance that a calibrated forecast has at least this {what}",
-            unit="probability",
-            heading=heading,
-            label=f"p-value of {error.label}",
-        ),
-    )
-
-
-FIRST_CHOICE = (
-    Metric(
-        "mean_confidence",
-        "mean probability of the most probable response",
-        mean_confidence,
-        unit="probability",
-        label="mean confidence",
-        heading="",
-        group="headline",
-        depends_on_m=True,
-    ),
-    Metric(
-        "accuracy",
-        "how often the correct response has the largest reward (1/t if t share it)",
-        accuracy,
-        better="high",
-        unit="fraction of prompts",
-        needs=frozenset(),
-        group="headline",
-        ranked="everywhere",
-        depends_on_m=True,
-    ),
-    Metric(
-        "overconfidence",
-        "mean confidence minus accuracy: positive is over-confident",
-        overconfidence,
-        better="zero",
-        unit="probability",
-        label="gap",
-        heading="over-conf.",
-        group="headline",
-    ),
-)
 
 _ECE = Metric(
     "ece",
@@ -379,71 +226,4 @@ CALIBRATION = (
     ),
     _PAIRWISE,
     *null_metrics(_PAIRWISE, _pairwise, "pairwise ECE"),
-)
-
-SCORES = (
-    Metric(
-        "brier",
-        "Brier score: squared error summed over a prompt's responses",
-        brier,
-        better="low",
-        label="Brier score",
-        heading="",
-        group="scores",
-        depends_on_m=True,
-    ),
-    Metric(
-        "nll",
-        "negative log-likelihood of the correct response",
-        nll,
-        better="low",
-        unit="nats",
-        label="log loss",
-        heading="NLL",
-        group="scores",
-        depends_on_m=True,
-    ),
-)
-
-REFERENCE = (
-    Metric(
-        "reference_top_1",
-        "what the paper's public code calls ECE: 1 − mean P(first chosen); an error rate, not calibration",
-        reference_top_1,
-        better="low",
-        unit="probability",
-        prompts="all",
-        label="1 − mean P(chosen) (reference)",
-        heading="",
-        group="reference",
-        depends_on_m=True,
-    ),
-)
-
-_CORRECT_FIRST = Metric(
-    "correct_first_ece",
-    "ECE of P(a correct response is first) and P(a wrong one is)",
-    correct_first_ece,
-    better="low",
-    unit="probability",
-    prompts="several",
-    label="ECE of “a correct one is first”",
-    group="several",
-    ranked="nowhere",
-)
-SEVERAL = (
-    Metric(
-        "correct_first_probability",
-        "mean P(a correct response is first), in Ties or where several are correct",
-        correct_first_probability,
-        better="high",
-        unit="probability",
-        prompts="several",
-        label="P(a correct one is first)",
-        group="several",
-        ranked="nowhere",
-        depends_on_m=True,
-    ),
-    _CORRECT_FIRST,
-    *null_metrics(_CORRECT_FIRST, _correct_first, "correct-first ECE"),
 )

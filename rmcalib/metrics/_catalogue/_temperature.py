@@ -18,17 +18,17 @@ from rmcalib.calibration import (
     fit_top_1_temperature,
     scale_loss,
 )
-from rmcalib.metrics._catalogue._calibration import outcomes
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._forecasts import Forecasts, centred, log_softmax, once, select_prompts
+from rmcalib.metrics._forecasts import Forecasts, centred, log_softmax, once, outcomes, select_prompts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
 
-_FEWEST = 20
+FEWEST = 20
+"""Prompts below which no temperature is fitted."""
 _LIMITS = {
-    "hot": "no temperature helps: a uniform forecast does as well",
-    "cold": "every forecast is right: the rewards could be scaled up without end",
+    "hot": "a uniform guess does as well as these rewards at any temperature",
+    "cold": "every forecast is right, so larger rewards are always better",
 }
 
 
@@ -134,8 +134,8 @@ def _finite(statistic: Statistic) -> Callable[[float], tuple[float, float] | Non
 
 def _with_enough_prompts(statistic: Measure) -> Measure:
     def checked(forecasts: Forecasts, settings: Settings) -> Statistic:
-        if len(forecasts) < _FEWEST:
-            return Statistic.missing(len(forecasts), f"needs at least {_FEWEST} prompts")
+        if len(forecasts) < FEWEST:
+            return Statistic.missing(len(forecasts), f"needs at least {FEWEST} prompts")
         return statistic(forecasts, settings)
 
     return checked

@@ -23,8 +23,8 @@ from rmcalib.calibration import (
     voter_disagreements,
     with_tie_outcome,
 )
-from rmcalib.metrics._catalogue._calibration import null_metrics
 from rmcalib.metrics._catalogue._metric import Measure, Metric
+from rmcalib.metrics._catalogue._nulls import null_metrics
 from rmcalib.metrics._forecasts import Forecasts, once, picked_rows
 from rmcalib.metrics._statistic import Settings, Statistic, Ties
 

@@ -7,13 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rmcalib import __version__
 from rmcalib._util.arrays import check_choice
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.storage import as_path
-from rmcalib._util.terminal import clean_line, count
+from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
@@ -25,7 +23,6 @@ from rmcalib.metrics import (
     answer_rows,
     audit,
     chosen_metrics,
-    disagreements,
     find_value,
     forecast,
     metric_rows,
@@ -40,6 +37,7 @@ from rmcalib.report._reliability import CURVES, Curve, reliability_figure
 from rmcalib.report.evaluation._answers import answer_notes
 from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
 from rmcalib.report.evaluation._examples import Example, worst_examples
+from rmcalib.report.evaluation._notes import score_notes, undecided_notes
 from rmcalib.report.evaluation._votes import has_votes, tie_note
 from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
 from rmcalib.runs import content_hash, inputs_hash
@@ -215,11 +213,11 @@ def evaluate(
         margins=margin_rows(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
-            *_undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
+            *undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
             *tie_note(rows, ties),
             *([crowded] if crowded else []),
             *answer_notes(scores),
-            *_notes(scores, benchmark, recipe, reason, lengths is not None),
+            *score_notes(scores, benchmark, recipe, in_characters=lengths is not None),
             *([] if reason else temperature_notes(rows)),
             *([] if reason else beta_notes(rows, scores.manifest)),
         ],
@@ -243,12 +241,6 @@ def _decisions(forecasts: Forecasts, settings: Settings) -> Decisions | None:
     return decide_forecasts(select_prompts(forecasts, members), level=settings.level, seed=settings.seed)
 
 
-def _undecided_notes(n: int, *, voted: bool) -> list[str]:
-    left_out = "1 prompt is" if n == 1 else f"{n:,} prompts are"
-    where = " where a correct response is needed" if voted else ""
-    return [f"{left_out} left out{where}: as many people preferred one response as another."] if n else []
-
-
 def made_from(
     scores: Scores,
     recipe: Recipe,
@@ -261,6 +253,18 @@ def made_from(
     """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
 
     It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
+
+    Parameters
+    ----------
+    scores, benchmark, metrics, group_by, curve : as for :func:`evaluate`.
+    recipe : what is known about the model.
+    settings : bins, resamples, level, seed and ties.
+
+    Examples
+    --------
+    >>> scores, recipe = Scores.from_arrays([[2.0, 0.0]]), Recipe("org/rm")
+    >>> made_from(scores, recipe, None, Settings()) == made_from(scores, recipe, None, Settings(seed=1))
+    False
     """
     return inputs_hash(
         {
@@ -278,7 +282,21 @@ def made_from(
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
+    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page.
+
+    Parameters
+    ----------
+    evaluation : the result of :func:`evaluate`.
+    folder : a folder or URL; files of an earlier evaluation are replaced.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> with TemporaryDirectory() as folder:
+    ...     write_evaluation(report, folder).name
+    'report.html'
+    """
     out = as_path(folder)
     evaluation.to_csv(out / "metrics.csv")
     if evaluation.groups:
@@ -295,7 +313,18 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
 
 
 def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
-    """Return everything except the examples' texts, ready for JSON."""
+    """Return an evaluation ready for JSON: everything except the examples' texts.
+
+    Parameters
+    ----------
+    evaluation : the result of :func:`evaluate`.
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> evaluation_content(report)["model"]
+    'org/rm'
+    """
     settings = evaluation.settings
     return {
         "model": evaluation.model,
@@ -318,49 +347,3 @@ def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
         "worst": [example.item_id for example in evaluation.examples],
         "manifest": evaluation.manifest,
     }
-
-
-def _notes(
-    scores: Scores, benchmark: Benchmark | None, recipe: Recipe, reason: str | None, characters: bool
-) -> list[str]:
-    notes = []
-    if reason:
-        only_pairs = recipe.scale == "pairs"
-        start = "Top-1 calibration" if only_pairs else "Calibration"
-        notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
-    elif scale_note(recipe):
-        notes.append(f"Marked: {scale_note(recipe)}.")
-    notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
-    cut = int(scores.truncated.sum())
-    if cut:
-        limit = scores.manifest.get("max_length")
-        at = f" at {limit} tokens" if limit else ""
-        notes.append(
-            f"{cut} of {len(scores)} responses ({cut / len(scores):.1%}) were cut{at} and scored without "
-            "their end."
-        )
-    empty = benchmark.n_empty if benchmark is not None else scores.manifest.get("counts", {}).get("empty", 0)
-    if empty:
-        were = "is empty; it was" if empty == 1 else "are empty; they were"
-        notes.append(f"{count(empty, 'response')} {were} scored like the others.")
-    _, sharing = np.unique(
-        np.column_stack([np.repeat(np.arange(scores.n_items), np.diff(scores.offsets)), scores.reward]),
-        axis=0,
-        return_counts=True,
-    )
-    if (sharing > 1).any() and recipe.scale != "pairs":  # verdicts are alike
-        notes.append(
-            f"{int(sharing[sharing > 1].sum())} responses share their reward with another response to the "
-            "same prompt (common with coarse dtypes); a tie of t responses counts as 1/t right."
-        )
-    if benchmark is not None:
-        notes += disagreements(scores, benchmark)
-    if characters:
-        notes.append("Lengths are characters of the response.")
-    elif (scores.n_tokens >= 0).all():
-        notes.append("Lengths are tokens of prompt and response.")
-    if "dtype" in scores.manifest:
-        notes.append(
-            f"Scored in {scores.manifest['dtype']}; other dtypes can move probabilities by some hundredths."
-        )
-    return notes

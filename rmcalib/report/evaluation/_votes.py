@@ -54,7 +54,7 @@ _HOW = {
 
 
 def has_votes(rows: Rows) -> bool:
-    """Tell whether the model was measured against people's votes."""
+    """Return whether the model was measured against people's votes."""
     return _value(rows, "vote_agreement") is not None
 
 

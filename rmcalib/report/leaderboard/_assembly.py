@@ -72,9 +72,9 @@ def assemble(
     check: list[Row],
     notes: Sequence[str],
 ) -> Leaderboard:
-    """Turn a ranked board into a report: names, what is known of each model, and words.
+    """Turn a ranked board into a report: names, what is known about each model, and words.
 
-    ``marks`` is what is known of each model, ``notes`` come before those of the board.
+    ``marks`` is what is known about each model, ``notes`` come before those of the board.
     """
     if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
         score_name = "accuracy"
@@ -105,5 +105,5 @@ def assemble(
 
 
 def _same_as_accuracy(board: Board) -> bool:
-    """Tell whether the score of every model is its accuracy, as where one category asks for one answer."""
+    """Return whether the score of every model is its accuracy, as where one category asks for one answer."""
     return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

@@ -42,10 +42,10 @@ _COLUMNS = (
     ("temperature", f"best temper{_SOFT}ature", number),
 )
 _PAIR_COLUMNS = (
-    ("pairwise_confidence", "says", percent),
-    ("pairwise_accuracy", "right", percent),
+    ("pairwise_confidence", "says in pairs", percent),
+    ("pairwise_accuracy", "right in pairs", percent),
     ("pairwise_overconfidence", "gap in points", None),
-    ("pairwise_lost_information", f"lost infor{_SOFT}mation", number),
+    ("pairwise_lost_information", f"lost infor{_SOFT}mation in pairs", number),
 )
 _GAPS = ("overconfidence", "pairwise_overconfidence", "vote_gap")
 _SCATTERS = ("scores", "categories", "protocols")
@@ -61,6 +61,11 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
     one does not have are removed.
+
+    Parameters
+    ----------
+    board : the result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
+    folder : a folder or URL.
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -106,46 +111,24 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     protocols = _protocols(board)
     check = [{**row, "large": abs(row["difference"]) > _LARGE} for row in board.check]
     check.sort(key=lambda row: -abs(row["difference"]))
-    sections = {
-        "steps": "Over the training" if board.training else "",
-        "says-right": "Says against right" if "says_right" in figures else "",
-        "leaderboard": "Models",
-        "correlations": "Correlations",
-        "categories-ece": "Categories" if "heatmap" in figures else "",
-        "diagrams": "Reliability" if "reliability" in figures else "",
-        "changes": "Rank changes" if "ranks" in figures else "",
-        "curves": "Rejection" if "rejection" in figures else "",
-        "both": "Both protocols" if protocols else "",
-        "check": "Check" if check else "",
-        "notes": "Notes" if board.notes else "",
-    }
-    settings = board.settings
-    p_floor = 1 / (min(BOARD_DRAWS, settings.resamples) + 1)
     return render(
         "leaderboard.html",
         title="Reward models by calibration",
         subtitle=f"{board.benchmark} · {count(len(board.models), 'model')} · protocol: {board.protocol}",
         summary=board.summary,
-        contents=[(anchor, name) for anchor, name in sections.items() if name],
+        contents=_sections(board, figures, protocols=bool(protocols)),
         training=board.training,
-        models=[
-            {
-                **row,
-                "cells": [
-                    _shown(row["values"].get(column["key"]), column["key"], p_floor) for column in columns
-                ],
-                "main": row["values"].get(main),
-                **_main(row["values"].get(main), main),
-                "other": row["ranks"].get(board.other),
-            }
-            for row in board.models
-        ],
+        models=_models(board, [column["key"] for column in columns]),
         without=[row for row in board.models if row["rank"] is None],
         any_off_scale=any(row["scale"] == "no" for row in board.models),
         metric_name=metric_name(main),
         intervals=intervals,
-        interval_words=f", with {level} intervals from resampling prompts." if intervals else ".",
+        interval_words=f", with {level} intervals." if intervals else ".",
         metric_words=_metric_words(board),
+        pairs_only=any(
+            "pairwise_overconfidence" in row["values"] and "overconfidence" not in row["values"]
+            for row in board.models
+        ),
         level=level,
         columns=columns,
         categories=board.categories if len(board.categories) > 1 else [],
@@ -160,24 +143,72 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         ],
         split=[{**row, "metric_name": metric_name(row["metric"])} for row in board.split_correlations],
         too_few=too_few_words(board.split_correlations),
-        split_floor=2 / (settings.resamples + 1),
+        split_floor=2 / (board.settings.resamples + 1),
         figures=drawings,
         protocols=protocols,
         check=check,
         large=_LARGE,
         notes=board.notes,
-        footer=(
-            f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
-            f"intervals over prompts, those of calibration errors and p-values from "
-            f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
-            if intervals
-            else f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
-        ),
+        footer=_footer(board, intervals=intervals),
+    )
+
+
+def _sections(board: Leaderboard, figures: dict[str, Figure], *, protocols: bool) -> list[tuple[str, str]]:
+    """Anchors and names of the sections that the page has."""
+    sections = {
+        "steps": "Over the training" if board.training else "",
+        "says-right": "Says against right" if "says_right" in figures else "",
+        "leaderboard": "Models",
+        "correlations": "Correlations",
+        "categories-ece": "Categories" if "heatmap" in figures else "",
+        "diagrams": "Reliability" if "reliability" in figures else "",
+        "changes": "Rank changes" if "ranks" in figures else "",
+        "curves": "Rejection" if "rejection" in figures else "",
+        "both": "Both protocols" if protocols else "",
+        "check": "Check" if board.check else "",
+        "notes": "Notes" if board.notes else "",
+    }
+    return [(anchor, name) for anchor, name in sections.items() if name]
+
+
+def _models(board: Leaderboard, keys: list[str]) -> list[dict[str, Any]]:
+    """The rows of the first table, with a cell for each of the metrics ``keys``."""
+    main, p_floor = board.metric, 1 / (min(BOARD_DRAWS, board.settings.resamples) + 1)
+    return [
+        {
+            **row,
+            "cells": [_shown(row["values"].get(key), key, p_floor) for key in keys],
+            "main": row["values"].get(main),
+            **_main(row["values"].get(main), main),
+            "other": row["ranks"].get(board.other),
+        }
+        for row in board.models
+    ]
+
+
+def _footer(board: Leaderboard, *, intervals: bool) -> str:
+    settings, level = board.settings, f"{board.settings.level:.0%}"
+    if not intervals:
+        return f"rmcalib {__version__}, {level} intervals from resampling models, seed {settings.seed}."
+    return (
+        f"rmcalib {__version__}, protocol {board.protocol}, {settings.bins} equal-width bins, {level} "
+        "intervals over prompts, those of calibration errors and p-values from "
+        f"{min(BOARD_DRAWS, settings.resamples)} simulated data sets, seed {settings.seed}."
     )
 
 
 def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv."""
+    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv.
+
+    Parameters
+    ----------
+    board : a leaderboard.
+
+    Returns
+    -------
+    list of dict
+        Rank, model, score, each metric with its interval, the score of each category, ranks, note.
+    """
     flat = flat_rows(board.models, board.metric, board.categories)
     return [
         one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
@@ -253,7 +284,7 @@ def _metric_words(board: Leaderboard) -> str:
     if board.metric == "pairwise_overconfidence":
         return (
             "Each judge compares the correct response of a prompt with each wrong one. The gap in pairs is "
-            "the mean probability of the response it prefers less how often that is the correct one; models "
+            "the mean probability of the response it prefers minus how often that is the correct one; models "
             "are sorted by its size."
         )
     if board.metric == "overconfidence":

@@ -159,7 +159,17 @@ def run_of(folder: Path) -> ScoredRun:
 def open_scores(source: str | Path) -> tuple[Scores, str]:
     """Read scores from a run folder, a folder with one run in it, or a file; return them with a name.
 
-    ``real/<model>`` are the built-in scores of a real model.
+    Parameters
+    ----------
+    source : the folder or file; ``real/<model>`` are the built-in scores of a real model.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
+    ...     open_scores(f"{folder}/mine.jsonl")[1]
+    'mine'
     """
     path = as_path(source)
     if is_built_in(source) or path.is_file():
@@ -173,7 +183,7 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
 
 
 def _is_finished(run: ScoredRun) -> bool:
-    """Tell whether the scores belong to the manifest; a folder without a manifest counts as finished."""
+    """Return whether the scores belong to the manifest; a folder without a manifest counts as finished."""
     if run.manifest.get("status", "finished") != "finished":
         return False
     return (
@@ -182,7 +192,7 @@ def _is_finished(run: ScoredRun) -> bool:
 
 
 def _is_run(path: Path, top: Path) -> bool:
-    """Tell whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
+    """Return whether a file belongs to a run; parts of unfinished runs and hidden folders do not count."""
     return not any(part == "parts" or part.startswith(".") for part in path.relative_to(top).parts[:-1])
 
 
@@ -236,7 +246,9 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
     for model, same in by_model.items():
         if len(same) > 1:
             labels = _labels(same)
-            notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
+            # The steps of a training have a table and a note of their own.
+            if step_labels([run.model for run in same], [run.manifest for run in same]) is None:
+                notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
             same = [replace(run, label=label) for run, label in zip(same, labels, strict=True)]
         result += same
     return result, notes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.metrics import OVERALL
+from rmcalib.metrics import OVERALL, TRAINING_METRICS
 from rmcalib.report._drawing import BAD, BLUE, GREY, INK, plain_axes
 
 if TYPE_CHECKING:
@@ -15,17 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["step_labels", "training_figure", "training_rows"]
 
 Row = dict[str, Any]
-METRICS = (
-    "mean_confidence",
-    "accuracy",
-    "overconfidence",
-    "lost_information",
-    "temperature",
-    "ece",
-    "ece_null_mean",
-    "ece_p_value",
-)
-"""What the table of a training has, each with its interval if there is one."""
 _WIDE = 20  # temperatures that differ by more than this factor need a logarithmic axis
 
 
@@ -56,7 +45,7 @@ def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]
     rows = []
     for model, step in sorted(steps.items(), key=lambda one: one[1]):
         row: Row = {"step": step, "model": model}
-        for name in METRICS:
+        for name in TRAINING_METRICS:
             own = found.get((model, name), {})
             row[name] = own.get("value")
             if name in ("ece_null_mean", "ece_p_value"):
@@ -69,7 +58,7 @@ def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]
 def training_figure(rows: Sequence[Row]) -> Figure | None:
     """Draw the metrics of a training over its steps, with intervals; None without rows.
 
-    >>> row = {"step": 1, **{name: 0.5 for name in METRICS}}
+    >>> row = {"step": 1, **{name: 0.5 for name in TRAINING_METRICS}}
     >>> [axes.get_title() for axes in training_figure([row, {**row, "step": 2}]).axes]
     ['says and right', 'lost information', 'best temperature', 'ECE']
     """

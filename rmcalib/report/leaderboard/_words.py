@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
-from rmcalib.report._markdown import markdown_table, markdown_text
-from rmcalib.report._numbers import interval, number, p_value, percent, points
+from rmcalib.report._numbers import bracketed, interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def summary_words(
             row["values"]["ece_at_temperature"]["value"] < row["values"]["ece"]["value"] for row in tempered
         )
         sentences.append(
-            f"One fitted temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
+            f"A temperature of its own lowers the ECE of {better} of {count(len(tempered), 'model')}."
         )
     return " ".join(filter(None, sentences))
 
@@ -91,8 +91,8 @@ def summary_words(
 def too_few_words(split: Sequence[Row]) -> str:
     """Say in a sentence that there are too few models for correlations; empty if there are enough.
 
-    >>> too_few_words([{"note": "too few models: 4, and at least 10 are needed"}])
-    'Correlations over models mean little here: too few models: 4, and at least 10 are needed.'
+    >>> too_few_words([{"note": "too few models (4; at least 10 are needed)"}])
+    'Correlations over models mean little here: too few models (4; at least 10 are needed).'
     """
     note = next((row["note"] for row in split if row["note"]), "")
     return f"Correlations over models mean little here: {note}." if note else ""
@@ -117,11 +117,12 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     found = best["values"][metric]
     if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
         return f"{total}; all have the same {metric_name(metric)}, {number(found['value'])}."
-    shown = points(found, unit=" points") if metric.endswith("overconfidence") else _bracket(found)
+    shown = points(found, unit=" points") if metric.endswith("overconfidence") else bracketed(found)
     says, right = (best["values"].get(key) for key in [*headline_keys(metric)][:2])
     more = ""
     if says is not None and right is not None:
-        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
+        unit = "pairs" if metric.startswith("pairwise") else "time"
+        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the {unit}"
     return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
 
 
@@ -185,58 +186,9 @@ def unseen_notes(metrics: Sequence[Row]) -> list[str]:
 
 def to_markdown(board: Leaderboard) -> str:
     """Return the summary as Markdown: the ten best models, correlations, the check, notes."""
-    main = board.metric
-    names = headline_keys(main)
-    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
-    known = [
-        key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
-    ]
-    lines = [
-        f"# Models by calibration: {markdown_text(board.benchmark)}",
-        "",
-        markdown_text(board.summary),
-        "",
-    ]
-    lines += [f"## Smallest {metric_name(main)}", ""]
-    lines += markdown_table(
-        [
-            *("#", "model", metric_name(main), "interval"),
-            *(names.get(key) or metric_name(key) for key in known),
-            *(board.score_name, f"rank by {board.other}"),
-        ],
-        [
-            [
-                str(row["rank"]),
-                row["model"] + (" *" if row["scale"] == "no" else ""),
-                number(row["values"][main]["value"], 4),
-                interval(row["values"][main]),
-                *(_value(row["values"].get(key), key) for key in known),
-                number(row["score"]),
-                str(row["ranks"].get(board.other) or "–"),
-            ]
-            for row in board.ranked[:10]
-        ],
-    )
-    if any(row["scale"] == "no" for row in board.ranked[:10]):
-        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
-    lines += _split_lines(board)
-    lines += ["", "## Correlation with benchmark scores", ""]
-    lines += markdown_table(
-        ["error", "score", "coefficient", "value", "interval", "p-value", "models"],
-        [
-            [
-                metric_name(row["metric"]),
-                target_name(board, row["target"]),
-                row["method"],
-                number(row["value"], 4) if row["value"] is not None else row["note"],
-                interval(row),
-                p_value(row["p_value"]),
-                str(row["n"]),
-            ]
-            for row in board.correlations
-        ],
-    )
-    lines += ["", "Positive: models with a smaller error have better scores. Scores are from 0 to 1.", ""]
+    title = f"# Models by calibration: {markdown_text(board.benchmark)}"
+    lines = [title, "", markdown_text(board.summary), ""]
+    lines += [*_best_lines(board), *_split_lines(board), *_correlation_lines(board)]
     if board.check:
         worst = max(board.check, key=lambda row: abs(row["difference"]))
         lines += [
@@ -247,11 +199,60 @@ def to_markdown(board: Leaderboard) -> str:
             "",
         ]
     without = [row for row in board.models if row["rank"] is None]
-    notes = [f"{row['model']} has no {metric_name(main)}: {row['why']}." for row in without] + board.notes
+    error = metric_name(board.metric)
+    notes = [f"{row['model']} has no {error}: {row['why']}." for row in without] + board.notes
     if notes:
         lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
     lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
     return "\n".join(lines) + "\n"
+
+
+def _best_lines(board: Leaderboard) -> list[str]:
+    main, best = board.metric, board.ranked[:10]
+    names = headline_keys(main)
+    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
+    known = [
+        key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
+    ]
+    head = [
+        *("#", "model", metric_name(main), "interval"),
+        *(names.get(key) or metric_name(key) for key in known),
+        *(board.score_name, f"rank by {board.other}"),
+    ]
+    rows = [
+        [
+            str(row["rank"]),
+            row["model"] + (" *" if row["scale"] == "no" else ""),
+            number(row["values"][main]["value"], 4),
+            interval(row["values"][main]),
+            *(_value(row["values"].get(key), key) for key in known),
+            number(row["score"]),
+            str(row["ranks"].get(board.other) or "–"),
+        ]
+        for row in best
+    ]
+    lines = [f"## Smallest {metric_name(main)}", "", *markdown_table(head, rows)]
+    if any(row["scale"] == "no" for row in best):
+        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
+    return lines
+
+
+def _correlation_lines(board: Leaderboard) -> list[str]:
+    rows = [
+        [
+            metric_name(row["metric"]),
+            target_name(board, row["target"]),
+            row["method"],
+            number(row["value"], 4) if row["value"] is not None else row["note"],
+            interval(row),
+            p_value(row["p_value"]),
+            str(row["n"]),
+        ]
+        for row in board.correlations
+    ]
+    head = ["error", "score", "coefficient", "value", "interval", "p-value", "models"]
+    words = "Positive: models with a smaller error have better scores. Scores are from 0 to 1."
+    return ["", "## Correlation with benchmark scores", "", *markdown_table(head, rows), "", words, ""]
 
 
 def _split_lines(board: Leaderboard) -> list[str]:
@@ -282,8 +283,3 @@ def _value(row: Row | None, metric: str) -> str:
         return points(row)
     fractions = [*headline_keys(metric)][:2]
     return percent(row["value"]) if metric in fractions else number(row["value"])
-
-
-def _bracket(row: Row) -> str:
-    around = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
-    return f"{number(row['value'])}{around}"

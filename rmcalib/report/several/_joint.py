@@ -75,7 +75,7 @@ def join_benchmarks(
     metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
     scores : by model and benchmark, how to get the scores. Leave out models without probabilities.
     settings : the level of the intervals is taken from here.
-    notes, boards : what the result carries besides.
+    notes, boards : what else the result carries.
     """
     values = [
         {key: row[key] for key in ("model", "benchmark", "metric", "value", "low", "high", "n", "note")}
@@ -137,12 +137,22 @@ def report_from_runs(
 ) -> Leaderboard | Joint:
     """Make the report of all finished runs under some folders.
 
-    The parameters are those of :func:`leaderboard_from_runs`.
+    Parameters
+    ----------
+    folders : folders that hold runs, at any depth, or files of scores.
+    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing : as for
+        :func:`leaderboard_from_runs`.
 
     Returns
     -------
     A :class:`Leaderboard` if all runs are of one benchmark; otherwise a :class:`Joint` with a leaderboard of
     each.
+
+    Examples
+    --------
+    >>> report = report_from_runs(["real"], settings=Settings(resamples=20))
+    >>> type(report).__name__, len(report.models)
+    ('Leaderboard', 9)
     """
     settings = settings or Settings()
     if metric is not None:

@@ -8,10 +8,11 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
+from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import count
 from rmcalib.metrics import NO_TEMPERATURE
 from rmcalib.report._drawing import figure_bytes, figure_svg
-from rmcalib.report._markdown import markdown_table, markdown_text
 from rmcalib.report._numbers import number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._page import write_leaderboard
@@ -29,6 +30,11 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     """Write report.html, summary.md, report.json, CSVs and figures/; return the path of the page.
 
     The leaderboard of each benchmark goes to a folder of its own.
+
+    Parameters
+    ----------
+    joint : the result of :func:`report_from_runs` for several benchmarks.
+    folder : a folder or URL.
     """
     out = as_path(folder)
     figure = temperatures_figure(joint.temperatures)
@@ -50,7 +56,7 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     page = render(
         "several.html",
         title="Reward models on several benchmarks",
-        subtitle=f"{', '.join(joint.benchmarks)} · {len(joint.models)} models",
+        subtitle=f"{', '.join(joint.benchmarks)} · {count(len(joint.models), 'model')}",
         summary=joint.summary,
         benchmarks=[{"name": name, "link": links.get(name)} for name in joint.benchmarks],
         models=[
@@ -71,7 +77,12 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
 
 
 def joint_content(joint: Joint) -> Row:
-    """Return all numbers as JSON: infinite temperatures are null, as their limits are."""
+    """Return all numbers, ready for JSON: infinite temperatures and limits become None.
+
+    Parameters
+    ----------
+    joint : the result of :func:`report_from_runs` for several benchmarks.
+    """
     tables = ("models", "values", "temperatures", "effects")
     return {
         "benchmarks": joint.benchmarks,

@@ -21,7 +21,14 @@ from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL, parts_of, rows_of
 from rmcalib.scores import Scores
 
-__all__ = ["BOARD_DRAWS", "ModelMeasures", "measure_model", "ranked_metrics"]
+__all__ = [
+    "BOARD_DRAWS",
+    "ModelMeasures",
+    "check_sortable",
+    "measure_model",
+    "ranked_metrics",
+    "sortable_metrics",
+]
 
 BOARD_DRAWS = 200
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
@@ -44,6 +51,23 @@ class ModelMeasures:
 def ranked_metrics() -> dict[str, Metric]:
     """Return the metrics that a leaderboard computes, by name."""
     return {name: metric for name, metric in catalogue().items() if metric.ranked != "nowhere"}
+
+
+def sortable_metrics() -> list[str]:
+    """Return the names of the metrics that a leaderboard can be sorted by."""
+    return [name for name, metric in ranked_metrics().items() if metric.better is not None]
+
+
+def check_sortable(metric: str) -> None:
+    """Raise a ValueError unless a leaderboard can be sorted by this metric.
+
+    >>> check_sortable("temperature")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: metric: unknown 'temperature' (have: accuracy, ...)
+    """
+    if metric not in sortable_metrics():
+        raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(sortable_metrics())})")
 
 
 def measure_model(

@@ -1,0 +1,229 @@
+"""Ranks of models by their metrics, correlations with their scores, and one wide row per model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.metrics._boards._correlation import Method, correlation_rows
+from rmcalib.metrics._catalogue import catalogue
+from rmcalib.metrics._statistic import Settings
+from rmcalib.metrics._table import OVERALL
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["SCORE", "Board", "rank_models", "wide_rows"]
+
+Row = dict[str, Any]
+SCORE = "rewardbench_score"
+
+
+@dataclass(frozen=True)
+class Board:
+    """Models by one metric, as tidy tables.
+
+    Attributes
+    ----------
+    metric : what models are sorted by.
+    score : what their score is: rewardbench_score, or accuracy where that is not available.
+    categories : the categories of the benchmark.
+    models : one row per model, best first; models without a value come last, and ``why`` says why.
+    metrics : one row per model, category and metric.
+    correlations : one row per metric, target and method; errors and scores are of the same prompts, and
+        intervals resample models only.
+    split_correlations : one row per error and target, from different halves of the prompts
+        (`correlate_models`); empty for a table of figures.
+    ranks : one row per model and way of ranking.
+    reliability, rejection : curves of each model.
+    notes : what a reader must know.
+    """
+
+    metric: str
+    score: str
+    categories: list[str]
+    models: list[Row]
+    metrics: list[Row]
+    correlations: list[Row]
+    split_correlations: list[Row]
+    ranks: list[Row]
+    reliability: list[Row]
+    rejection: list[Row]
+    notes: list[str]
+    settings: Settings
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """One row per model as a pandas table: rank, score, every metric with its interval, categories."""
+        import pandas
+
+        return pandas.DataFrame(wide_rows(self.models, self.metric, self.categories))
+
+
+def rank_models(
+    models: Sequence[str],
+    metrics: Sequence[Row],
+    *,
+    metric: str,
+    categories: Sequence[str],
+    correlated: Sequence[str],
+    ranked_by: Sequence[str],
+    methods: Sequence[Method],
+    settings: Settings,
+    curves: tuple[list[Row], list[Row]] = ([], []),
+    notes: Sequence[str] = (),
+    split_correlations: Sequence[Row] = (),
+) -> Board:
+    """Rank models by their metrics, and correlate errors with scores.
+
+    Parameters
+    ----------
+    models : names, in any order.
+    metrics : one row per model, category and metric.
+    metric : what to sort by.
+    categories : the categories of the benchmark.
+    correlated : names of the errors to correlate with the scores.
+    ranked_by : names of the metrics to rank models by; "score" is the score over all categories.
+    methods : coefficients of correlation.
+    settings : resamples, level and seed of the correlations' intervals.
+    curves : rows of the reliability curves and of the rejection curves.
+    notes : what a reader must know.
+    split_correlations : correlations from different halves of the prompts (`correlate_models`).
+    """
+    found: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
+    for row in metrics:
+        found[row["model"]][row["category"], row["metric"]] = row
+    notes, score = list(notes), SCORE
+    if not np.isfinite(_column(found, SCORE)).any():
+        score = "accuracy"
+        notes.append("There is no score over all categories; accuracy is used instead.")
+    scores = _column(found, score)
+    columns = {name: scores if name == "score" else _column(found, name) for name in (*ranked_by, metric)}
+    ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
+    rows = [
+        _wide(found[name], name, categories, metric, scores[i])
+        | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
+        for i, name in enumerate(models)
+    ]
+    rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
+    # One category is the same as all of them together.
+    targets = categories if len(categories) > 1 else ()
+    correlations = [
+        row
+        for method in methods
+        for name in correlated
+        for row in correlation_rows(
+            _badness(name, _column(found, name)),
+            {category: _column(found, SCORE, category) for category in targets},
+            leaderboard=scores,
+            metric=name,
+            method=method,
+            resamples=settings.resamples,
+            level=settings.level,
+            seed=settings.seed,
+        )
+    ]
+    return Board(
+        metric=metric,
+        score=score,
+        categories=list(categories),
+        models=rows,
+        metrics=list(metrics),
+        correlations=correlations,
+        split_correlations=list(split_correlations),
+        ranks=[
+            {"model": row["model"], "by": by, "rank": row["ranks"][by]}
+            for row in rows
+            for by in ranked_by
+            if row["ranks"][by] is not None
+        ],
+        reliability=curves[0],
+        rejection=curves[1],
+        notes=[*notes, *_rank_notes(metric, rows)],
+        settings=settings,
+    )
+
+
+def _column(
+    found: Mapping[str, Mapping[tuple[str, str], Row]], name: str, category: str = OVERALL
+) -> FloatArray:
+    """Return the values of a metric, one per model (n,); NaN where there is none."""
+    values = [rows.get((category, name), {}).get("value") for rows in found.values()]
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
+    notes = []
+    known = [row["rank"] for row in rows if row["rank"] is not None]
+    if len(known) > 1 and len(set(known)) == 1:
+        label = catalogue()[metric].label if metric in catalogue() else metric
+        notes.append(f"All models have the same {label}: their order means nothing.")
+    if len(known) < 3:
+        notes.append("Correlations need at least three models with probabilities.")
+    return notes
+
+
+def wide_rows(models: Sequence[Row], metric: str, categories: Sequence[str]) -> list[Row]:
+    """Return one flat row per model: rank, score, values with their intervals, categories, ranks.
+
+    Parameters
+    ----------
+    models : rows of a `Board`.
+    metric : what models are sorted by; its columns come first.
+    categories : whose scores have a column.
+    """
+    keys = list(dict.fromkeys([metric, *(key for row in models for key in row["values"])]))
+    rows = []
+    for row in models:
+        flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
+        for key in keys:
+            found = row["values"].get(key)
+            flat[key] = found and found["value"]
+            if any((other["values"].get(key) or {}).get("low") is not None for other in models):
+                flat[f"{key}_low"] = found and found["low"]
+                flat[f"{key}_high"] = found and found["high"]
+        flat |= {f"score[{name}]": row["category_scores"][name] for name in categories}
+        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
+        rows.append(flat | {"note": row["why"]})
+    return rows
+
+
+def _wide(
+    found: Mapping[tuple[str, str], Row], name: str, categories: Sequence[str], metric: str, score: float
+) -> Row:
+    def of(category: str, wanted: str) -> Row | None:
+        row = found.get((category, wanted))
+        return None if row is None or row["value"] is None else row
+
+    own = [name for category, name in found if category == OVERALL]
+    values = {key: of(OVERALL, key) for key in dict.fromkeys((metric, *catalogue(), *own))}
+    main = found.get((OVERALL, metric))
+    category_score = {c: of(c, SCORE) for c in categories}
+    return {
+        "model": name,
+        "why": ""
+        if main is not None and main["value"] is not None
+        else (main or {}).get("note") or "not measured",
+        "score": float(score) if np.isfinite(score) else None,
+        "values": {key: row for key, row in values.items() if row is not None},
+        "category_scores": {c: None if r is None else r["value"] for c, r in category_score.items()},
+        "category_ece": {c: row for c in categories if (row := of(c, "ece")) is not None},
+    }
+
+
+def _badness(name: str, values: FloatArray) -> FloatArray:
+    """Numbers that are smaller for better values (n,)."""
+    if name == "score":
+        return -values
+    metric = catalogue().get(name)
+    return values if metric is None else np.array([metric.badness(value) for value in values])
+
+
+def _ranks(errors: FloatArray) -> list[int | None]:
+    """1 for the best; equal values share the better rank; None where there is no value."""
+    known = errors[np.isfinite(errors)]
+    return [1 + int((known < error).sum()) if np.isfinite(error) else None for error in errors]

@@ -1,0 +1,54 @@
+"""The numbers of a null test, as metrics: how large an error is by chance alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rmcalib.calibration import Inference
+from rmcalib.metrics._catalogue._metric import Metric
+from rmcalib.metrics._forecasts import Forecasts
+from rmcalib.metrics._statistic import Settings, Statistic
+
+__all__ = ["null_metrics"]
+
+
+def null_metrics(
+    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
+) -> tuple[Metric, ...]:
+    """Return the three numbers of a null test, as metrics beside the error that it is about."""
+
+    def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
+        def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
+            if "pairs" in error.needs and forecasts.scores.beats is not None:
+                return Statistic.missing(len(forecasts), "no null test of pairwise probabilities")
+            found = inference(forecasts, settings)
+            if found is None:
+                return Statistic.missing(0, f"no prompt to compute the {what} of")
+            return Statistic.constant(getattr(found.test(), field), len(forecasts))
+
+        return Metric(
+            f"{error.name}_{suffix}",
+            meaning,
+            statistic,
+            prompts=error.prompts,
+            needs=error.needs,
+            group=error.group,
+            compared="nowhere",
+            ranked=error.ranked if error.ranked == "nowhere" else "overall",
+            depends_on_m=error.depends_on_m,
+            **{"unit": error.unit, "heading": "", **more},
+        )
+
+    return (
+        entry("null_mean", "mean", f"mean {what} of a calibrated forecast with as much data"),
+        entry("null_95", "high", f"95% point of the {what} of a calibrated forecast"),
+        entry(
+            "p_value",
+            "p_value",
+            f"chance that a calibrated forecast has at least this {what}",
+            unit="probability",
+            heading=heading,
+            label=f"p-value of {error.label}",
+        ),
+    )
