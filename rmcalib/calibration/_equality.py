@@ -66,7 +66,7 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
 
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
-    parts, best, gaps = [], [], []
+    parts, fitted, gaps = [], [], []
     for rewards, outcomes, groups in sets:
         r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
         fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
@@ -75,13 +75,14 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
             slope, curvature = slopes(r, correct, sizes, fit.temperature)
             if curvature.mean() > 0:
                 weight /= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
-        best.append({"cold": -np.inf, "hot": np.inf}.get(fit.at_limit or "", np.log(fit.temperature)))
-        gaps.append(np.ptp(r))
+        ends_at = {"cold": -np.inf, "hot": np.inf}
+        fitted.append(ends_at.get(fit.at_limit or "", float(np.log(fit.temperature))))
+        gaps.append(float(np.ptp(r)))
         parts.append((r, correct, sizes, weight))
     # The search stays near the scale of the rewards: far from it the losses are flat.
-    known = [*(log_t for log_t in best if np.isfinite(log_t)), float(np.log(max(gaps) or 1.0))]
+    known = [*(log_t for log_t in fitted if np.isfinite(log_t)), float(np.log(max(gaps) or 1.0))]
     ends = min(known) - _BEYOND, max(known) + _BEYOND
-    best = [float(np.clip(log_t, *ends)) for log_t in best]
+    best = [float(np.clip(log_t, *ends)) for log_t in fitted]
     least = [_loss(*part[:3], log_t) for part, log_t in zip(parts, best, strict=True)]
 
     def worse(log_t: float) -> float:
