@@ -78,9 +78,11 @@ def main() -> None:
             str(options.resamples),
         ]
         start = time.perf_counter()
-        _, status, used = os.wait4(subprocess.Popen([*command, "--quiet"]).pid, 0)
+        with subprocess.Popen([*command, "--quiet"]) as process:
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
         wall = time.perf_counter() - start
-        if status:
+        if process.returncode:
             sys.exit("the report failed")
         cpu = used.ru_utime + used.ru_stime
         size = (home / "report" / "report.html").stat().st_size / 1e6

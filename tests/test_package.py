@@ -1,4 +1,4 @@
-"""What every user meets first, and the plan of the house: light imports, one-way dependencies, doors."""
+"""The structure of the package: light imports, one-way dependencies, public interfaces."""
 
 import ast
 import subprocess
@@ -28,16 +28,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": set(),
     "ranking": set(),
     "calibration": {"ranking"},
-    "benchmarks": {"demo"},
+    "benchmarks": set(),
     "scores": {"ranking", "benchmarks"},
-    "judges": {"demo", "benchmarks", "scores"},
+    "judges": {"benchmarks", "scores"},
     "runs": {"benchmarks", "scores", "judges"},
     "batch": {"benchmarks", "scores", "judges", "runs"},
-    "metrics": {"ranking", "calibration", "benchmarks", "scores", "judges"},
+    "metrics": {"calibration", "benchmarks", "scores", "judges"},
     "tabular": {"ranking", "calibration", "runs"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
-    "publish": {"metrics", "report", "runs"},
+    "publish": {"metrics", "report"},
     "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
@@ -95,30 +95,29 @@ def test_every_package_is_on_the_plan() -> None:
 def test_dependencies_point_one_way() -> None:
     wrong = [
         f"{where} imports {module}"
-        for where, room, module, _ in product_imports()
-        if len(module.split(".")) > 1 and module.split(".")[1] not in {room, "_util"} | MAY_IMPORT[room]
+        for where, package, module, _ in product_imports()
+        if len(module.split(".")) > 1 and module.split(".")[1] not in {package, "_util"} | MAY_IMPORT[package]
     ]
     assert wrong == []
 
 
-def test_packages_are_entered_by_their_doors() -> None:
+def test_packages_are_imported_by_their_public_interface() -> None:
     wrong = [
         f"{where} imports {module}"
-        for where, room, module, _ in product_imports()
+        for where, package, module, _ in product_imports()
         if len(module.split(".")) > 2
-        and module.split(".")[1] not in (room, "_util")
+        and module.split(".")[1] not in (package, "_util")
         and module not in PUBLIC_MODULES
     ]
     assert wrong == []
 
 
-def test_what_others_use_is_in_the_door() -> None:
+def test_what_others_use_is_public() -> None:
     wrong = []
-    for where, room, module, names in product_imports():
+    for where, package, module, names in product_imports():
         parts = module.split(".")
-        if len(parts) == 2 and parts[1] not in (room, "_util") and (PACKAGE / parts[1]).is_dir():
-            door = (PACKAGE / parts[1] / "__init__.py").read_text(encoding="utf-8")
-            listed = exported(door)
+        if len(parts) == 2 and parts[1] not in (package, "_util") and (PACKAGE / parts[1]).is_dir():
+            listed = exported((PACKAGE / parts[1] / "__init__.py").read_text(encoding="utf-8"))
             wrong += [f"{where}: {name} of {module}" for name in names if name not in listed]
     assert wrong == []
 
@@ -131,8 +130,8 @@ def exported(source: str) -> set[str]:
     return set()
 
 
-def test_modules_behind_a_door_are_private() -> None:
-    inside = {"_util", "cli", "demo"}  # helpers whose modules are the doors; one module per command
+def test_modules_inside_a_package_are_private() -> None:
+    inside = {"_util", "cli", "demo"}  # their modules are public inside rmcalib: helpers, commands, data
     named = [
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.glob("*/*.py")

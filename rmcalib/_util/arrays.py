@@ -1,4 +1,4 @@
-"""Array types, and the checks every public door uses: what was given, and what would be right."""
+"""Array types, and checks of arguments that say what was given and what would be right."""
 
 from collections.abc import Iterator
 from typing import Any

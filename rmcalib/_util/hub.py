@@ -1,4 +1,4 @@
-"""The Hugging Face Hub at our door: ids checked, commits resolved, failures said in one clear line.
+"""The Hugging Face Hub: check ids, resolve commits, and explain failures in one clear line.
 
 The libraries report one cause in many ways (a gated repository is an `OSError` from transformers, a
 `DatasetNotFoundError` from datasets, and a `GatedRepoError` from huggingface_hub). Everything here ends in

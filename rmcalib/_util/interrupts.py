@@ -29,8 +29,8 @@ _AGAIN = 1.0  # seconds: launchers send a Ctrl-C on to processes that have it fr
 def answer_interrupts() -> None:
     """Let the first Ctrl-C raise KeyboardInterrupt, and one more than a second later end the process at once.
 
-    So what is being put away is not put away by halves: either it is, or it looks as after ``kill -9``, from
-    which every command continues. Where Ctrl-C is ignored (``nohup``), it stays so.
+    So cleaning up is not interrupted halfway: it finishes, or the process ends as with ``kill -9``, after
+    which every command can continue. Where Ctrl-C is ignored (``nohup``), it stays ignored.
     """
     first: float | None = None
 
@@ -84,7 +84,7 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def spared() -> Iterator[None]:
-    """Start processes that a Ctrl-C does not reach: their parent has it, and says what there is to say.
+    """Start processes that a Ctrl-C does not reach: their parent handles it and reports it.
 
     >>> with spared():
     ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())

@@ -1,7 +1,8 @@
 """The processes of ``torchrun`` or ``accelerate launch`` as one job: they wait and fail together.
 
-Each process scores its share of the prompts. What they all do is done in steps (`Team.step`): nobody goes on
-before all have finished a step, and if one fails, all fail with its message, which the main process reports.
+Each process scores its part of the prompts. What they all do is done in steps (`Team.step`): no process
+continues before all have finished a step. If one fails, all fail with its message, which the main process
+reports.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
 from rmcalib.benchmarks._files import SUFFIXES
-from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids, voted_item
+from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 from rmcalib.benchmarks._load import load_benchmark
 from rmcalib.benchmarks._official import official_score, scored_items
 from rmcalib.benchmarks._registry import benchmarks, entry_for, known_entry
@@ -30,5 +30,4 @@ __all__ = [
     "shared_first_place",
     "ties_scores",
     "ties_sums",
-    "voted_item",
 ]

@@ -20,8 +20,8 @@ class Equality:
 
     Attributes
     ----------
-    temperature : the temperature that fits all sets best; 0 or infinity where :func:`temperature_interval`
-        has them.
+    temperature : the temperature that fits all sets best; it can be 0 or infinity, as in
+        :func:`temperature_interval`.
     statistic : how much worse it fits than a temperature for each set.
     degrees : degrees of freedom of its χ² distribution: one less than there are sets.
     p_value : the probability of at least this statistic if one temperature is right for all.

@@ -1,4 +1,4 @@
-"""The command line: a door, not a room. Each command is one thin file; bad input is one line, exit code 2."""
+"""The command line. Each command is one thin file; bad input is one line and exit code 2."""
 
 import sys
 import time

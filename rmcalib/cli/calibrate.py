@@ -89,7 +89,7 @@ def calibrate_model(
 
 
 _LOADING = ("model", "revision", "device", "dtype", "token_budget", "trust_remote_code", "allow_pickle")
-"""Options that a checkpoint needs, also of scores that exist already."""
+"""Options that a checkpoint needs, even if the scores exist already."""
 
 
 def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scoring) -> None:
@@ -105,7 +105,7 @@ def _check_destination(folder: Path | None, repo_id: str | None, scoring: Scorin
     if scoring.reference is not None or scoring.reference_free is not None:
         raise ValueError("--checkpoint: a policy's rewards do not come from a linear layer; use --calibrator")
     if scoring.judge is not None:
-        raise ValueError("--checkpoint: --judge reads its rewards from words, which no layer gives")
+        raise ValueError("--checkpoint: rewards of --judge do not come from a linear layer; use --calibrator")
     check_destination(folder, repo_id)
 
 

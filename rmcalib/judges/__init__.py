@@ -39,7 +39,7 @@ from rmcalib.judges._registry import (
 from rmcalib.judges._rescale import Rescaled, write_rescaled
 from rmcalib.judges._resolve import KINDS, check_judge_name, judge_kind, load_judge, registered_judges
 from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, is_local, load_model, locate
-from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, scale_of, why_no_calibration
+from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, why_no_calibration
 from rmcalib.judges._served.comparison import ServedCheck, compare_served
 from rmcalib.judges._served.judge import EndpointJudge
 
@@ -96,7 +96,6 @@ __all__ = [
     "remember_model",
     "remember_rate",
     "scale_note",
-    "scale_of",
     "score_items",
     "scored_chunks",
     "shard",

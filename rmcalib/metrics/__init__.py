@@ -17,8 +17,6 @@ from rmcalib.metrics._boards import (
     measure_entries,
     measure_model,
     rank_models,
-    ranked_metrics,
-    sortable_metrics,
     wide_rows,
 )
 from rmcalib.metrics._catalogue import (
@@ -107,13 +105,11 @@ __all__ = [
     "on_common_prompts",
     "picked_rows",
     "rank_models",
-    "ranked_metrics",
     "reliability_table",
     "response_lengths",
     "select_prompts",
     "set_forecasts",
     "single_answers",
-    "sortable_metrics",
     "summary_table",
     "ties_score",
     "top_1_prompts",

@@ -338,6 +338,17 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
     Equal rewards are decided at random (seeded): the first one would always be the correct one where correct
     responses come first.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+    seed : of the random choice.
+
+    Examples
+    --------
+    >>> rows, right = picked_rows(forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]])))
+    >>> rows.tolist(), right.tolist()
+    ([0, 3], [1.0, 0.0])
     """
     largest = forecasts.reward == np.repeat(
         np.maximum.reduceat(forecasts.reward, forecasts.starts), forecasts.sizes
@@ -350,7 +361,17 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
 
 def margins(forecasts: Forecasts) -> FloatArray:
-    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win."""
+    """Return the worst correct reward minus the best wrong one: (n,); positive if all correct ones win.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+
+    Examples
+    --------
+    >>> margins(forecast(Scores.from_arrays([[1.0, 0.0, 0.5], [0.0, 1.0, 2.0]])))
+    array([ 0.5, -2. ])
+    """
     correct = np.where(forecasts.is_correct, forecasts.reward, np.inf)
     wrong = np.where(forecasts.is_correct, -np.inf, forecasts.reward)
     return np.minimum.reduceat(correct, forecasts.starts) - np.maximum.reduceat(wrong, forecasts.starts)

@@ -70,6 +70,15 @@ def ties_score(scores: Scores) -> float:
     of a kind, and the others over the N that have both:
     0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
     + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), where w is the tied prompt's and 0/0 counts as 0.
+
+    Parameters
+    ----------
+    scores : of any benchmark; only the category "Ties" counts.
+
+    Examples
+    --------
+    >>> ties_score(Scores.from_arrays([[1.0, 0.0]]))
+    nan
     """
     tied = sorted(tied_categories(scores))
     return _ties_score(scores, tied[0]) if tied else float("nan")
@@ -85,6 +94,15 @@ def category_scores(scores: Scores) -> dict[str, float]:
     """Return each category's score in [0, 1], in the order of appearance: mean accuracy, or the Ties score.
 
     The Ties score is NaN if no number N has both kinds of prompt, `ref:N` and `tied:N`.
+
+    Parameters
+    ----------
+    scores : of one model.
+
+    Examples
+    --------
+    >>> category_scores(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]], category=["Math", "Safety"]))
+    {'Math': 1.0, 'Safety': 0.0}
     """
     accuracy, tied = item_accuracy(scores), tied_categories(scores)
     category = scores.category[scores.offsets[:-1]]
@@ -95,7 +113,17 @@ def category_scores(scores: Scores) -> dict[str, float]:
 
 
 def leaderboard_score(scores: Scores) -> float:
-    """Return the plain mean of the categories' scores; times 100 it is the number on the leaderboard."""
+    """Return the plain mean of the categories' scores; times 100 it is the number on the leaderboard.
+
+    Parameters
+    ----------
+    scores : of one model.
+
+    Examples
+    --------
+    >>> leaderboard_score(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]], category=["Math", "Safety"]))
+    0.5
+    """
     return float(np.mean(list(category_scores(scores).values())))
 
 

@@ -12,7 +12,18 @@ __all__ = ["disagreements", "response_lengths"]
 
 
 def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
-    """Return the number of characters of each scored response (N,), or None if some text is not at hand."""
+    """Return the number of characters of each scored response (N,), or None if some text is not at hand.
+
+    Parameters
+    ----------
+    scores : of one model.
+    benchmark : the texts; None if they are not at hand.
+
+    Examples
+    --------
+    >>> response_lengths(Scores.from_arrays([[1.0, 0.0]]), None) is None
+    True
+    """
     if benchmark is None:
         return None
     texts = {item.id: [float(len(response)) for response in item.responses] for item in benchmark.items}

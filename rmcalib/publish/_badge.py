@@ -21,6 +21,10 @@ def badge_svg(evaluation: Evaluation) -> str:
 
     It is green if the interval of the gap includes 0, red if the gap is ten points or more, else amber.
 
+    Parameters
+    ----------
+    evaluation : the result of :func:`rmcalib.evaluate`.
+
     Examples
     --------
     >>> from rmcalib.report import evaluate

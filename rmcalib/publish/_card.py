@@ -8,7 +8,7 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, headline, number, p_value, percent, points
+from rmcalib.report import Evaluation, bracketed, headline, number, p_value, percent, points
 
 __all__ = ["BADGE", "FIGURE", "card_section", "insert_section", "metric_table"]
 
@@ -31,6 +31,10 @@ def card_section(evaluation: Evaluation) -> str:
     """Return a section for a model card: headline, table, figure, and how it was measured.
 
     It stands between two comments, so that `insert_section` can replace it later.
+
+    Parameters
+    ----------
+    evaluation : the result of :func:`rmcalib.evaluate`.
 
     Examples
     --------
@@ -63,7 +67,12 @@ def card_section(evaluation: Evaluation) -> str:
 
 
 def insert_section(card: str, section: str) -> str:
-    """Return a model card with the section in it: in the place of an earlier one, or at the end.
+    """Return a model card with the section in it: it replaces an earlier one, or stands at the end.
+
+    Parameters
+    ----------
+    card : a model card in Markdown; may be empty.
+    section : the result of `card_section`.
 
     Examples
     --------
@@ -106,8 +115,7 @@ def _cell(name: str, row: Mapping[str, Any] | None) -> str:
     if name == "ece_p_value":
         return p_value(row["value"])
     form = percent if name in ("mean_confidence", "accuracy") else number
-    limits = "" if row["low"] is None else f" [{form(row['low'])}, {form(row['high'])}]"
-    return f"{form(row['value'])}{limits}"
+    return bracketed(row, form)
 
 
 def _revision(manifest: Mapping[str, Any], key: str) -> str:

@@ -79,7 +79,21 @@ def make_card(
 
 
 def write_card(card: Card, folder: str | Path) -> list[Path]:
-    """Write card.md, every_eval_ever.json and the files of the card into a folder; return their paths."""
+    """Write card.md, every_eval_ever.json and the files of the card into a folder; return their paths.
+
+    Parameters
+    ----------
+    card : the result of `make_card`.
+    folder : a folder or URL.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> card = Card("org/rm", "bench", "## Calibration", {}, {})
+    >>> with TemporaryDirectory() as folder:
+    ...     [path.name for path in write_card(card, folder)]
+    ['card.md', 'every_eval_ever.json']
+    """
     out = as_path(folder)
     record = json.dumps(card.record, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     contents = {CARD: _utf8(card.section), **card.files, RECORD: _utf8(record)}
@@ -89,7 +103,7 @@ def write_card(card: Card, folder: str | Path) -> list[Path]:
 def push_card(card: Card, repository: str) -> str:
     """Open a pull request on the Hub that adds the card to a model repository; return its URL.
 
-    The section goes into README.md, in the place of an earlier one. Uses the login of `hf auth login` or
+    The section goes into README.md, and replaces an earlier one. Uses the login of `hf auth login` or
     HF_TOKEN. Nothing changes until somebody merges the pull request.
 
     Parameters

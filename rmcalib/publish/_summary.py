@@ -92,7 +92,17 @@ def comparison_summary(
 
 
 def better(row: Mapping[str, Any]) -> str:
-    """Return "A" or "B" if the interval of the difference leaves out 0; else nothing."""
+    """Return the better model, "A" or "B", if the interval of the difference leaves out 0; else "".
+
+    Parameters
+    ----------
+    row : a row of `rmcalib.metrics.compare_scores`.
+
+    Examples
+    --------
+    >>> better({"metric": "accuracy", "a": 0.7, "b": 0.8, "low": 0.05, "high": 0.15})
+    'B'
+    """
     metric = catalogue()[row["metric"]]
     if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
         return ""

@@ -13,7 +13,7 @@ from rmcalib.metrics import Forecasts, select_prompts
 __all__ = ["best_of_rows", "chosen_weights"]
 
 MOST = 32
-"""Up to so many responses, every k is reported; above, only powers of two and the largest."""
+"""Up to this many responses, every k is reported; above, only powers of two and the largest."""
 
 
 def best_of_rows(part: Forecasts, level: float = 0.95) -> list[dict[str, Any]]:

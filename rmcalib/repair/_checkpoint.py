@@ -128,6 +128,13 @@ def write_checkpoint(
 def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
     """Return the folder if a checkpoint can be written there; also check the Hub id that it will have.
 
+    Parameters
+    ----------
+    folder : must not exist, or be empty.
+    repo_id : `owner/name`; None if nothing will be uploaded.
+
+    Examples
+    --------
     >>> check_destination(".")
     Traceback (most recent call last):
     ValueError: --checkpoint .: is not empty; give a new folder
@@ -152,6 +159,15 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
     """Upload a checkpoint to the Hub, with the login of `hf auth login` or HF_TOKEN; return its address.
 
     The repository is created if it does not exist.
+
+    Parameters
+    ----------
+    folder : the folder that `write_checkpoint` has written.
+    repo_id : the model repository, `owner/name`.
+
+    Raises
+    ------
+    HubError : if the Hub refuses it; the message says why in one line.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
@@ -220,7 +236,7 @@ def _note_in_config(folder: Path, calibrator: Calibrator, model: str, revision: 
 
 
 def _public(model: str) -> str:
-    """Return a model's name without the folders above it, which are nobody else's business."""
+    """Return a model's name without the folders above it, which are private."""
     return Path(model).resolve().name if is_local(model) and model != "demo" else model
 
 

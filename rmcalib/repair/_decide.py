@@ -34,7 +34,7 @@ class Regret:
     threshold : 1 − ask_cost: accepting pays if the probability is at least this.
     accepted : fraction of prompts that are accepted by the stated probabilities.
     believed : mean cost per prompt that the probabilities promise.
-    cost : mean cost per prompt that there is.
+    cost : mean cost per prompt that was measured.
     calibrated_accepted, calibrated_cost : the same with probabilities at a temperature that was fitted on
         other prompts (cross-fitted).
     value, low, high : cost − calibrated_cost, with its interval.
@@ -146,7 +146,19 @@ def decide(
 def decide_forecasts(
     part: Forecasts, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
 ) -> Decisions:
-    """Do the same with the forecasts of prompts that have one correct response each."""
+    """Find what `decide` finds, from forecasts instead of scores.
+
+    Parameters
+    ----------
+    part : the forecasts of prompts that have one correct response each.
+    alpha, level, ask_cost, seed : as for `decide`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> decide_forecasts(forecast(Scores.from_arrays([[9.0, 0.0]] * 100))).choice.accepted
+    1.0
+    """
     check_level(level)
     for name, value in (("alpha", alpha), ("ask_cost", ask_cost)):
         if value is not None and not 0 < value < 1:

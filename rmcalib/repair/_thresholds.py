@@ -92,7 +92,7 @@ def safe_threshold(
 
 
 def log_odds(log_p: FloatArray) -> FloatArray:
-    """Return log(p / (1 − p)) of log-probabilities, also where p rounds to 1.
+    """Return log(p / (1 − p)) of log-probabilities (n,), also where p rounds to 1.
 
     >>> log_odds(np.log([0.5, 0.75])).round(3)
     array([0.   , 1.099])
@@ -160,5 +160,5 @@ def _enough(alpha: float, level: float) -> int:
     """
     n = np.arange(_fewest(alpha, level), int(50 / alpha))
     passed = _upper(np.floor(n * alpha / 2), n, level) <= alpha
-    # From the first size on which all larger ones pass too.
+    # The first size from which all larger ones pass, too.
     return int(n[np.flatnonzero(~passed)[-1] + 1] if not passed.all() else n[0])

@@ -3,7 +3,7 @@
 from rmcalib.report._confidence import groups_figure, says_right_figure
 from rmcalib.report._drawing import figure_bytes, figure_png, short_names
 from rmcalib.report._headline import HEADLINE, headline, headline_keys
-from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
+from rmcalib.report._numbers import bracketed, interval, number, p_value, percent, points, signed
 from rmcalib.report._reliability import plot_reliability, reliability_figure
 from rmcalib.report.evaluation._evaluation import (
     UNNAMED,
@@ -29,6 +29,7 @@ __all__ = [
     "Evaluation",
     "Joint",
     "Leaderboard",
+    "bracketed",
     "evaluate",
     "evaluation_content",
     "figure_bytes",

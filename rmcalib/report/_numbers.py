@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["interval", "number", "p_value", "percent", "points", "signed"]
+__all__ = ["bracketed", "interval", "number", "p_value", "percent", "points", "signed"]
 
 NOTHING = "–"
 _CHANCE = 1e-9  # p-values this close to their floor are at it
@@ -40,27 +40,27 @@ def signed(value: float | None, digits: int = 3) -> str:
     return f"+{text}" if value is not None and value > 0 and text[0].isdigit() else text
 
 
-def percent(share: float | None) -> str:
+def percent(fraction: float | None) -> str:
     """Return a fraction as a percentage: whole numbers, with a decimal below 1% and above 99%.
 
-    >>> [percent(share) for share in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
+    >>> [percent(fraction) for fraction in (0.9, 0.2234, 0.996, 0.9999, 1.0, 0.004, 0.0)]
     ['90%', '22%', '99.6%', '>99.9%', '100%', '0.4%', '0%']
     """
-    if share is None:
+    if fraction is None:
         return NOTHING
-    if share in (0.0, 1.0):
-        return f"{share:.0%}"
-    if share > 0.99:
-        return ">99.9%" if share >= 0.9995 else f"{share:.1%}"
-    if share < 0.01:
-        return "<0.1%" if share < 0.0005 else f"{share:.1%}"
-    return f"{share:.0%}"
+    if fraction in (0.0, 1.0):
+        return f"{fraction:.0%}"
+    if fraction > 0.99:
+        return ">99.9%" if fraction >= 0.9995 else f"{fraction:.1%}"
+    if fraction < 0.01:
+        return "<0.1%" if fraction < 0.0005 else f"{fraction:.1%}"
+    return f"{fraction:.0%}"
 
 
 def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") -> str:
     """Return the value of a row as percentage points with its interval, if it has one.
 
-    Without ``sign``, the size of a negative value is shown, and its interval turned round.
+    Without ``sign``, a negative value and its interval are shown without the sign.
 
     >>> points({"value": 0.678, "low": 0.64, "high": 0.72})
     '+68 [+64, +72]'
@@ -95,6 +95,18 @@ def interval(row: Mapping[str, Any] | None, digits: int = 3) -> str:
     if row is None or row.get("low") is None:
         return NOTHING
     return f"{number(row['low'], digits)} to {number(row['high'], digits)}"
+
+
+def bracketed(row: Mapping[str, Any] | None, form: Callable[[float | None], str] = number) -> str:
+    """Return the value of a row of metrics with its interval, if it has one.
+
+    >>> bracketed({"value": 0.2, "low": 0.1, "high": 0.25}), bracketed({"value": 0.2, "low": None})
+    ('0.200 [0.100, 0.250]', '0.200')
+    """
+    if row is None or row["value"] is None:
+        return NOTHING
+    limits = "" if row["low"] is None else f" [{form(row['low'])}, {form(row['high'])}]"
+    return f"{form(row['value'])}{limits}"
 
 
 def p_value(value: float | None, floor: float | None = None) -> str:

@@ -63,7 +63,19 @@ def load_scores(
 
 
 def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
-    """Return the scores of one model of a file; a ValueError says which models there are."""
+    """Return the scores of one model of a file; a ValueError says which models there are.
+
+    Parameters
+    ----------
+    found : the scores of all models of the file, by name.
+    model : the name to look for.
+    path : the file, for the message.
+
+    Examples
+    --------
+    >>> find_model({"a": Scores.from_arrays([[1.0, 0.0]])}, "a", "x.json").n_items
+    1
+    """
     if model not in found:
         near = difflib.get_close_matches(model, found, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"has {_listed(found)}"
@@ -72,7 +84,7 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
 
 
 def is_built_in(path: str | Path) -> bool:
-    """Return whether a name is that of built-in scores; a file or folder of the same name goes first.
+    """Return whether a name is that of built-in scores; a file or folder of the same name comes first.
 
     >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
     (True, False)

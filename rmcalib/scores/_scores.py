@@ -82,7 +82,7 @@ class Scores:
         return len(self.reward)
 
     def __repr__(self) -> str:
-        """Count what there is."""
+        """Return a summary: the numbers of prompts and responses."""
         about = {name: self.manifest[name] for name in ("model", "benchmark") if name in self.manifest}
         return f"Scores({self.n_items} prompts, {len(self)} responses, {about})"
 

@@ -17,7 +17,7 @@ from rmcalib.tabular._pairwise import PairwiseLearner, PlackettLuceFromPairs, ne
 from rmcalib.tabular._plan import COLUMNS, Plan
 from rmcalib.tabular._prolr import ProlrResult, run_prolr
 from rmcalib.tabular._sources import fetch, naive_bayes_rankings
-from rmcalib.tabular._tables import fold_means, paired_points, read_results, rows_where
+from rmcalib.tabular._tables import fold_means, paired_points, read_results
 
 __all__ = [
     "COLUMNS",
@@ -50,7 +50,6 @@ __all__ = [
     "paired_points",
     "read_csv",
     "read_results",
-    "rows_where",
     "run_prolr",
     "scatter",
     "synthetic_dataset",

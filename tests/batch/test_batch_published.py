@@ -12,7 +12,7 @@ from tests.hub import tiny
 from tests.hub.server import LoopbackHub
 
 RESULTS = "allenai/reward-bench-2-results"
-N = 6
+N = 3
 
 
 def scores_file(name: str, shift: float) -> dict[str, Any]:

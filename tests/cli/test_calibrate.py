@@ -80,7 +80,7 @@ def test_checkpoints_of_scores_and_what_is_refused(tmp_path: Path, invoke: Invok
         (("--push-to-hub", "me/rm"), "--push-to-hub: give a folder"),
         (("--checkpoint", "d", "--endpoint", "http://127.0.0.1:9"), "a served model"),
         (("--checkpoint", "d", "--reference", "demo"), "a policy's rewards"),
-        (("--checkpoint", "d", "--judge", "letter"), "reads its rewards from words"),
+        (("--checkpoint", "d", "--judge", "letter"), "rewards of --judge"),
     ):
         out = invoke("calibrate", *args)
         assert (out.code, reason in out.err) == (2, True), out.err

@@ -1,4 +1,4 @@
-"""Forecasts beside votes, and scores that count every vote: one number per prompt, to be averaged."""
+"""Forecasts with votes, and scores that count every vote: one number per prompt, to be averaged."""
 
 from __future__ import annotations
 
@@ -225,8 +225,8 @@ def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
 def majority_agreements(forecasts: VoteForecasts) -> FloatArray:
     """Return how often a voter agrees with the majority of the other voters.
 
-    The vote that is compared is left out of the majority, so that nobody agrees with himself. If k responses
-    lead, each counts 1/k. This is what a model could reach that knew the other votes.
+    The vote that is compared is left out of the majority, so that a vote is never compared with itself. If k
+    responses lead, each counts 1/k. This is what a model could reach that knew the other votes.
 
     Parameters
     ----------

@@ -42,7 +42,9 @@ JudgeKind = Annotated[
 JudgePromptFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="Ask in the words of a YAML file instead of ours.", rich_help_panel=_PANEL
+        metavar="FILE",
+        help="Use the questions of this YAML file instead of the built-in ones.",
+        rich_help_panel=_PANEL,
     ),
 ]
 Votes = Annotated[
@@ -66,7 +68,9 @@ JudgeSeed = Annotated[
 MaxCharacters = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Cut longer prompts and responses; default: not at all.", rich_help_panel=_PANEL
+        min=1,
+        help="Cut prompts and responses to this many characters; default: no limit.",
+        rich_help_panel=_PANEL,
     ),
 ]
 DryRun = Annotated[

@@ -46,7 +46,7 @@ class ChatModel(Protocol):
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
     ) -> TextAnswer:
-        """Return one sampled answer; the same seed gives the same answer, as far as the model can."""
+        """Return one sampled answer; the same seed gives the same answer if the model supports seeds."""
 
     def identity(self) -> dict[str, Any]:
         """Return everything about the model that changes an answer."""

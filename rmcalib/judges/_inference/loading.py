@@ -56,7 +56,7 @@ class Parts:
 
 
 def load_tokenizer(asked: Asked, folder: Path) -> Any:
-    """Load the tokenizer and see to it that there is a way to write a conversation."""
+    """Load the tokenizer and make sure that it can format a conversation."""
     from transformers import AutoTokenizer
 
     from rmcalib.judges._inference.templates import TEMPLATES

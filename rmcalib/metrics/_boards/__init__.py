@@ -6,8 +6,6 @@ from rmcalib.metrics._boards._models import (
     BOARD_DRAWS,
     check_sortable,
     measure_model,
-    ranked_metrics,
-    sortable_metrics,
 )
 from rmcalib.metrics._boards._ranking import SCORE, Board, rank_models, wide_rows
 from rmcalib.metrics._boards._two_way import correlate_models
@@ -27,7 +25,5 @@ __all__ = [
     "measure_entries",
     "measure_model",
     "rank_models",
-    "ranked_metrics",
-    "sortable_metrics",
     "wide_rows",
 ]

@@ -1,4 +1,4 @@
-"""What calibration goes with: correlations over models, with bootstrap intervals and p-values.
+"""Correlations of calibration with scores over models, with bootstrap intervals and p-values.
 
 A resample of models is a vector of weights (how often each model was drawn), and each coefficient is a
 function of weighted sums, so that a thousand resamples are a few matrix products.
@@ -107,8 +107,8 @@ def correlation_rows(
     """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out.
 
     The error is compared with the leaderboard's rank (1, 2, ... in the order of ``leaderboard``) and with
-    minus each score: errors and ranks are better when small, so that + means "better calibrated goes with
-    better score". Pearson takes the leaderboard's score itself. One row a target.
+    minus each score. Errors and ranks are better when small, so a positive correlation means that better
+    calibrated models have better scores. Pearson uses the leaderboard's score itself. One row per target.
 
     >>> rows = correlation_rows([0.1, 0.2, 0.3], {"Math": [90, 80, 70]}, metric="ece", leaderboard=[9, 8, 7])
     >>> [(row["target"], row["value"]) for row in rows]

@@ -59,7 +59,13 @@ def sortable_metrics() -> list[str]:
 
 
 def check_sortable(metric: str) -> None:
-    """Raise a ValueError unless a leaderboard can be sorted by this metric."""
+    """Raise a ValueError unless a leaderboard can be sorted by this metric.
+
+    >>> check_sortable("temperature")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: metric: unknown 'temperature' (have: accuracy, ...)
+    """
     if metric not in sortable_metrics():
         raise ValueError(f"metric: unknown {metric!r} (have: {', '.join(sortable_metrics())})")
 

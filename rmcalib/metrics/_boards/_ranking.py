@@ -168,7 +168,14 @@ def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
 
 
 def wide_rows(models: Sequence[Row], metric: str, categories: Sequence[str]) -> list[Row]:
-    """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
+    """Return one flat row per model: rank, score, values with their intervals, categories, ranks.
+
+    Parameters
+    ----------
+    models : rows of a `Board`.
+    metric : what models are sorted by; its columns come first.
+    categories : whose scores have a column.
+    """
     keys = list(dict.fromkeys([metric, *(key for row in models for key in row["values"])]))
     rows = []
     for row in models:

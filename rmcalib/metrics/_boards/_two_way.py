@@ -1,4 +1,4 @@
-"""Does calibration go with accuracy? Correlations over models that shared prompts cannot feign.
+"""Correlations of calibration with accuracy over models, without the effect of shared prompts.
 
 The models of a leaderboard answer the same prompts, so a lucky draw of prompts moves the errors and the
 accuracies of all of them together. Here the error comes from one half of the prompts and the accuracy from
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
 from rmcalib.calibration import ErrorOptions, binned_inference, check_level, resampling_weights
 from rmcalib.metrics._catalogue import scale
-from rmcalib.metrics._forecasts import Forecasts, accuracy_of, forecast, select_prompts, top_1_prompts
+from rmcalib.metrics._forecasts import Forecasts, accuracy_of, single_answers
 from rmcalib.metrics._statistic import Settings
 from rmcalib.scores import Scores
 
@@ -43,7 +43,7 @@ Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """What correlations over models need of one model: n prompts with one correct response.
+    """What correlations over models need from each model: n prompts with one correct response.
 
     Attributes
     ----------
@@ -117,11 +117,9 @@ def model_errors(scores: Scores) -> ModelErrors | None:
     >>> found.ids.tolist(), found.right.tolist()
     (['a', 'b'], [0.0, 1.0])
     """
-    everything = forecast(scores.decided())
-    members = top_1_prompts(everything)
-    if not members.any():
+    part = single_answers(scores)
+    if part is None:
         return None
-    part = select_prompts(everything, members)
     ids = part.scores.item_id[part.scores.offsets[:-1]][part.source]
     order = np.argsort(ids)
     errors = {name: found for name, measure in _MEASURES.items() if (found := measure(part)) is not None}

@@ -116,12 +116,26 @@ def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
 
 
 def added_metrics() -> list[str]:
-    """Return the names of the metrics that other packages add."""
+    """Return the names of the metrics that other packages add.
+
+    >>> added_metrics()
+    []
+    """
     return [name for name, metric in catalogue().items() if metric.source]
 
 
 def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
-    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction."""
+    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction.
+
+    Parameters
+    ----------
+    metrics : which ones; default all metrics of rmcalib.
+
+    Examples
+    --------
+    >>> catalogue_markdown(chosen_metrics(["ece"])).splitlines()[2]
+    '| metric | meaning | unit | better |'
+    """
     metrics = metrics if metrics is not None else _OWN
     better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
     lines: list[str] = []

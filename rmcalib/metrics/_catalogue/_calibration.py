@@ -36,9 +36,7 @@ def pooled_ece(**options: Any) -> Measure:
 
     def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
         error = ErrorOptions(bins=settings.bins, **options)
-        p, y = forecasts.probability, outcomes(forecasts)
-        edges = bin_edges(p, error)
-        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
+        value = _error_of(forecasts.probability, outcomes(forecasts), error)
         return Statistic.inferred(value, partial(pooled, forecasts, error, settings), len(forecasts))
 
     return statistic
@@ -72,10 +70,7 @@ def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
     if forecasts.scores.beats is not None:  # not Plackett-Luce: how its pairs vary together is not known
         p, y, _ = pairwise_forecasts(forecasts)
-        error = ErrorOptions(bins=settings.bins)
-        edges = bin_edges(p, error)
-        value = float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
-        return Statistic.constant(value, len(forecasts))
+        return Statistic.constant(_error_of(p, y, ErrorOptions(bins=settings.bins)), len(forecasts))
     found = _pairwise(forecasts, settings)
     return Statistic.inferred(found.value, lambda: found, len(forecasts))
 
@@ -99,6 +94,11 @@ def one_per_prompt(
     return binned_inference(
         p, y, prompt, error, one_per_group=True, resamples=settings.resamples, rng=settings.seed
     )
+
+
+def _error_of(p: FloatArray, y: FloatArray, error: ErrorOptions) -> float:
+    edges = bin_edges(p, error)
+    return float(binned_error(bin_sums(bin_index(p, edges), p, y, len(edges) - 1), error))
 
 
 def _ece(forecasts: Forecasts, settings: Settings) -> Inference:

@@ -149,7 +149,7 @@ def _limits(whole: Forecasts, name: str, settings: Settings) -> tuple[float, flo
 BENCHMARK_SCORE = (
     Metric(
         "rewardbench_score",
-        "score as RewardBench 2 has it: accuracy, the Ties score; overall their plain mean",
+        "score as RewardBench 2 defines it: accuracy, the Ties score; overall their plain mean",
         rewardbench_score,
         better="high",
         unit="score",

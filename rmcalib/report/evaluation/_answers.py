@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from rmcalib.scores import Scores
 __all__ = ["answer_notes"]
 
 _LITTLE_MASS = 0.5
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def answer_notes(scores: Scores) -> list[str]:
@@ -41,12 +41,12 @@ def answer_notes(scores: Scores) -> list[str]:
     if found["floored"]:
         notes.append(
             f"{found['floored']:,} log-probabilities are not among those that the server returns. They are "
-            f"set to the most they can be; probabilities are off by {found['largest_floor']:.1g} or less."
+            f"set to their upper bounds; probabilities are off by {found['largest_floor']:.1g} or less."
         )
     if found.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(
             f"The labels have only {found['label_mass']:.1%} of the next token's probability: the judge "
-            "would rather write something else first. Let it, with sampled answers (--judge votes)."
+            "tends to write something else first. Use sampled answers instead (--judge votes)."
         )
     if "votes" in found:
         fewest, mean, most = found["votes"]
@@ -59,7 +59,7 @@ def _place_note(places: dict[str, Any]) -> str:
     means = places["mean_probability"]
     errors = [error for error in places["standard_error"] if error is not None]
     spread = f" (standard errors up to {max(errors):.3f})" if errors else ""
-    by_place = ", ".join(f"{letter} {mean:.3f}" for letter, mean in zip(_LETTERS, means, strict=False))
+    by_place = ", ".join(f"{letter} {mean:.3f}" for letter, mean in zip(ascii_uppercase, means, strict=False))
     moves = places.get("choice_moves")
     moved = f" The answers to {moves:.0%} of the prompts depend on the order or the sample." if moves else ""
     return (

@@ -253,6 +253,18 @@ def made_from(
     """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
 
     It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
+
+    Parameters
+    ----------
+    scores, benchmark, metrics, group_by, curve : as for :func:`evaluate`.
+    recipe : what is known about the model.
+    settings : bins, resamples, level, seed and ties.
+
+    Examples
+    --------
+    >>> scores, recipe = Scores.from_arrays([[2.0, 0.0]]), Recipe("org/rm")
+    >>> made_from(scores, recipe, None, Settings()) == made_from(scores, recipe, None, Settings(seed=1))
+    False
     """
     return inputs_hash(
         {
@@ -270,7 +282,21 @@ def made_from(
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page."""
+    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page.
+
+    Parameters
+    ----------
+    evaluation : the result of :func:`evaluate`.
+    folder : a folder or URL; files of an earlier evaluation are replaced.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> with TemporaryDirectory() as folder:
+    ...     write_evaluation(report, folder).name
+    'report.html'
+    """
     out = as_path(folder)
     evaluation.to_csv(out / "metrics.csv")
     if evaluation.groups:
@@ -287,7 +313,18 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
 
 
 def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
-    """Return everything except the examples' texts, ready for JSON."""
+    """Return an evaluation ready for JSON: everything except the examples' texts.
+
+    Parameters
+    ----------
+    evaluation : the result of :func:`evaluate`.
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> evaluation_content(report)["model"]
+    'org/rm'
+    """
     settings = evaluation.settings
     return {
         "model": evaluation.model,

@@ -72,9 +72,9 @@ def assemble(
     check: list[Row],
     notes: Sequence[str],
 ) -> Leaderboard:
-    """Turn a ranked board into a report: names, what is known of each model, and words.
+    """Turn a ranked board into a report: names, what is known about each model, and words.
 
-    ``marks`` is what is known of each model, ``notes`` come before those of the board.
+    ``marks`` is what is known about each model, ``notes`` come before those of the board.
     """
     if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
         score_name = "accuracy"

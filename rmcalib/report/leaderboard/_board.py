@@ -181,8 +181,26 @@ def leaderboard_from_table(
 ) -> Leaderboard:
     """Make a leaderboard from a CSV: model, leaderboard_score, categories, and a calibration error.
 
-    The column of the error is ``ece``, ``ece_score`` or ``metric``. The other parameters are those of
-    :func:`leaderboard_from_runs`.
+    Parameters
+    ----------
+    path : the CSV file.
+    metric : the column of the error; default ``ece`` or ``ece_score``.
+    categories : names of the columns with scores of categories; default those of RewardBench 2.
+    methods, bradley_terry_only, recipes, settings : as for :func:`leaderboard_from_runs`.
+
+    Returns
+    -------
+    A :class:`Leaderboard`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "table.csv")
+    ...     _ = path.write_text("model,leaderboard_score,ece,Math\\na,0.8,0.1,0.8\\nb,0.7,0.2,0.7\\n")
+    ...     board = leaderboard_from_table(path, categories=["Math"], settings=Settings(resamples=20))
+    >>> [row["model"] for row in board.ranked]
+    ['a', 'b']
     """
     settings = settings or Settings()
     table = read_table(path, metric=metric, categories=categories)

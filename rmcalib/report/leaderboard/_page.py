@@ -61,6 +61,11 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
     one does not have are removed.
+
+    Parameters
+    ----------
+    board : the result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
+    folder : a folder or URL.
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -193,7 +198,17 @@ def _footer(board: Leaderboard, *, intervals: bool) -> str:
 
 
 def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv."""
+    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv.
+
+    Parameters
+    ----------
+    board : a leaderboard.
+
+    Returns
+    -------
+    list of dict
+        Rank, model, score, each metric with its interval, the score of each category, ranks, note.
+    """
     flat = flat_rows(board.models, board.metric, board.categories)
     return [
         one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}

@@ -159,7 +159,17 @@ def run_of(folder: Path) -> ScoredRun:
 def open_scores(source: str | Path) -> tuple[Scores, str]:
     """Read scores from a run folder, a folder with one run in it, or a file; return them with a name.
 
-    ``real/<model>`` are the built-in scores of a real model.
+    Parameters
+    ----------
+    source : the folder or file; ``real/<model>`` are the built-in scores of a real model.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
+    ...     open_scores(f"{folder}/mine.jsonl")[1]
+    'mine'
     """
     path = as_path(source)
     if is_built_in(source) or path.is_file():

@@ -86,6 +86,20 @@ def read_official(path: str | Path) -> Official:
     """Read official scores: a CSV with columns model, score (or leaderboard_score) and categories.
 
     The categories of RewardBench 2 must be numbers. Other columns count as categories if they are numbers.
+
+    Parameters
+    ----------
+    path : the CSV file.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "official.csv")
+    ...     _ = path.write_text("model,score,Math\\norg/rm,0.8,0.75\\n")
+    ...     official = read_official(path)
+    >>> official.figure("org/rm", "Math")
+    0.75
     """
     table = _read(path)
     header, rows = table.header, table.rows
@@ -115,6 +129,11 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     """Fetch the official scores of models on RewardBench 2 from its results on the Hub.
 
     The overall score is the mean of the six categories, if all of them are there.
+
+    Parameters
+    ----------
+    benchmark : its name; a ValueError if it is not RewardBench 2.
+    models : Hub ids.
     """
     from rmcalib.benchmarks import known_entry
     from rmcalib.scores import RESULTS, published_figures

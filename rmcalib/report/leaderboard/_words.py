@@ -10,7 +10,7 @@ from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
-from rmcalib.report._numbers import interval, number, p_value, percent, points
+from rmcalib.report._numbers import bracketed, interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     found = best["values"][metric]
     if len(ranked) > 1 and all(row["rank"] == best["rank"] for row in ranked):
         return f"{total}; all have the same {metric_name(metric)}, {number(found['value'])}."
-    shown = points(found, unit=" points") if metric.endswith("overconfidence") else _bracket(found)
+    shown = points(found, unit=" points") if metric.endswith("overconfidence") else bracketed(found)
     says, right = (best["values"].get(key) for key in [*headline_keys(metric)][:2])
     more = ""
     if says is not None and right is not None:
@@ -283,8 +283,3 @@ def _value(row: Row | None, metric: str) -> str:
         return points(row)
     fractions = [*headline_keys(metric)][:2]
     return percent(row["value"]) if metric in fractions else number(row["value"])
-
-
-def _bracket(row: Row) -> str:
-    around = "" if row["low"] is None else f" [{number(row['low'])}, {number(row['high'])}]"
-    return f"{number(row['value'])}{around}"

@@ -137,12 +137,22 @@ def report_from_runs(
 ) -> Leaderboard | Joint:
     """Make the report of all finished runs under some folders.
 
-    The parameters are those of :func:`leaderboard_from_runs`.
+    Parameters
+    ----------
+    folders : folders that hold runs, at any depth, or files of scores.
+    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing : as for
+        :func:`leaderboard_from_runs`.
 
     Returns
     -------
     A :class:`Leaderboard` if all runs are of one benchmark; otherwise a :class:`Joint` with a leaderboard of
     each.
+
+    Examples
+    --------
+    >>> report = report_from_runs(["real"], settings=Settings(resamples=20))
+    >>> type(report).__name__, len(report.models)
+    ('Leaderboard', 9)
     """
     settings = settings or Settings()
     if metric is not None:

@@ -30,6 +30,11 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     """Write report.html, summary.md, report.json, CSVs and figures/; return the path of the page.
 
     The leaderboard of each benchmark goes to a folder of its own.
+
+    Parameters
+    ----------
+    joint : the result of :func:`report_from_runs` for several benchmarks.
+    folder : a folder or URL.
     """
     out = as_path(folder)
     figure = temperatures_figure(joint.temperatures)
@@ -72,7 +77,12 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
 
 
 def joint_content(joint: Joint) -> Row:
-    """Return all numbers as JSON: infinite temperatures are null, as their limits are."""
+    """Return all numbers, ready for JSON: infinite temperatures and limits become None.
+
+    Parameters
+    ----------
+    joint : the result of :func:`report_from_runs` for several benchmarks.
+    """
     tables = ("models", "values", "temperatures", "effects")
     return {
         "benchmarks": joint.benchmarks,

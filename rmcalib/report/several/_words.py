@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from rmcalib.metrics import NO_TEMPERATURE, Transfer
-from rmcalib.report._numbers import number, p_value
+from rmcalib.report._numbers import bracketed, number, p_value
 
 __all__ = ["model_words", "temperature_text"]
 
@@ -52,10 +52,7 @@ def _worst(found: Transfer) -> str:
         if row["fitted_on"] in own and row["fitted_on"] != row["used_on"] and row["change_low"] > 0
     ]
     if not worse:
-        return (
-            "On the other benchmarks, each of them is as good as no temperature or better, as far as the "
-            "prompts can show."
-        )
+        return "On the other benchmarks, none of them is known to do harm."
     worst = max(worse, key=lambda row: float(row["change"]))
     before = next(
         row
@@ -64,7 +61,7 @@ def _worst(found: Transfer) -> str:
     )
     uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
     return (
-        f"The one of {worst['fitted_on']} does harm on {worst['used_on']}: it loses "
-        f"{number(worst['lost_information'])} [{number(worst['low'])}, {number(worst['high'])}], and no "
-        f"temperature {number(before['lost_information'])}.{uniform}"
+        f"The temperature of {worst['fitted_on']} does harm on {worst['used_on']}: it loses "
+        f"{bracketed({**worst, 'value': worst['lost_information']})} of the information, against "
+        f"{number(before['lost_information'])} without a temperature.{uniform}"
     )
