@@ -94,12 +94,12 @@ def _print(panel: Panel, to: Path) -> None:
         add_row(
             members,
             names[row["judge"]],
-            number(row["temperature"], 2),
+            "–" if row["temperature"] is None else f"{row['temperature']:.3g}",
             number(row["weight"], 2),
             number(row["log_loss"]),
             percent(row["accuracy"]),
-            f"{row['left_out']:+.4f}",
-            f"{row['low']:+.4f} to {row['high']:+.4f}",
+            f"{row['left_out']:+z.4f}",
+            f"{row['low']:+z.4f} to {row['high']:+z.4f}",
             "redundant" if row["redundant"] else "",
         )
     print_table(console, members)
