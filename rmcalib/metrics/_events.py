@@ -52,6 +52,8 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
     Examples
     --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> rows, right = picked_rows(forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]])))
     >>> rows.tolist(), right.tolist()
     ([0, 3], [1.0, 0.0])
@@ -75,6 +77,8 @@ def margins(forecasts: Forecasts) -> FloatArray:
 
     Examples
     --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> margins(forecast(Scores.from_arrays([[1.0, 0.0, 0.5], [0.0, 1.0, 2.0]])))
     array([ 0.5, -2. ])
     """
@@ -86,6 +90,8 @@ def margins(forecasts: Forecasts) -> FloatArray:
 def centred(values: FloatArray, forecasts: Forecasts) -> FloatArray:
     """Return values (N,) minus the mean of their prompt.
 
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [3.0, 1.0]}
     >>> centred(np.array([3.0, 1.0]), forecast(Scores.from_columns(columns)))
@@ -107,6 +113,8 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
     P(i before j) = 1 / (1 + exp(r_j − r_i)): Plackett-Luce on the two. Each pair is counted in both
     orientations, (p, 1) and (1 − p, 0): with only one of them every outcome would be 1.
 
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> columns = {"item_id": ["a"] * 3, "category": ["x"] * 3, "response": [0, 1, 2],
     ...            "is_correct": [True, False, False], "reward": [np.log(3.0), 0.0, 0.0]}
     >>> p, happened, prompt = pairwise_forecasts(forecast(Scores.from_columns(columns)))
@@ -125,6 +133,8 @@ def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
     They are those of the scores' pairwise probabilities where there are some, and infinite where a judge is
     certain; pairs that are not known are left out. Else they follow from the rewards.
 
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> columns = {"item_id": ["a"] * 3, "category": ["x"] * 3, "response": [0, 1, 2],
     ...            "is_correct": [True, False, False], "reward": [2.0, 0.0, 3.0]}
     >>> pair_log_odds(forecast(Scores.from_columns(columns)))[0].round(4)
@@ -151,6 +161,8 @@ def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArra
     The sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0. This is the
     question to ask where several responses are correct.
 
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
     >>> columns = {"item_id": ["a"] * 4, "category": ["x"] * 4, "response": [0, 1, 2, 3],
     ...            "is_correct": [True, True, True, False], "reward": [0.0] * 4}
     >>> set_forecasts(forecast(Scores.from_columns(columns)))[:2]
