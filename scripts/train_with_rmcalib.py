@@ -4,7 +4,7 @@
     rmcalib report runs/step-* --output report
 
 `--data` is a data set in TRL's preference format, on the Hub or as a JSONL file. `--benchmark` is scored with
-the live model at every evaluation. Needs `pip install 'rmcalib[trl]'`.
+the live model at every evaluation. Needs `pip install -e '.[trl]'`.
 
 Without arguments it is a small example that a CPU does in about a minute: it continues the training of
 the embedded demo model, on pairs made of half of the demo's questions, and asks the other half.
@@ -13,6 +13,7 @@ the embedded demo model, on pairs made of half of the demo's questions, and asks
 from __future__ import annotations
 
 import argparse
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where run folders are kept")
     parser.add_argument("--report-to", default="none", help="wandb, trackio, tensorboard, ...")
     args = parser.parse_args()
+    if importlib.util.find_spec("trl") is None:
+        parser.error("TRL is missing: pip install -c constraints.txt -e '.[trl]'")
     trainer = make_trainer(args)
     trainer.train()
     trainer.save_model()

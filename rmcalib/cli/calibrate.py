@@ -169,7 +169,7 @@ def _print(result: Calibration, to: Path) -> None:
     if len(result.categories) > 1:
         columns = table("category", "its own temperature", "prompts")
         for row in result.categories:
-            limits = f"{row['temperature']:.3g} [{row['low']:.3g}, {row['high']:.3g}]"
+            limits = f"{row['temperature']:.3g} [{row['low']:.3g}, {row['high']:.3g}]".replace("inf", "∞")
             add_row(columns, clean_line(str(row["category"])), limits, f"{row['n']:,}")
         print_table(console, columns)
     for warning in result.warnings:
@@ -197,7 +197,10 @@ def _print_checkpoint(made: tuple[Checkpoint, str | None] | None) -> None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    if row["value"] is None:
-        return "-"
-    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
-    return f"{row['value']:.3f}{limits}"
+    from rmcalib.report import number, percent, points
+
+    if row["metric"] == "overconfidence":
+        return points(row, unit=" points")
+    show = percent if row["metric"] in ("mean_confidence", "accuracy") else number
+    limits = "" if row["low"] is None else f" [{show(row['low'])}, {show(row['high'])}]"
+    return f"{show(row['value'])}{limits}"

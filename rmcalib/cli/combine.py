@@ -69,7 +69,7 @@ def _print(panel: Panel, to: Path) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, count, open_console, print_table, table
-    from rmcalib.report import number, percent
+    from rmcalib.report import number, percent, short_names
 
     console, level = open_console(), f"{panel.level:.0%} interval"
     title = f"On {panel.n:,} prompts, each measured with what was fitted on others"
@@ -89,10 +89,11 @@ def _print(panel: Panel, to: Path) -> None:
     members = table(
         "judge", "T", "weight", "log loss", "right", "lost without it", level, "", title="\nMembers", gap=1
     )
+    names = short_names(row["judge"] for row in panel.members)
     for row in panel.members:
         add_row(
             members,
-            row["judge"],
+            names[row["judge"]],
             number(row["temperature"], 2),
             number(row["weight"], 2),
             number(row["log_loss"]),

@@ -90,7 +90,7 @@ def _print(found: Decisions, name: str) -> None:
         interval = f"{row['low']:.1%} to {row['high']:.1%}"
         add_row(
             rows,
-            *(f"{row['fraction']:.0%}", f"{row['n']:,}", f"{row['threshold']:.4g}"),
+            *(f"{row['fraction']:.0%}", f"{row['n']:,}", f"{row['threshold']:.4f}"),
             *(f"{row['says']:.1%}", f"{row['right']:.1%}", interval),
         )
     print_table(console, rows)

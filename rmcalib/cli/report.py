@@ -269,17 +269,17 @@ def _print_page(page: str) -> None:
 
 def _print_training(board: Leaderboard, terminal: Any) -> None:
     from rmcalib._util.terminal import add_row, print_table, table
-    from rmcalib.report import number, p_value, percent, signed
+    from rmcalib.report import number, p_value, percent, points
 
-    headings = ("says", "right", "gap", "lost information", "best T", "ECE", "if calibrated", "p-value")
-    steps = table("step", *headings, title="Over the training", gap=1)
+    headings = ("says", "right", "gap in\npoints", "lost\ninformation", "best T", "ECE", "if\ncalibrated")
+    steps = table("step", *headings, "p-value", title="Over the training", gap=1)
     for row in board.training:
         add_row(
             steps,
             str(row["step"]),
             percent(row["mean_confidence"]),
             percent(row["accuracy"]),
-            signed(row["overconfidence"]),
+            points({"value": row["overconfidence"]}),
             number(row["lost_information"]),
             number(row["temperature"], 2),
             number(row["ece"]),

@@ -30,6 +30,8 @@ KEY_ENV = "RMCALIB_API_KEY"
 _PASSING = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses that may be different next time
 _LONGEST_WAIT = 30.0  # seconds between two attempts, unless the server asks for more
 _LONGEST_ASKED = 300.0  # seconds that a server may ask for
+_LEAST_KEY = 8  # characters of a key that is masked in answers
+_LONGEST_INTEGER = 300  # digits that float64 can hold
 _EXCERPT = 200  # characters of a server's message that an error shows
 
 T = TypeVar("T")
@@ -177,14 +179,19 @@ class Client:
             raise _PassingError(message, status, _retry_after(answer.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
+        key = self._key().encode()
+        if len(key) >= _LEAST_KEY:  # answers reach files and pages; a shorter text may be there by chance
+            content = content.replace(key, b"***")
         try:
-            return json.loads(content)
+            return json.loads(content, parse_int=_number)
         except (ValueError, RecursionError):
             raise _PassingError(f"{where}: the answer is not JSON: {self._shown(content)}", status) from None
 
+    def _key(self) -> str:
+        return os.environ.get(self.key_env or KEY_ENV, "").strip()
+
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        name = self.key_env or KEY_ENV
-        key = os.environ.get(name, "").strip()
+        name, key = self.key_env or KEY_ENV, self._key()
         if not (key.isascii() and key.isprintable()):
             raise ServerError(f"the key in the environment variable {name} has characters that no key has")
         if key:
@@ -201,7 +208,7 @@ class Client:
             text = found if isinstance(found, str) else json.dumps(found)
         except (ValueError, RecursionError, StopIteration):
             pass
-        key = os.environ.get(self.key_env or KEY_ENV, "").strip()
+        key = self._key()
         text = text.replace(key, "***") if key else text
         line = "".join("\ufffd" if unicodedata.category(c)[0] == "C" else c for c in " ".join(text.split()))
         return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
@@ -285,6 +292,11 @@ def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) ->
         stopped.set()
         for _ in threads:
             work.put(None)
+
+
+def _number(digits: str) -> int | float:
+    """Return a whole number of JSON; infinity if float64 cannot hold it."""
+    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
 
 
 def _retry_after(value: str | None) -> float | None:

@@ -17,7 +17,7 @@ MOST = 32
 
 
 def best_of_rows(part: Forecasts, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return how often the best of k responses is correct, and what the judge believes, for k = 1..m.
+    """Return how often the best of k responses is correct, and what the judge says, for k = 1..m.
 
     The k responses are drawn at random from the m of a prompt, and the one with the largest reward is chosen.
     Both numbers are exact averages over all subsets. "says" is the mean probability of the chosen response

@@ -145,7 +145,7 @@ def _refuse_limits(at_limit: str | None) -> None:
         )
     if at_limit == "cold":
         raise RefusedError(
-            "every forecast is right: the rewards could be scaled up without end. Use more difficult prompts"
+            "every forecast is right, so larger rewards are always better. Use more difficult prompts"
         )
 
 
@@ -222,12 +222,16 @@ def _warnings(
         warnings.append("The gain in log loss may be chance: its interval includes 0.")
     if p_equal is not None and p_equal < 1 - level:
         ends = sorted(categories, key=lambda row: float(row["temperature"]))
-        shown = [f"{row['category']}: {row['temperature']:.3g}" for row in (ends[0], ends[-1])]
+        shown = [f"{row['category']}: {_temperature_text(row['temperature'])}" for row in (ends[0], ends[-1])]
         warnings.append(
             f"The categories need different temperatures (p = {p_equal:.2g}; {', '.join(shown)}). One "
             "temperature is right for prompts that are mixed as these are."
         )
     return warnings
+
+
+def _temperature_text(temperature: float) -> str:
+    return f"{temperature:.3g}" if np.isfinite(temperature) else "∞"
 
 
 def _about(scores: Scores, part: Forecasts) -> dict[str, Any]:

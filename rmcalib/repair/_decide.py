@@ -255,8 +255,8 @@ def _regret_words(regret: Regret | None) -> list[str]:
         f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
         f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt. The "
         f"true cost is {regret.cost:.3f}; with calibrated probabilities it would be "
-        f"{regret.calibrated_cost:.3f}. The difference, the regret, is {regret.value:.3f} [{regret.low:.3f}, "
-        f"{regret.high:.3f}]{chance}."
+        f"{regret.calibrated_cost:.3f}. The difference, the regret, is {regret.value:z.3f} "
+        f"[{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
     ]
 
 
@@ -266,5 +266,5 @@ def _best_of_words(rows: list[dict[str, Any]]) -> list[str]:
     last = rows[-1]
     return [
         f"The best of {last['k']} responses by its rewards is right {last['right']:.0%} of the time, and it "
-        f"believes {last['says']:.0%}. One response at random is right {rows[0]['right']:.0%} of the time."
+        f"says {last['says']:.0%}. One response at random is right {rows[0]['right']:.0%} of the time."
     ]

@@ -180,6 +180,7 @@ CASES = {
     "condition that is none": Case("expected something like 'ece>0.1'", options("--fail-if", "ece>>0.1")),
     "condition without a number": Case("expected something like", options("--fail-if", "ece>high")),
     "condition on an unknown metric": Case("did you mean 'ece'", options("--fail-if", "eec>0.1")),
+    "condition on no metric at all": Case("docs/metrics.md lists all", options("--fail-if", "qqq>0.1")),
     "condition on an unknown category": Case(
         "unknown category 'Maths'", options("--fail-if", "ece[Maths]>1")
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ def test_from_scores_to_a_calibrated_report(tmp_path: Path, invoke: Invoke) -> N
     out = invoke("calibrate", "scores.parquet", "--to", "c.json")
     assert (out.code, out.err) == (0, "")
     assert "after, on held-out prompts" in out.out
+    assert re.search(r"^right +\d+% \[\d+%, \d+%\]", out.out, re.MULTILINE)
+    assert re.search(r"^gap +\+\d+ points \[\+\d+, \+\d+\]", out.out, re.MULTILINE)
     seen = invoke(
         "eval", "--scores", "scores.parquet", "--model", "rm", "--calibrator", "c.json", "--resamples", "20"
     )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke
@@ -31,6 +35,20 @@ def test_from_files_to_a_report_of_the_panel(tmp_path: Path, invoke: Invoke) -> 
     assert found["n"] == 120
     assert [row["judge"] for row in found["members"]] == ["judge-0", "judge-1"]
     assert Scores.from_parquet(tmp_path / "mean.parquet").manifest["panel"]["method"] == "mean"
+
+
+def test_long_names_of_one_organisation_can_be_told_apart(
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    files = write(tmp_path)
+    for i, file in enumerate(files):
+        scores = Scores.from_parquet(tmp_path / file)
+        named = {**scores.manifest, "model": f"a-long-organisation/{i}-a-long-name"}
+        replace(scores, manifest=named).to_parquet(tmp_path / file)
+    done = invoke("combine", *files)
+    assert done.code == 0, done.err
+    assert [line[0] for line in done.out.splitlines() if re.match(r"\d-a-long", line)] == ["0", "1"]
 
 
 def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke) -> None:

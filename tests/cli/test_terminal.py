@@ -66,7 +66,7 @@ def test_the_summary_leads_with_says_and_right_and_cuts_no_number(
     first = next(i for i, line in enumerate(lines) if line.startswith("says:"))
     assert [line.split(":")[0] for line in lines[first : first + 3]] == ["says", "right", "gap"]
     assert re.search(r"It says \d+% and is right \d+% of the time: ", " ".join(reported.out.split()))
-    rows = [line for line in lines if re.match(r"(Math|Focus) ", line)]
+    rows = [line for line in lines if re.match(r"(Math|Focus) +\d", line)]
     assert len(rows) == 2
     # Gap with its interval, lost information, and the ECE with that of a calibrated model.
     whole = re.compile(r"\[[+-]?[\d.]+, [+-]?[\d.]+\] +[\d<.]+ +[\d<.]+ \([\d<.]+\)$")

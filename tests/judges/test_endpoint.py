@@ -229,10 +229,11 @@ def test_faults_that_pass_change_nothing() -> None:
         (Reply({"hello": 1}), "prompt 'p33': .*not the answer of a reward model's server of kind vllm"),
         (Reply({"data": [{"index": 0, "probs": []}], "usage": {"prompt_tokens": 1}}), "not the answer"),
         (Reply([1, 2]), "not the answer"),
+        (Reply({"data": [{"index": 0, "probs": [1.0]}], "usage": {"prompt_tokens": 10**400}}), "not the ans"),
         (Reply(None, 302, {"Location": "http://elsewhere.example/"}), "redirects to http://elsewhere"),
         (Reply(b"[" + b" " * 17 * 2**20 + b"]"), "the answer is larger than 16 MiB"),
     ],
-    ids=["400", "other", "no numbers", "list", "redirect", "huge"],
+    ids=["400", "other", "no numbers", "list", "tokens", "redirect", "huge"],
 )
 def test_faults_that_do_not_pass_name_the_prompt(fault: Reply, message: str) -> None:
     def answer(request: Request) -> Reply:

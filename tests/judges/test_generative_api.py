@@ -232,7 +232,7 @@ def test_few_requests_at_a_time() -> None:
             Reply({"error": {"message": "This model's maximum context length is 10 tokens"}}, 400),
             "--max-characters",
         ),
-        (Reply([1, 2]), "was replaced"),
+        (Reply([1, 2]), "not the answer of a chat API"),
         (Reply({"detail": "x" * 300}, 403), "needs a key"),
     ],
 )
@@ -332,3 +332,46 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     rmcalib.evaluate(scores, resamples=20).to_html(page)
     assert "<script>alert(1)" not in page.read_text()
     assert "\x1b" not in page.read_text()
+
+
+@pytest.mark.parametrize("odd", [None, [], "text", {"tokens": [True]}, {"tokens": [-1]}, {"tokens": "A"}])
+def test_an_odd_tokenizer_is_not_used(odd: Any) -> None:
+    chat = Chat()
+    with serving(lambda request: Reply(odd) if request.path == "/tokenize" else chat(request)) as server:
+        found = scored(quick(server, "letter"), ITEMS[:1])
+        assert not any("logprob_token_ids" in (request.body or {}) for request in server.requests)
+    assert np.isfinite(found[0].rewards).all()
+
+
+@pytest.mark.parametrize("odd", [None, [], "text", 3, {}, {"choices": None}])
+def test_a_later_answer_of_another_shape_is_not_a_replaced_model(odd: Any) -> None:
+    with (
+        serving(Chat(faults={1: Reply(odd)})) as server,
+        pytest.raises(ValueError, match="not the answer of a chat API"),
+    ):
+        scored(quick(server, "letter", concurrency=1), ITEMS[:1])
+
+
+@pytest.mark.parametrize("total", [10**400, 10**25, -1, True, "many", None])
+def test_odd_numbers_of_tokens_do_not_matter(total: Any) -> None:
+    chat = Chat()
+
+    def answer(request: Request) -> Reply:
+        reply = chat(request)
+        if request.path == "/v1/chat/completions":
+            reply.body["usage"] = {"total_tokens": total}
+        return reply
+
+    with serving(answer) as server:
+        judge = quick(server, "letter")
+        assert np.isfinite(scored(judge, ITEMS[:1])[0].rewards).all()
+    assert judge.work()["tokens"] <= judge.work()["requests"]
+
+
+def test_a_model_card_of_another_shape_is_another_model() -> None:
+    card = {"id": {"a": 1}, "root": ["x"], "owned_by": "vllm"}
+    with (
+        serving(lambda _: Reply({"data": [card]})) as server,
+        pytest.raises(ValueError, match="not 'org/lm': give the model that it serves"),
+    ):
+        scored(quick(server, "letter"), ITEMS[:1])

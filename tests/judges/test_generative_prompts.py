@@ -45,9 +45,9 @@ def test_all_our_prompts_can_be_read() -> None:
         (BEST.replace("{{ responses }}", "{{ responses }} {{ truth }}"), "user: unknown {{ truth }}"),
         (BEST.replace("{{ label }}", ""), "each: must have"),
         (BEST.replace("each:", "labels: [A, B], each:"), "labels: responses get the letters"),
-        (BEST.replace("each:", "temperature: 9, each:"), "temperature: must be from 0 to 5"),
-        (BEST.replace("each:", "smoothing: 0, each:"), "smoothing: must be more than 0"),
-        (BEST.replace("each:", "max_tokens: 0, each:"), "max_tokens: 0 is out of range"),
+        (BEST.replace("each:", "temperature: 9, each:"), "temperature: must be a number from 0 to 5"),
+        (BEST.replace("each:", "smoothing: 0, each:"), "smoothing: must be a number above 0"),
+        (BEST.replace("each:", "max_tokens: 0, each:"), "max_tokens: must be a whole number"),
         (BEST.replace("token", "text"), "pattern: sampled answers need"),
         (BEST.replace("token", "text").replace("each:", "pattern: '(', each:"), "question 1: "),
         (
@@ -65,6 +65,18 @@ def test_all_our_prompts_can_be_read() -> None:
             "user: '{{ prompt }} {{ response }}'}]",
             "'good' is not a number",
         ),
+        (
+            "version: 1\nquestions: [{asks: rating, answer: token, labels: [1, .nan], "
+            "user: '{{ prompt }} {{ response }}'}]",
+            "'nan' is not a number",
+        ),
+        ("version: 2024-99-99\nquestions: [{}]", "not YAML: month must be in 1..12"),
+        ("version: [1]\nquestions: [{}]", "version: must be a text or a number"),
+        ("version: 1\nname: &a [*a]\nquestions: [{}]", "name: must be a text or a number"),
+        ("version: 1\n7: 1\nquestions: [{}]", "7: unknown option"),
+        (BEST.replace("asks: best", "asks: [best]"), "asks: unknown ['best']"),
+        (BEST.replace("each:", "temperature: '1', each:"), "temperature: must be a number"),
+        (BEST.replace("each:", "smoothing: null, each:"), "smoothing: must be a number"),
     ],
 )
 def test_bad_prompt_files_are_refused_by_name(text: str, message: str, tmp_path: Path) -> None:

@@ -103,14 +103,16 @@ def test_the_key_goes_to_the_server(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login someone password else\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    with serving(lambda request: Reply(request.headers.get("Authorization"))) as server:
-        assert quick(server.url).get("/x") is None
+    with serving(lambda _: Reply(1)) as server:
+        quick(server.url).get("/x")
         monkeypatch.setenv("MINE", KEY)
         client = quick(server.url, key_env="MINE")
-        assert client.get("/x") == f"Bearer {KEY}"
+        client.get("/x")
         assert KEY not in repr(client)
         monkeypatch.setenv(KEY_ENV, "other")
-        assert quick(server.url).get("/x") == "Bearer other"
+        quick(server.url).get("/x")
+        sent = [request.headers.get("Authorization") for request in server.requests]
+    assert sent == [None, f"Bearer {KEY}", "Bearer other"]
 
 
 def test_redirects_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,3 +195,17 @@ def test_inputs_are_taken_as_needed_and_an_error_stops_the_rest() -> None:
     with pytest.raises(ValueError, match="five"):
         next(results)
     assert max(taken) <= 10
+
+
+def test_answers_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a server says, such as the name of its model, reaches files and pages."""
+    monkeypatch.setenv(KEY_ENV, KEY)
+    with serving(lambda request: Reply({"model": request.headers["Authorization"]})) as server:
+        assert quick(server.url).get("/x") == {"model": "Bearer ***"}
+        monkeypatch.setenv(KEY_ENV, "mode")  # so short that it is no secret
+        assert quick(server.url).get("/x") == {"model": "Bearer mode"}
+
+
+def test_whole_numbers_that_overflow_are_infinite() -> None:
+    with serving(lambda _: Reply([10**400, -(10**400), 7])) as server:
+        assert quick(server.url).get("/x") == [float("inf"), float("-inf"), 7]

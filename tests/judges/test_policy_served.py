@@ -135,6 +135,22 @@ def test_answers_that_are_of_no_use(
         rewards(judge)
 
 
+def test_log_probabilities_that_overflow_are_refused(pair: Pair) -> None:
+    answers = Completions(pair.models)
+
+    def answer(request: Request) -> Reply:
+        reply = answers(request)
+        if request.path == PATH:
+            for entry in reply.body["choices"][0]["prompt_logprobs"][1:]:
+                entry |= {key: {"logprob": -1e308} for key in entry}
+        return reply
+
+    with serving(answer) as running:
+        judge = load_judge(pair.policy, reference_free="sum", endpoint=running.url)
+        with pytest.raises(ValueError, match=r"no prompt_logprobs of all tokens \(OverflowError"):
+            rewards(judge)
+
+
 def test_other_servers_are_refused(pair: Pair) -> None:
     with serving(Completions(dict(pair.models), kind="sglang")) as running:
         judge = load_judge(pair.policy, reference_free="sum", endpoint=running.url)

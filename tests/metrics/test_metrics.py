@@ -233,7 +233,7 @@ def test_few_prompts_get_no_temperature_and_no_crash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sign", "shown"), [(1.0, "every forecast is right"), (-1.0, "no temperature helps")]
+    ("sign", "shown"), [(1.0, "every forecast is right"), (-1.0, "a uniform guess does as well")]
 )
 def test_extreme_models_are_reported_not_fitted(sign: float, shown: str) -> None:
     always = [slow.Prompt("Math", [sign * 3.0, 0.0], [True, False], [1, 2])] * 40

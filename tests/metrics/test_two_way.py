@@ -83,13 +83,13 @@ def test_families_are_resampled_together() -> None:
     )
     assert together["value"] == alone["value"]
     assert together["families"] == 5
-    assert together["note"] == "too few families of models: 5, and at least 10 are needed"
+    assert together["note"] == "too few families of models (5; at least 10 are needed)"
 
 
 def test_too_few_models_and_too_few_prompts() -> None:
     rows = correlate_models(board(2, linked=False), resamples=20)
     assert {row["value"] for row in rows} == {None}
-    assert rows[0]["note"] == "too few models: 2, and at least 10 are needed"
+    assert rows[0]["note"] == "too few models (2; at least 10 are needed)"
     one, other = board(2, linked=False).values()
     renamed = {name: getattr(other, name) for name in ("category", "response", "is_correct", "reward")}
     strange = Scores.from_columns({**renamed, "item_id": np.char.add("x", other.item_id.astype(str))})

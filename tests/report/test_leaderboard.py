@@ -112,9 +112,9 @@ def test_correlations_with_accuracy_come_from_different_halves(board: Leaderboar
         assert row["low"] <= row["value"] <= row["high"]
         assert row["n"] == 7
         assert row["families"] == 2  # org and LxzGordon
-        assert row["note"] == "too few models: 7, and at least 10 are needed"
+        assert row["note"] == "too few models (7; at least 10 are needed)"
     page, text = leaderboard_page(board), to_markdown(board)
-    sentence = "Correlations over models mean little here: too few models: 7, and at least 10 are needed."
+    sentence = "Correlations over models mean little here: too few models (7; at least 10 are needed)."
     assert sentence in page
     assert sentence in text
     assert "Correlation with accuracy" in page
@@ -203,7 +203,7 @@ def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: 
     for i in range(3):
         write_run(tmp_path, f"org/model-{i}", synthetic(i, skill=0.5 + i), benchmark=benchmark)
     board = leaderboard_from_runs([tmp_path], settings=FAST)
-    assert "too few models: 3, and at least 10 are needed" in board.summary
+    assert "too few models (3; at least 10 are needed)" in board.summary
     for text in (leaderboard_page(board), to_markdown(board)):
         assert name in text
         assert "leaderboard score" not in text

@@ -27,6 +27,7 @@ def test_steps_of_one_training_are_drawn_in_order(tmp_path: Path) -> None:
         assert row["lost_information"] == own["values"]["lost_information"]["value"]
         assert row["lost_information_low"] == own["values"]["lost_information"]["low"]
     assert "steps of one training" in board.notes[-1]
+    assert not any("different runs" in note for note in board.notes)
     page = write_leaderboard(board, tmp_path / "report").read_text(encoding="utf-8")
     assert "Over the training" in page
     with (tmp_path / "report/training.csv").open(newline="") as file:

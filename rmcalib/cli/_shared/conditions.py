@@ -101,7 +101,7 @@ def parse_condition(text: str) -> Condition:
     have = catalogue()
     if metric not in have:
         near = difflib.get_close_matches(metric, have, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"have: {', '.join(have)}"
+        hint = f"did you mean '{near[0]}'?" if near else "docs/metrics.md lists all, and every metrics.csv"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()
     return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))

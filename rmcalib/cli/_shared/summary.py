@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
 from rmcalib.metrics import OVERALL, find_value
-from rmcalib.report import interval, number, p_value, percent, points
+from rmcalib.report import interval, number, p_value, percent, points, short_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,11 +137,12 @@ def _print_all(terminal: Console, results: list[Evaluation]) -> None:
         value = None if row is None else row["value"]
         return value is None, value or 0.0
 
+    names = short_names(result.model for result in results)
     for result in sorted(results, key=order):
         cells = [_percent(result, name, OVERALL) for name in ("mean_confidence", "accuracy")]
         cells.append(points(find_value(result.metrics, "overconfidence")))
         cells += [_number(result, name, OVERALL) for name in (*metrics, "ece")]
-        add_row(shown, result.model, *cells)
+        add_row(shown, names[result.model], *cells)
     print_table(terminal, shown)
 
 

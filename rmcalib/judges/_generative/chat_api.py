@@ -194,7 +194,9 @@ class ChatApi:
                 remedy = "cut long texts with --max-characters"
                 raise ServerError(f"{error}: {remedy}", error.status) from error
             raise
-        now = printable(answer.get("model")) if isinstance(answer, Mapping) else None
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list):
+            raise ServerError(self._odd(ValueError("no list of choices")))
+        now = printable(answer.get("model"))
         if now != known.model:
             raise self._replaced(known.model, now)
         return answer
@@ -244,8 +246,9 @@ class ChatApi:
             found: dict[int, None] = {}
             for text in spellings(label):
                 body = {"model": self.connected.served_name, "prompt": text, "add_special_tokens": False}
-                ids = self.client.post("/tokenize", body).get("tokens")
-                if isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], int):
+                answer = self.client.post("/tokenize", body)
+                ids = answer.get("tokens") if isinstance(answer, Mapping) else None
+                if isinstance(ids, list) and len(ids) == 1 and type(ids[0]) is int and ids[0] >= 0:
                     found[ids[0]] = None
             self._label_ids[label] = tuple(found)
         return self._label_ids[label]

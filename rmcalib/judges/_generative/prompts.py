@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rmcalib._util.arrays import check_integer
 from rmcalib.judges._options import check_options
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ Prompt = str | tuple[Message, ...]
 BUILT_IN = Path(__file__).parents[1] / "prompts"
 LETTERS = string.ascii_uppercase
 _LARGEST = 2**20  # bytes of a prompt file
+_LARGEST_GRADE = 1e9
 _LOOKED_AT = 20_000  # characters at the end of an answer in which a verdict is looked for
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SLOTS = {"best": ("prompt", "responses", "labels"), "correct": ("prompt", "response", "labels")}
@@ -124,7 +124,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
         raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
     try:
         found = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from error
     if (
         not isinstance(found, Mapping)
@@ -135,7 +135,10 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     if "version" not in found:
         raise ValueError(f"{path}: no version; raise it when you change the words")
     try:
-        check_options(found, ("name", "version", "questions"))
+        check_options(map(str, found), ("name", "version", "questions"))
+        for name in ("name", "version"):
+            if not isinstance(found.get(name, ""), (str, int, float)):
+                raise ValueError(f"{name}: must be a text or a number")
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     questions = tuple(
@@ -198,7 +201,7 @@ def _check(question: Question) -> None:
     for name in ("user", "system", "each", "pattern"):
         if not isinstance(getattr(question, name), str):
             raise ValueError(f"{name}: must be a text")
-    if question.asks not in _SLOTS:
+    if question.asks not in [*_SLOTS]:  # a list: it may be anything
         raise ValueError(f"asks: unknown {question.asks!r} (have: {', '.join(_SLOTS)})")
     if question.answer not in ("token", "text"):
         raise ValueError(f"answer: unknown {question.answer!r} (have: token, text)")
@@ -206,11 +209,20 @@ def _check(question: Question) -> None:
     _check_labels(question)
     if question.answer == "text" and re.compile(question.pattern).groups != 1:
         raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
-    if not 0 <= float(question.temperature) <= 5:
-        raise ValueError(f"temperature: must be from 0 to 5, got {question.temperature}")
-    check_integer(question.max_tokens, "max_tokens", 1)
-    if not 0 < float(question.smoothing) < 1e6:
-        raise ValueError(f"smoothing: must be more than 0, got {question.smoothing}")
+    if not _is_number(question.temperature) or not 0 <= question.temperature <= 5:
+        raise ValueError(f"temperature: must be a number from 0 to 5, got {question.temperature!r}")
+    if (
+        isinstance(question.max_tokens, bool)
+        or not isinstance(question.max_tokens, int)
+        or question.max_tokens < 1
+    ):
+        raise ValueError(f"max_tokens: must be a whole number of 1 or more, got {question.max_tokens!r}")
+    if not _is_number(question.smoothing) or not 0 < question.smoothing < 1e6:
+        raise ValueError(f"smoothing: must be a number above 0, got {question.smoothing!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _check_slots(question: Question) -> None:
@@ -244,9 +256,11 @@ def _check_labels(question: Question) -> None:
     if question.asks == "rating":
         for label in labels:
             try:
-                float(label)
+                usable = abs(float(label)) <= _LARGEST_GRADE  # NaN is not
             except ValueError:
-                raise ValueError(f"labels: the grade {label!r} is not a number") from None
+                usable = False
+            if not usable:
+                raise ValueError(f"labels: the grade {label!r} is not a number up to {_LARGEST_GRADE:g}")
     if question.answer == "token":
         for one in labels:
             for other in labels:

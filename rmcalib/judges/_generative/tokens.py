@@ -74,7 +74,7 @@ def used_tokens(answer: Any) -> int:
     """Return the tokens of request and answer; 0 if the server does not report them."""
     usage = answer.get("usage") if isinstance(answer, Mapping) else None
     total = usage.get("total_tokens") if isinstance(usage, Mapping) else None
-    return total if isinstance(total, int) and total >= 0 else 0
+    return total if isinstance(total, int) and 0 <= total < 2**53 else 0
 
 
 def floor_of(shown: Mapping[str, float]) -> float:

@@ -136,12 +136,12 @@ def _one(model: ServedModel, ids: list[int], start: int) -> tuple[float, int]:
             raise ValueError(f"{len(table)} log-probabilities for {len(ids)} tokens")
         # A first token has nothing before it that could predict it.
         values = [_logprob(table[place], ids[place]) for place in range(max(start, 1), len(ids))]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+        return math.fsum(values), len(values)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise ServerError(
             f"{model.client.url}{_PATH}: the answer has no prompt_logprobs of all tokens "
             f"({type(error).__name__}: {error}): {_NEEDS}"
         ) from error
-    return math.fsum(values), len(values)
 
 
 def _logprob(entry: Mapping[str, Any], token: int) -> float:

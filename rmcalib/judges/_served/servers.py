@@ -149,7 +149,7 @@ def ask(client: Client, server: Server, texts: Sequence[Text], limit: int) -> li
         answers = parse(answer)
         if len(answers) != len(texts):
             raise ValueError(f"{len(answers)} results for {len(texts)} texts")
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise ServerError(
             f"{client.url}{server.path}: not the answer of a reward model's server of kind {server.kind} "
             f"({type(error).__name__}: {error}): {_START[server.kind]}"
@@ -242,7 +242,7 @@ def card_of(
     names = {wanted, str(Path(wanted).resolve())} if Path(wanted).is_dir() else {wanted}
     for key in ("id", "root"):
         for card in cards:
-            if card.get(key) in names:
+            if isinstance(card.get(key), str) and card[key] in names:
                 return card
     have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
     raise ServerError(

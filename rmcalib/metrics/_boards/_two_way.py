@@ -95,7 +95,7 @@ def correlate_models(
     ...         "response": [0, 1] * 30, "is_correct": [True, False] * 30, "reward": rewards.ravel()})
     >>> rows = correlate_models({f"org-{i}/rm": made(i) for i in range(4)}, resamples=50)
     >>> [row["metric"] for row in rows], rows[0]["note"]
-    (['ece', 'lost_information', 'abs_log_temperature'], 'too few models: 4, and at least 10 are needed')
+    (['ece', 'lost_information', 'abs_log_temperature'], 'too few models (4; at least 10 are needed)')
     """
     found = {name: model_errors(one) for name, one in scores.items()}
     known = {name: one for name, one in found.items() if one is not None}
@@ -177,7 +177,7 @@ def _too_few(n_models: int, n_families: int) -> str:
     if n_families >= FEW_MODELS:
         return ""
     what, n = ("families of models", n_families) if n_models >= FEW_MODELS else ("models", n_models)
-    return f"too few {what}: {n}, and at least {FEW_MODELS} are needed"
+    return f"too few {what} ({n}; at least {FEW_MODELS} are needed)"
 
 
 def two_way_kendall(

@@ -28,8 +28,8 @@ __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
 FEWEST = 20
 """Prompts below which no temperature is fitted."""
 _LIMITS = {
-    "hot": "no temperature helps: a uniform forecast does as well",
-    "cold": "every forecast is right: the rewards could be scaled up without end",
+    "hot": "a uniform guess does as well as these rewards at any temperature",
+    "cold": "every forecast is right, so larger rewards are always better",
 }
 
 

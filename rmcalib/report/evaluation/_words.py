@@ -102,40 +102,53 @@ def temperature_words(rows: Rows, category: str = OVERALL) -> str:
     >>> temperature_words([{"metric": name, "category": "overall", "value": value, "note": ""}
     ...                    for name, value in values.items()])
     'At T = 3.1 the log loss falls from 1.50 to 0.900 and the ECE from 0.120 to 0.020 (cross-fitted).'
+    >>> values = {"temperature": 184.0, "nll": 1.5, "nll_at_temperature": 1.5}
+    >>> temperature_words([{"metric": name, "category": "overall", "value": value, "note": ""}
+    ...                    for name, value in values.items()])
+    'No temperature would help: at T = 184 the log loss stays at 1.50 (cross-fitted).'
     """
     fitted = find_value(rows, "temperature", category)
     if fitted is None:
         return ""
     if fitted["value"] is None:
-        return f"Temperature: {fitted['note']}." if fitted["note"] else ""
+        return f"There is no best temperature: {fitted['note']}." if fitted["note"] else ""
     loss, ece = (_before_after(rows, name, category) for name in ("nll", "ece"))
     if loss is None:
         return ""
-    before, after = map(number, loss)
+    before, after, best = number(loss[0]), number(loss[1]), _significant(fitted["value"])
     if loss[1] > loss[0] - 0.001:
-        at = f"at T = {fitted['value']:.2g} the log loss goes from {before} to {after}"
-        return f"No temperature would help: {at} (cross-fitted)."
+        change = f"stays at {before}" if before == after else f"goes from {before} to {after}"
+        return f"No temperature would help: at T = {best} the log loss {change} (cross-fitted)."
     change = ""
     if ece is not None:
         verb = "the ECE from" if ece[1] <= ece[0] else "the ECE rises from"
         change = f" and {verb} {number(ece[0])} to {number(ece[1])}"
-    return f"At T = {fitted['value']:.2g} the log loss falls from {before} to {after}{change} (cross-fitted)."
+    return f"At T = {best} the log loss falls from {before} to {after}{change} (cross-fitted)."
+
+
+def _significant(value: float) -> str:
+    """Return a temperature with two significant digits, or as a whole number."""
+    return f"{value:#.2g}" if value < 10 else f"{value:,.0f}"
 
 
 def temperature_notes(rows: Rows) -> list[str]:
     """Name the categories without a best temperature, and those where it makes the log loss worse.
+
+    All prompts together are left out: :func:`temperature_words` is about them.
 
     >>> rows = [{"metric": name, "category": "Math", "value": value, "note": note, "n": 9}
     ...         for name, value, note in [("temperature", None, "needs 20 prompts"), ("nll", 0.5, ""),
     ...                                   ("nll_at_temperature", 0.8, "")]]
     >>> for note in temperature_notes(rows): print(note)
     No best temperature for Math: needs 20 prompts.
-    The best temperature makes the log loss worse in Math (0.500 to 0.800).
+    A temperature fitted on one category alone makes its held-out log loss worse: Math (0.500 to 0.800).
     """
     without: dict[str, list[str]] = {}
     worse = []
     for row in rows:
         category = str(row["category"])
+        if category == OVERALL:
+            continue
         if row["metric"] == "temperature" and row["value"] is None and row["note"] and row["n"]:
             without.setdefault(str(row["note"]), []).append(category)
         if row["metric"] == "nll_at_temperature" and row["value"] is not None:
@@ -144,7 +157,8 @@ def temperature_notes(rows: Rows) -> list[str]:
                 worse.append(f"{category} ({number(before['value'])} to {number(row['value'])})")
     notes = [f"No best temperature for {', '.join(names)}: {note}." for note, names in without.items()]
     if worse:
-        notes.append(f"The best temperature makes the log loss worse in {', '.join(worse)}.")
+        what = "A temperature fitted on one category alone makes its held-out log loss worse"
+        notes.append(f"{what}: {', '.join(worse)}.")
     return notes
 
 

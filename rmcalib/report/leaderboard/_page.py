@@ -42,10 +42,10 @@ _COLUMNS = (
     ("temperature", f"best temper{_SOFT}ature", number),
 )
 _PAIR_COLUMNS = (
-    ("pairwise_confidence", "says", percent),
-    ("pairwise_accuracy", "right", percent),
+    ("pairwise_confidence", "says in pairs", percent),
+    ("pairwise_accuracy", "right in pairs", percent),
     ("pairwise_overconfidence", "gap in points", None),
-    ("pairwise_lost_information", f"lost infor{_SOFT}mation", number),
+    ("pairwise_lost_information", f"lost infor{_SOFT}mation in pairs", number),
 )
 _GAPS = ("overconfidence", "pairwise_overconfidence", "vote_gap")
 _SCATTERS = ("scores", "categories", "protocols")
@@ -123,8 +123,12 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         any_off_scale=any(row["scale"] == "no" for row in board.models),
         metric_name=metric_name(main),
         intervals=intervals,
-        interval_words=f", with {level} intervals from resampling prompts." if intervals else ".",
+        interval_words=f", with {level} intervals." if intervals else ".",
         metric_words=_metric_words(board),
+        pairs_only=any(
+            "pairwise_overconfidence" in row["values"] and "overconfidence" not in row["values"]
+            for row in board.models
+        ),
         level=level,
         columns=columns,
         categories=board.categories if len(board.categories) > 1 else [],
@@ -280,7 +284,7 @@ def _metric_words(board: Leaderboard) -> str:
     if board.metric == "pairwise_overconfidence":
         return (
             "Each judge compares the correct response of a prompt with each wrong one. The gap in pairs is "
-            "the mean probability of the response it prefers less how often that is the correct one; models "
+            "the mean probability of the response it prefers minus how often that is the correct one; models "
             "are sorted by its size."
         )
     if board.metric == "overconfidence":

@@ -246,7 +246,9 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
     for model, same in by_model.items():
         if len(same) > 1:
             labels = _labels(same)
-            notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
+            # The steps of a training have a table and a note of their own.
+            if step_labels([run.model for run in same], [run.manifest for run in same]) is None:
+                notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
             same = [replace(run, label=label) for run, label in zip(same, labels, strict=True)]
         result += same
     return result, notes

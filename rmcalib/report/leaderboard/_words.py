@@ -83,7 +83,7 @@ def summary_words(
             row["values"]["ece_at_temperature"]["value"] < row["values"]["ece"]["value"] for row in tempered
         )
         sentences.append(
-            f"One fitted temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
+            f"A temperature of its own lowers the ECE of {better} of {count(len(tempered), 'model')}."
         )
     return " ".join(filter(None, sentences))
 
@@ -91,8 +91,8 @@ def summary_words(
 def too_few_words(split: Sequence[Row]) -> str:
     """Say in a sentence that there are too few models for correlations; empty if there are enough.
 
-    >>> too_few_words([{"note": "too few models: 4, and at least 10 are needed"}])
-    'Correlations over models mean little here: too few models: 4, and at least 10 are needed.'
+    >>> too_few_words([{"note": "too few models (4; at least 10 are needed)"}])
+    'Correlations over models mean little here: too few models (4; at least 10 are needed).'
     """
     note = next((row["note"] for row in split if row["note"]), "")
     return f"Correlations over models mean little here: {note}." if note else ""
@@ -121,7 +121,8 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     says, right = (best["values"].get(key) for key in [*headline_keys(metric)][:2])
     more = ""
     if says is not None and right is not None:
-        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the time"
+        unit = "pairs" if metric.startswith("pairwise") else "time"
+        more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the {unit}"
     return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
 
 

@@ -10,6 +10,7 @@ from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import count
 from rmcalib.metrics import NO_TEMPERATURE
 from rmcalib.report._drawing import figure_bytes, figure_svg
 from rmcalib.report._numbers import number, percent, points
@@ -55,7 +56,7 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     page = render(
         "several.html",
         title="Reward models on several benchmarks",
-        subtitle=f"{', '.join(joint.benchmarks)} · {len(joint.models)} models",
+        subtitle=f"{', '.join(joint.benchmarks)} · {count(len(joint.models), 'model')}",
         summary=joint.summary,
         benchmarks=[{"name": name, "link": links.get(name)} for name in joint.benchmarks],
         models=[
