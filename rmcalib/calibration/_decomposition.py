@@ -13,6 +13,7 @@ from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._temperature import find_temperature
 from rmcalib.calibration._top_1 import (
+    LOG_RANGE,
     fit_top_1_temperature,
     losses,
     slopes,
@@ -227,7 +228,7 @@ def pair_scale_loss(
             margin = np.where(d == 0, 0.0, d / temperature)
         return per_group(np.logaddexp(0.0, -margin))
 
-    fit = find_temperature(lambda beta: float(per_group(-d * expit(-beta * d)).mean()), n)
+    fit = find_temperature(lambda beta: float(per_group(-d * expit(-beta * d)).mean()), n, LOG_RANGE)
     best_temperature = {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
     now, best = loss(1.0), loss(best_temperature)
     delta = max(float((now - best).mean()), 0.0)

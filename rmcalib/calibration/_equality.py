@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration._temperature import LOG_RANGE
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, slopes, sorted_by_group
 
 __all__ = ["Equality", "equal_temperatures"]
+
+_BEYOND = 20.0  # how far the search goes beyond known temperatures, on a log scale
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
 
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
-    parts, best = [], []
+    parts, fitted, gaps = [], [], []
     for rewards, outcomes, groups in sets:
         r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
         fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
@@ -73,14 +75,19 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
             slope, curvature = slopes(r, correct, sizes, fit.temperature)
             if curvature.mean() > 0:
                 weight /= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
-        limit = {"cold": -LOG_RANGE[1], "hot": -LOG_RANGE[0]}.get(fit.at_limit or "")
-        best.append(float(np.log(fit.temperature)) if limit is None else limit)
-        parts.append((r, correct, sizes, weight, float(losses(r, correct, sizes, fit.temperature).sum())))
+        ends_at = {"cold": -np.inf, "hot": np.inf}
+        fitted.append(ends_at.get(fit.at_limit or "", float(np.log(fit.temperature))))
+        gaps.append(float(np.ptp(r)))
+        parts.append((r, correct, sizes, weight))
+    # The search stays near the scale of the rewards: far from it the losses are flat.
+    known = [*(log_t for log_t in fitted if np.isfinite(log_t)), float(np.log(max(gaps) or 1.0))]
+    ends = min(known) - _BEYOND, max(known) + _BEYOND
+    best = [float(np.clip(log_t, *ends)) for log_t in fitted]
+    least = [_loss(*part[:3], log_t) for part, log_t in zip(parts, best, strict=True)]
 
     def worse(log_t: float) -> float:
         each = [
-            weight * (float(losses(r, correct, sizes, float(np.exp(log_t))).sum()) - least)
-            for r, correct, sizes, weight, least in parts
+            part[3] * (_loss(*part[:3], log_t) - lowest) for part, lowest in zip(parts, least, strict=True)
         ]
         return float(sum(each))
 
@@ -89,6 +96,10 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
     found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
     place = min((float(found.x), low, high), key=worse) if high > low else low
     statistic, degrees = max(worse(place), 0.0), len(sets) - 1
-    limits = {-LOG_RANGE[1]: 0.0, -LOG_RANGE[0]: np.inf}
+    limits = {ends[0]: 0.0, ends[1]: np.inf}
     common = limits.get(place, float(np.exp(place)))
     return Equality(common, statistic, degrees, float(chdtrc(degrees, statistic)))
+
+
+def _loss(r: FloatArray, correct: BoolArray, sizes: IntArray, log_t: float) -> float:
+    return float(losses(r, correct, sizes, float(np.exp(log_t))).sum())

@@ -135,11 +135,11 @@ def cross_fit(
     return together
 
 
-def find_temperature(slope: Slope, n: int) -> TemperatureFit:
+def find_temperature(slope: Slope, n: int, log_range: tuple[float, float] = LOG_RANGE) -> TemperatureFit:
     """Find the zero of a rising function of log β, and report what is left there."""
     from scipy.optimize import brentq
 
-    low, high = LOG_RANGE
+    low, high = log_range
     if slope(np.exp(low)) >= 0:
         return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
     if slope(np.exp(high)) <= 0:

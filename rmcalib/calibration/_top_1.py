@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,9 +18,12 @@ from rmcalib._util.arrays import (
 )
 from rmcalib.calibration._ece import check_one_per_group
 from rmcalib.calibration._intervals import Interval, check_level
-from rmcalib.calibration._temperature import LOG_RANGE, TemperatureFit, find_temperature
+from rmcalib.calibration._temperature import TemperatureFit, find_temperature
 
 __all__ = ["fit_top_1_temperature", "temperature_interval", "top_1_probabilities"]
+
+# Rewards may be on any scale up to 1e100, and so may the temperature.
+LOG_RANGE = (-230.0, 230.0)
 
 
 def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
@@ -46,7 +51,10 @@ def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: Array
         p = np.exp(segment_log_softmax(r * beta, sizes))
         return float((np.add.reduceat(p * r, starts) - won).mean())
 
-    return find_temperature(slope, len(sizes))
+    found = find_temperature(slope, len(sizes), LOG_RANGE)
+    if found.at_limit == "cold" and (won < np.maximum.reduceat(r, starts)).any():
+        return replace(found, at_limit=None)  # rewards so close that the range ends before the optimum
+    return found
 
 
 def temperature_interval(

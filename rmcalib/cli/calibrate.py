@@ -74,6 +74,8 @@ def calibrate_model(
             useful = () if checkpoint is None else _LOADING
             unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
+        if to.is_dir():  # also "", which is the current folder
+            raise ValueError(f"--to {to}: is a folder; name a file, such as calibrator.json")
         _check_destination(checkpoint, push_to_hub, scoring)
         scores = _scores(source, model, scoring)
         result = calibrate(scores, seed=seed)

@@ -52,11 +52,14 @@ def write_model_card(
     .eval_results/*.yaml if the benchmark is a data set of the Hub, and
     every_eval_ever.json. With --push, they also become a pull request.
     """
+    from rmcalib._util.hub import check_repo_id
     from rmcalib._util.storage import shown
     from rmcalib.publish import Evaluator, make_card, push_card, write_card
     from rmcalib.report import evaluate, open_scores
 
     folder = output_folder(output)
+    if push is not None:
+        check_repo_id(push)
     with plain_warnings(quiet=quiet, verbose=verbose):
         scores, label = open_scores(run)
         report = evaluate(scores, model=model or label, resamples=resamples, seed=seed, n_examples=0)

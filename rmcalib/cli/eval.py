@@ -181,6 +181,7 @@ def evaluate_models(
                 )
             if dry_run:
                 return
+            _refuse_equal_names([job.bench.name for job in jobs if job.bench is not None])
         done, failed = _run_all(names, jobs)
         if not main:
             return
@@ -321,6 +322,13 @@ def _check_several(several: list[str], scores: str | None, export: Path | None, 
     for option, value in given.items():
         if value is not None:
             raise ValueError(f"{option}: belongs to one benchmark, so give one --benchmark")
+
+
+def _refuse_equal_names(names: list[str]) -> None:
+    """Refuse benchmarks that would share a folder."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"--benchmark: {names.count(name)} of them are called {name!r}: rename a file")
 
 
 def _write_markdown(path: Path, done: list[_Done], failed: list[dict[str, str]], holding: list[str]) -> None:

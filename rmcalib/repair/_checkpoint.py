@@ -143,6 +143,11 @@ def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         problem = "is a file" if path.is_file() else "is not empty"
         raise ValueError(f"--checkpoint {folder}: {problem}; give a new folder")
+    if path.is_symlink():  # a folder cannot take the place of a link
+        raise ValueError(f"--checkpoint {folder}: is a symbolic link; give a new folder")
+    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+    if blocking is not None:
+        raise ValueError(f"--checkpoint {folder}: {blocking} is a file; give a new folder")
     if repo_id is not None:
         from huggingface_hub import constants, get_token
 

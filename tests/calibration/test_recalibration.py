@@ -10,6 +10,7 @@ from rmcalib.calibration import (
     cross_fit,
     cross_fitted_temperature,
     ece,
+    equal_temperatures,
     fit_beta,
     fit_isotonic,
     fit_platt,
@@ -18,6 +19,7 @@ from rmcalib.calibration import (
     fit_top_1_temperature,
     log_score,
     recalibrate_pairs,
+    scale_loss,
     scale_temperature,
     sub_k,
     top_1_probabilities,
@@ -243,3 +245,22 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-90, 1e-12, 1e12, 1e90])
+def test_temperatures_of_rewards_on_any_scale(unit: float) -> None:
+    """The information does not depend on the unit. A range that ends too early made it -inf."""
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(40, 2)) + np.array([0.5, 0.0])
+    correct, groups = np.tile([1, 0], 40), np.repeat(np.arange(40), 2)
+    plain, found = (scale_loss(values.ravel(), correct, groups) for values in (rewards, unit * rewards))
+    assert np.isfinite([found.usable.value, found.lost.value]).all()
+    if unit > 1e-100:
+        assert found.at_limit is None
+        assert found.usable.value == pytest.approx(plain.usable.value, rel=1e-9)
+        assert found.temperature.value == pytest.approx(unit * plain.temperature.value, rel=1e-6)
+        halves = [(unit * rewards[i::2].ravel(), correct[:40], groups[:40]) for i in (0, 1)]
+        known = [(rewards[i::2].ravel(), correct[:40], groups[:40]) for i in (0, 1)]
+        assert equal_temperatures(halves).p_value == pytest.approx(
+            equal_temperatures(known).p_value, rel=1e-4
+        )

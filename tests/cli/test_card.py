@@ -21,6 +21,13 @@ def test_the_command_writes_and_pushes(hub: LoopbackHub, tmp_path: Path, invoke:
     assert (tmp_path / "out/.eval_results/rmcalib_org__bench.yaml").is_file()
 
 
+def test_a_bad_name_for_the_hub_is_refused_before_anything_is_written(tmp_path: Path, invoke: Invoke) -> None:
+    write_run(tmp_path / "runs", "org/rm", synthetic(1, n=30))
+    done = invoke("card", "runs", "--output", "out", "--push", "../../x", "--resamples", "20")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_bad_input_is_one_line(tmp_path: Path, invoke: Invoke) -> None:
     missing = invoke("card", "nothing")
     assert (missing.code, missing.out) == (2, "")

@@ -261,3 +261,14 @@ def test_one_of_several_benchmarks_may_fail(tiny_model: Path, bench_file: Path, 
     missing = invoke(*base, "--benchmark", "nowhere.jsonl")
     assert missing.code == 2  # before anything is scored
     assert "nowhere.jsonl" in missing.err
+
+
+def test_benchmarks_of_one_name_are_refused(tiny_model: Path, tmp_path: Path, invoke: Invoke) -> None:
+    """Their runs would share a folder, and with --fresh the second would replace the first."""
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        write_rows(tmp_path / folder / "same.jsonl", tiny.benchmark_rows(8))
+    ended = invoke("eval", "--model", tiny_model, "-b", "x/same.jsonl", "-b", "y/same.jsonl")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "2 of them are called 'same': rename a file" in ended.err
+    assert not (tmp_path / "runs").exists()

@@ -132,3 +132,14 @@ def test_uploads_that_are_not_allowed_are_explained(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set"):
         check_destination(tmp_path / "new", "me/rm")
+
+
+def test_a_link_or_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    for name, target in {"link": "empty", "dangling": "gone", "loop": "loop"}.items():
+        (tmp_path / name).symlink_to(tmp_path / target)
+        with pytest.raises(ValueError, match=f"{name}: is a symbolic link; give a new folder"):
+            check_destination(tmp_path / name)
+    with pytest.raises(ValueError, match="file is a file; give a new folder"):
+        check_destination(tmp_path / "file" / "below" / "it")
