@@ -144,9 +144,8 @@ def evaluate_models(
     2 bad usage or bad input.
     """
     from rmcalib._util.processes import is_main_process, joined
-    from rmcalib._util.storage import shown
     from rmcalib.cli._shared.conditions import parse_condition
-    from rmcalib.cli._shared.joint import join_evaluations, print_joint
+    from rmcalib.cli._shared.joint import join_evaluations
     from rmcalib.metrics import check_groupings
 
     conditions = [parse_condition(text) for text in fail_if or []]
@@ -183,34 +182,17 @@ def evaluate_models(
             if dry_run:
                 return
             _refuse_equal_names([job.bench.name for job in jobs if job.bench is not None])
-        met: list[tuple[Condition, Evaluation]] = []
-        done: list[_Done] = []
-
-        def work(name: str | None, job: _Job) -> None:
-            one = job.run(name)
-            if one is not None:
-                met.extend((c, one.result) for c in conditions if c.met(one.result.metrics))
-                done.append(one)
-
-        failed: list[dict[str, str]] = []
-        for name in names:
-            for job in jobs:
-                alone = len(names) * len(jobs) == 1
-                failed += for_each_model([name], partial(work, job=job), alone=alone)[1]
+        done, failed = _run_all(names, jobs)
         if not main:
             return
+    met = [(condition, one.result) for one in done for condition in one.met]
     joint = None
     if len(several) > 1 and done:
         joint = join_evaluations([(one.result, one.scores) for one in done], scoring.recipes or ())
     if json_:
         typer.echo(json.dumps(_content(done, failed, met, joint)))
     elif not scoring.quiet:
-        from rmcalib.cli._shared.summary import print_evaluations
-
-        print_evaluations([(one.result, shown(one.folder)) for one in done], together=joint is None)
-        if joint is not None:
-            print_joint(joint)
-            say(f"One page of all: rmcalib report {scoring.output}")
+        _print(done, joint, scoring.output)
     holding = [
         f"{one.model}: {condition.text} holds: {condition.subject} is {condition.value(one.metrics):.4g}"
         for condition, one in met
@@ -227,11 +209,12 @@ def evaluate_models(
 
 @dataclass(frozen=True)
 class _Done:
-    """One evaluated model: the result, its folder, and the scores it was made from."""
+    """One evaluated model: the result, its folder, the scores, and the conditions of --fail-if that hold."""
 
     result: Evaluation
     folder: Path
     scores: Scores
+    met: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -295,7 +278,36 @@ class _Job:
         if self.calibrator is not None:
             folder = folder / "calibrated"
         write_evaluation(result, folder)
-        return _Done(result, folder, used)
+        met = tuple(one for one in self.conditions if one.met(result.metrics))
+        return _Done(result, folder, used, met)
+
+
+def _run_all(names: list[str | None], jobs: list[_Job]) -> tuple[list[_Done], list[dict[str, str]]]:
+    """Run every model on every benchmark; return what was evaluated, and the models that failed."""
+    done: list[_Done] = []
+
+    def work(name: str | None, job: _Job) -> None:
+        one = job.run(name)
+        if one is not None:
+            done.append(one)
+
+    failed: list[dict[str, str]] = []
+    alone = len(names) * len(jobs) == 1
+    for name in names:
+        for job in jobs:
+            failed += for_each_model([name], partial(work, job=job), alone=alone)[1]
+    return done, failed
+
+
+def _print(done: list[_Done], joint: Joint | None, output: object) -> None:
+    from rmcalib._util.storage import shown
+    from rmcalib.cli._shared.joint import print_joint
+    from rmcalib.cli._shared.summary import print_evaluations
+
+    print_evaluations([(one.result, shown(one.folder)) for one in done], together=joint is None)
+    if joint is not None:
+        print_joint(joint)
+        say(f"One page of all: rmcalib report {output}")
 
 
 def _check_several(several: list[str], scores: str | None, export: Path | None, scoring: Scoring) -> None:

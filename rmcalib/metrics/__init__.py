@@ -33,16 +33,8 @@ from rmcalib.metrics._catalogue import (
 from rmcalib.metrics._common import named_scores, on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
 from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
-from rmcalib.metrics._forecasts import (
-    Forecasts,
-    forecast,
-    margins,
-    picked_rows,
-    select_prompts,
-    set_forecasts,
-    single_answers,
-    top_1_prompts,
-)
+from rmcalib.metrics._events import margins, picked_rows, set_forecasts
+from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, single_answers, top_1_prompts
 from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
 from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
 from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows

@@ -11,14 +11,8 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib.benchmarks import Benchmark
 from rmcalib.calibration import check_level, mean_difference, proportion_interval
-from rmcalib.metrics._forecasts import (
-    Forecasts,
-    accuracy_of,
-    forecast,
-    picked_rows,
-    select_prompts,
-    top_1_prompts,
-)
+from rmcalib.metrics._events import accuracy_of, picked_rows
+from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, top_1_prompts
 from rmcalib.metrics._texts import response_lengths
 from rmcalib.scores import Scores
 

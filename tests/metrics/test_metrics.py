@@ -17,7 +17,7 @@ from rmcalib.metrics import (
     top_1_prompts,
 )
 from rmcalib.metrics._catalogue._lengths import spearman_sums
-from rmcalib.metrics._forecasts import pairwise_forecasts, picked_rows
+from rmcalib.metrics._events import pairwise_forecasts, picked_rows
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of

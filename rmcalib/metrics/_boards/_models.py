@@ -16,7 +16,8 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import reliability
 from rmcalib.metrics._catalogue import Metric, catalogue
 from rmcalib.metrics._diagrams import bin_rows
-from rmcalib.metrics._forecasts import Forecasts, accuracy_of, picked_rows
+from rmcalib.metrics._events import accuracy_of, picked_rows
+from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL, parts_of, rows_of
 from rmcalib.scores import Scores

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
 from rmcalib.calibration import ErrorOptions, binned_inference, check_level, resampling_weights
 from rmcalib.metrics._catalogue import scale
-from rmcalib.metrics._forecasts import Forecasts, accuracy_of, single_answers
+from rmcalib.metrics._events import accuracy_of
+from rmcalib.metrics._forecasts import Forecasts, single_answers
 from rmcalib.metrics._statistic import Settings
 from rmcalib.scores import Scores
 

@@ -23,7 +23,8 @@ from rmcalib.calibration import (
 from rmcalib.metrics._catalogue._first_choice import confidence_of
 from rmcalib.metrics._catalogue._metric import Measure, Metric
 from rmcalib.metrics._catalogue._nulls import null_metrics
-from rmcalib.metrics._forecasts import Forecasts, once, outcomes, pairwise_forecasts, picked_rows
+from rmcalib.metrics._events import outcomes, pairwise_forecasts, picked_rows
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["CALIBRATION", "SMOOTH_RESAMPLES", "one_per_prompt"]

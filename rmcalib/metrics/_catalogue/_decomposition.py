@@ -6,7 +6,8 @@ from typing import Literal
 
 from rmcalib.calibration import Decomposition, corp
 from rmcalib.metrics._catalogue._metric import Metric
-from rmcalib.metrics._forecasts import Forecasts, once, picked_rows
+from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["DECOMPOSITION"]

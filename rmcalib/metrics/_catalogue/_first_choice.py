@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.metrics._catalogue._metric import Metric
-from rmcalib.metrics._forecasts import Forecasts, accuracy_of, once, picked_rows
+from rmcalib.metrics._events import accuracy_of, picked_rows
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["FIRST_CHOICE", "confidence_of"]

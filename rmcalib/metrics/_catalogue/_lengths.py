@@ -8,7 +8,8 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.metrics._catalogue._metric import Metric, Need
-from rmcalib.metrics._forecasts import Forecasts, centred, fraction_correct, margins, picked_rows
+from rmcalib.metrics._events import centred, fraction_correct, margins, picked_rows
+from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["LENGTHS", "MARGINS", "spearman_sums"]

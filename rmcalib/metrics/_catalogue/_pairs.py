@@ -13,7 +13,8 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Interval, pair_scale_loss
 from rmcalib.metrics._catalogue._metric import Measure, Metric, Need
-from rmcalib.metrics._forecasts import Forecasts, once, pair_log_odds
+from rmcalib.metrics._events import pair_log_odds
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["PAIRS"]

@@ -8,7 +8,8 @@ import numpy as np
 
 from rmcalib.calibration import reference_top_1 as reference
 from rmcalib.metrics._catalogue._metric import Metric
-from rmcalib.metrics._forecasts import Forecasts, first_correct_probability, outcomes
+from rmcalib.metrics._events import first_correct_probability, outcomes
+from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["REFERENCE", "SCORES"]

@@ -6,7 +6,8 @@ from rmcalib.calibration import ErrorOptions, Inference
 from rmcalib.metrics._catalogue._calibration import one_per_prompt
 from rmcalib.metrics._catalogue._metric import Metric
 from rmcalib.metrics._catalogue._nulls import null_metrics
-from rmcalib.metrics._forecasts import Forecasts, once, set_forecasts
+from rmcalib.metrics._events import set_forecasts
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["SEVERAL"]

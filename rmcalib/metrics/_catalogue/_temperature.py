@@ -19,7 +19,8 @@ from rmcalib.calibration import (
     scale_loss,
 )
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._forecasts import Forecasts, centred, log_softmax, once, outcomes, select_prompts
+from rmcalib.metrics._events import centred, outcomes
+from rmcalib.metrics._forecasts import Forecasts, log_softmax, once, select_prompts
 from rmcalib.metrics._statistic import Settings, Statistic
 
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]

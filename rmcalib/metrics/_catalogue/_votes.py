@@ -25,7 +25,8 @@ from rmcalib.calibration import (
 )
 from rmcalib.metrics._catalogue._metric import Measure, Metric
 from rmcalib.metrics._catalogue._nulls import null_metrics
-from rmcalib.metrics._forecasts import Forecasts, once, picked_rows
+from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic, Ties
 
 __all__ = ["VOTES"]
