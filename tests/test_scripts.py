@@ -89,6 +89,11 @@ def few_prompts(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(home, name, 4_000)
 
 
+def no_limit_of_memory(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are started here begin with the peak memory of the tests."""
+    monkeypatch.setattr(script, "GIGABYTES", float("inf"))
+
+
 def small_boards(script: ModuleType, _: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(script, "MODELS", 4)
     monkeypatch.setattr(script, "PROMPTS", 100)
@@ -110,6 +115,7 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 
 
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
+    "bench_report": no_limit_of_memory,
     "embed_board": small_files,
     "measure_differences": few_prompts,
     "measure_scale": small_boards,

@@ -108,9 +108,9 @@ class Worker:
             self._future.result()
         except BrokenProcessPool:
             assert self.process is not None
-            self.process.join()
-            ending = _ending(self.process.exitcode or 0)
+            # The pool's own thread waits for the process. If this one did too, the exit code could be lost.
             self.__exit__()
+            ending = _ending(self.process.exitcode or 0)
             raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
 
     def _submit(self, task: Task) -> None:
