@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer
 from rmcalib.calibration._binning import (
     BinSums,
     Discrepancy,
@@ -25,15 +25,14 @@ from rmcalib.calibration._binning import (
     bin_sums,
     binned_error,
 )
+from rmcalib.calibration._draws import draw_sums
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import check_level
+from rmcalib.calibration._outcomes import OutcomeGroups
 
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null", "null_test"]
 
-SmallInts = NDArray[np.int32]
 Draw = Literal["auto", "independent", "one_per_group"]
-
-_LEAST = 1e-9  # smallest probability of an outcome of a group
 
 
 @dataclass(frozen=True)
@@ -220,76 +219,6 @@ def is_one_per_group(draw: Draw, groups: ArrayLike | None, p: FloatArray, y: Flo
     return True
 
 
-@dataclass(frozen=True)
-class OutcomeGroups:
-    """Mutually exclusive outcomes, group after group: exactly one of each group happens.
-
-    Attributes
-    ----------
-    sizes: (G,) number of outcomes of each group.
-    cell: (A,) the cell that an outcome counts in; ``n_cells`` if in none.
-    n_cells: number of cells.
-    """
-
-    sizes: IntArray
-    cell: IntArray
-    n_cells: int
-
-    @classmethod
-    def of_rows(cls, groups: IntArray, cell: IntArray, n_cells: int, *, one_per_group: bool) -> OutcomeGroups:
-        """Return the outcomes of rows that are sorted by ``groups`` (N,), and the ``cell`` (N,) of each row.
-
-        Independent rows are groups of their own with two outcomes: the row happens, or it does not.
-        """
-        if one_per_group:
-            return cls(np.bincount(groups), cell, n_cells)
-        both = np.column_stack([cell, np.full(len(cell), n_cells)]).reshape(-1)
-        return cls(np.full(len(cell), 2), both, n_cells)
-
-    def probabilities(self, p: FloatArray) -> FloatArray:
-        """Return the outcomes' probabilities (A,) for rows that happen with probability p (N,)."""
-        if len(p) == len(self.cell):
-            q = np.maximum(p, _LEAST)
-            return q / np.repeat(np.add.reduceat(q, np.cumsum(self.sizes) - self.sizes), self.sizes)
-        q = np.clip(p, 0.0, 1.0)
-        return np.column_stack([q, 1 - q]).reshape(-1)
-
-    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        """Count what happened, rows (R, G), by ``step`` (R, G) and cell: (R, n_steps, n_cells)."""
-        width = self.n_cells + 1
-        size = len(rows) * n_steps * width
-        small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
-        cells = self.cell.astype(small).take(rows) + np.multiply(step, width, dtype=small)
-        cells += np.multiply(np.arange(len(rows)), width * n_steps, dtype=small)[:, None]
-        counts = np.bincount(cells.reshape(-1), minlength=size)
-        return counts.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)
-
-    def expected(self, q: FloatArray) -> FloatArray:
-        """Return the expected counts (n_cells,) of outcomes with probabilities q (A,)."""
-        return np.bincount(self.cell, q, self.n_cells + 1)[:-1].astype(np.float64)
-
-
-def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
-    """Choose one outcome of each group with probabilities ``q`` (A,), given uniform numbers (R, G): (R, G).
-
-    >>> uniform = np.array([[0.1, 0.9]], dtype=np.float32)
-    >>> choose_rows(uniform, np.array([0.5, 0.5, 0.2, 0.8]), np.array([2, 2]))
-    array([[0, 3]], dtype=int32)
-    """
-    first = np.cumsum(sizes) - sizes
-    total = np.cumsum(q)
-    within = (total - np.repeat(total[first] - q[first], sizes)).astype(np.float32)
-    chosen = np.zeros(uniform.shape, dtype=np.int32)
-    for place in range(int(sizes.max()) - 1):
-        longer = np.flatnonzero(sizes > place + 1)
-        limit = within[first[longer] + place]
-        if len(longer) == len(sizes):
-            chosen += uniform >= limit
-        else:
-            chosen[:, longer] += uniform[:, longer] >= limit
-    return chosen + first.astype(np.int32)
-
-
 def _simulated_bins(
     p: FloatArray,
     y: FloatArray,
@@ -305,13 +234,8 @@ def _simulated_bins(
     n_bins = len(edges) - 1
     outcomes = OutcomeGroups.of_rows(index, bin_index(p[order], edges), n_bins, one_per_group=one_per_group)
     q = outcomes.probabilities(p[order])
-    happened = np.empty((check_integer(resamples, "resamples", 1), n_bins))
-    generator, none = np.random.default_rng(rng), np.zeros((1, 1), dtype=np.int32)
-    for part in chunks(len(happened), len(outcomes.sizes)):
-        uniform = generator.random((part.stop - part.start, len(outcomes.sizes)), dtype=np.float32)
-        rows = choose_rows(uniform, q, outcomes.sizes)
-        happened[part] = outcomes.counts(rows, none, 1)[:, 0]
-    return happened
+    generator = np.random.default_rng(rng)
+    return draw_sums(outcomes, [q], (), resamples=resamples, most=0, rng=generator)[0]
 
 
 def sorted_rows(p: FloatArray, y: FloatArray, groups: IntArray) -> tuple[IntArray, IntArray]:

@@ -135,14 +135,31 @@ class Statistic:
 
     @classmethod
     def median(cls, values: FloatArray) -> Statistic:
-        """Return the median of one number per prompt (n,), with a bootstrap interval."""
+        """Return the median of one number per prompt (n,), with a bootstrap interval.
+
+        The limits are those of infinitely many resamples: the median of a resample is at most the k-th
+        smallest value if at least half of its n draws are, each of which is with probability k/n.
+
+        >>> found = Statistic.median(np.arange(101.0)).interval()
+        >>> found.value, found.low, found.high
+        (50.0, 40.0, 60.0)
+        """
         order = np.argsort(values)
 
         def middle(weights: FloatArray) -> FloatArray:
             below = np.cumsum(weights[:, order], axis=1)
             return values[order][(below >= below[:, -1:] / 2).argmax(axis=1)]
 
-        return cls(float(np.median(values)), len(values), resampled=middle)
+        def limits(level: float) -> Limits:
+            from scipy.special import betainc
+
+            n = len(values)
+            half = -(-n // 2)
+            reached = betainc(half, n - half + 1, np.arange(1, n + 1) / n)
+            low, high = np.searchsorted(reached, [(1 - level) / 2, (1 + level) / 2])
+            return float(values[order[low]]), float(values[order[high]])
+
+        return cls(float(np.median(values)), len(values), limits=limits, resampled=middle)
 
     @classmethod
     def of_sums(cls, sums: FloatArray, function: Callable[[FloatArray], FloatArray]) -> Statistic:

@@ -29,7 +29,7 @@ from rmcalib.calibration import (
 )
 from rmcalib.calibration._inference._binned import _squared_error, binned_influence
 from rmcalib.calibration._inference._simulation import STEPS
-from rmcalib.calibration._nulls import choose_rows
+from rmcalib.calibration._outcomes import choose_rows
 
 
 def forecasts(

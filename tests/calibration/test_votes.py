@@ -26,6 +26,7 @@ from rmcalib.calibration import (
     voter_disagreements,
     with_tie_outcome,
 )
+from rmcalib.calibration._draws import expected_sums
 from rmcalib.calibration._votes import _ceilings
 from rmcalib.calibration._votes._error import _ShareOutcomes
 
@@ -179,7 +180,8 @@ def test_drawn_votes_have_the_forecast_mean_and_the_observed_spread() -> None:
             assert q[rows].sum() == pytest.approx(1)
             assert mean == pytest.approx(p)
             assert spread == pytest.approx(p * (1 - p) * (1 + (n - 1) * correlation) / n)
-    assert outcomes.expected(outcomes.probabilities(np.array([0.7, 0.2]), 0.3)) == pytest.approx(0.9)
+    expected = expected_sums(outcomes, [outcomes.probabilities(np.array([0.7, 0.2]), 0.3)])
+    assert expected == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("n_votes", [2, 50])

@@ -36,10 +36,10 @@ from rmcalib.calibration._intervals import (
 )
 from rmcalib.calibration._nulls import (
     Draw,
-    OutcomeGroups,
     is_one_per_group,
     sorted_rows,
 )
+from rmcalib.calibration._outcomes import OutcomeGroups
 
 __all__ = ["binned_inference", "binned_influence", "ece_interval"]
 

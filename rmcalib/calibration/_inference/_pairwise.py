@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +19,8 @@ from rmcalib.calibration._binning import (
 from rmcalib.calibration._inference._binned import binned_influence, unlimited
 from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
-from rmcalib.calibration._nulls import (
-    SmallInts,
-    sorted_rows,
-)
+from rmcalib.calibration._nulls import sorted_rows
+from rmcalib.calibration._outcomes import FeatureOutcomes, SmallInts, parts_of, rows_of
 
 __all__ = ["pairwise_inference"]
 
@@ -70,16 +70,17 @@ def pairwise_inference(
     edges = bin_edges(np.empty(0), options)
     winner, other = _ordered_pairs(sizes)
     p = expit(logs[winner] - logs[other])
+    del other  # pairs are many: keep only what is needed below
     index = bin_index(p, edges)
-    outcomes = _PairOutcomes(sizes, _sums_by_winner(winner, other, p, index, len(logs), bins))
-    observed = outcomes.sums[correct]
+    outcomes = _PairOutcomes(sizes, p, index, bins)
+    observed = outcomes.observed(correct)
     total = unpack_bins(observed.sum(axis=0))
-    gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
+    gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
 
     def probabilities(size: float) -> FloatArray:
         if size == 0:
             return np.exp(logs)
-        shifted = np.clip(p + size * gap, _CLIP, 1 - _CLIP)
+        shifted = np.clip(p + (size * gap)[index], _CLIP, 1 - _CLIP)
         odds = np.bincount(winner, np.log(shifted) - np.log1p(-shifted), len(logs)) / np.repeat(sizes, sizes)
         return np.exp(segment_log_softmax(odds, sizes))
 
@@ -102,37 +103,51 @@ def pairwise_inference(
 
 @dataclass(frozen=True)
 class _PairOutcomes:
-    """Outcomes (N,) whose bin sums (N, 3B) are those of all pairs of the response that is correct."""
+    """Outcomes (N,) that add the bin sums (3B,) of all pairs of the response that is correct.
+
+    sizes: (G,) number of responses. p: (P,) forecast of each ordered pair of a group. index: (P,) its bin.
+    """
 
     sizes: IntArray
-    sums: FloatArray
+    p: FloatArray
+    index: IntArray
+    bins: int
+
+    @property
+    def n_sums(self) -> int:
+        return 3 * self.bins
+
+    @cached_property
+    def _whole(self) -> FeatureOutcomes:
+        return FeatureOutcomes(self.sizes, self._sums(slice(0, len(self.sizes))))
+
+    def features(self, groups: slice) -> Any:
+        from scipy.sparse import csr_array
+
+        return csr_array(self._sums(groups))
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        from scipy.sparse import coo_array
+        return self._whole.counts(rows, step, n_steps)
 
-        line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
-        places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
-        shape = (len(rows) * n_steps, len(self.sums))
-        happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per group and line
-        return np.asarray(happened @ self.sums).reshape(len(rows), n_steps, -1)
+    def observed(self, correct: BoolArray) -> FloatArray:
+        """Return the bin sums of each group (G, 3B), given which response is the correct one (N,)."""
+        sums = [self._sums(part)[correct[rows_of(self.sizes, part)]] for part in parts_of(self)]
+        return np.concatenate(sums)
 
-    def expected(self, q: FloatArray) -> FloatArray:
-        return q @ self.sums
-
-
-def _sums_by_winner(
-    winner: IntArray, other: IntArray, p: FloatArray, index: IntArray, n: int, bins: int
-) -> FloatArray:
-    """Bin sums of a group's pairs if row i is the correct response, for every row: (N, 3B)."""
-    won, lost = winner * bins + index, other * bins + index  # the pair (other, winner) has outcome 0
-    cells = np.concatenate([won, lost])
-    both = np.concatenate([p, p])
-    sums = [
-        np.bincount(cells, minlength=n * bins),
-        np.bincount(cells, both, n * bins),
-        np.bincount(won, minlength=n * bins),
-    ]
-    return np.concatenate([part.reshape(n, bins) for part in sums], axis=1).astype(np.float64)
+    def _sums(self, groups: slice) -> FloatArray:
+        """Bin sums of a group's pairs if row i is the correct response, for every row of groups: (N', 3B)."""
+        winner, other = _ordered_pairs(self.sizes[groups])
+        pairs = rows_of(self.sizes * (self.sizes - 1), groups)
+        p, index, bins = self.p[pairs], self.index[pairs], self.bins
+        n = int(self.sizes[groups].sum())
+        won, lost = winner * bins + index, other * bins + index  # the pair (other, winner) has outcome 0
+        cells = np.concatenate([won, lost])
+        sums = [
+            np.bincount(cells, minlength=n * bins),
+            np.bincount(cells, np.concatenate([p, p]), n * bins),
+            np.bincount(won, minlength=n * bins),
+        ]
+        return np.concatenate([part.reshape(n, bins) for part in sums], axis=1).astype(np.float64)
 
 
 def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +20,8 @@ from rmcalib.calibration._ece import (
 )
 from rmcalib.calibration._inference._estimates import Inference
 from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
-from rmcalib.calibration._nulls import (
-    OutcomeGroups,
-    SmallInts,
-    sorted_rows,
-)
+from rmcalib.calibration._nulls import sorted_rows
+from rmcalib.calibration._outcomes import OutcomeGroups, SmallInts, rows_of, sparse_rows
 
 __all__ = ["smooth_inference"]
 
@@ -80,7 +79,7 @@ def smooth_inference(
 
     null, draws, truths = simulate(
         outcomes,
-        lambda size: outcomes.groups.probabilities(p + size * gap),
+        lambda size: outcomes.cells.probabilities(p + size * gap),
         errors,
         errors,
         steps=FEWER_STEPS,
@@ -94,34 +93,42 @@ def smooth_inference(
 
 @dataclass(frozen=True)
 class _GridOutcomes:
-    """Outcomes that count at the two grid points next to them; ``share`` (N,) at the right one."""
+    """Outcomes that count at the two grid points next to them.
 
-    groups: OutcomeGroups
+    cells: the left grid point of each outcome. share: (N,) how much of an outcome counts at the right one.
+    """
+
+    cells: OutcomeGroups
     share: FloatArray
 
     @property
     def sizes(self) -> IntArray:
-        return self.groups.sizes
+        return self.cells.sizes
 
     @property
-    def _right(self) -> FloatArray:
+    def n_sums(self) -> int:
+        return self.cells.n_sums
+
+    @cached_property
+    def right(self) -> FloatArray:
         """The weight of each outcome at its right grid point; rows that do not happen count in no cell."""
-        repeats = len(self.groups.cell) // len(self.share)
+        repeats = len(self.cells.cell) // len(self.share)
         return np.repeat(self.share, repeats)
 
+    def features(self, groups: slice) -> Any:
+        rows = rows_of(self.sizes, groups)
+        cell, right = self.cells.cell[rows], self.right[rows]
+        last = np.where(cell < self.n_sums, np.minimum(cell + 1, self.n_sums), self.n_sums)
+        return sparse_rows(cell, 1 - right, self.n_sums) + sparse_rows(last, right, self.n_sums)
+
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        width = self.groups.n_cells + 2
-        cells = self.groups.cell[rows] + width * step
+        width = self.n_sums + 2
+        cells = self.cells.cell[rows] + width * step
         cells += width * n_steps * np.arange(len(rows))[:, None]
-        right, size = self._right[rows].reshape(-1), len(rows) * n_steps * width
+        right, size = self.right[rows].reshape(-1), len(rows) * n_steps * width
         flat = cells.reshape(-1)
         counts = np.bincount(flat, 1 - right, size) + np.bincount(flat + 1, right, size)
         return counts.reshape(len(rows), n_steps, width)[..., :-2].astype(np.float64)
-
-    def expected(self, q: FloatArray) -> FloatArray:
-        cell, right, size = self.groups.cell, self._right, self.groups.n_cells + 2
-        counts = np.bincount(cell, q * (1 - right), size) + np.bincount(cell + 1, q * right, size)
-        return counts[:-2].astype(np.float64)
 
 
 def _smooth_influence(p: FloatArray, y: FloatArray, residual: FloatArray, value: float) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +22,7 @@ from rmcalib.calibration._binning import (
 from rmcalib.calibration._inference import Inference
 from rmcalib.calibration._inference._binned import binned_influence
 from rmcalib.calibration._inference._simulation import STEPS, simulate
-from rmcalib.calibration._nulls import SmallInts
+from rmcalib.calibration._outcomes import SmallInts, rows_of, sparse_rows
 from rmcalib.calibration._votes._forecasts import VoteForecasts
 
 __all__ = ["effective_votes", "vote_error", "vote_inference"]
@@ -194,7 +195,7 @@ class _ShareOutcomes:
     cell: IntArray
     chosen: IntArray
     voters: IntArray
-    n_bins: int
+    n_sums: int
 
     @classmethod
     def of(cls, index: IntArray, n_votes: IntArray, n_bins: int) -> _ShareOutcomes:
@@ -216,14 +217,15 @@ class _ShareOutcomes:
         a, b = q * size, (1 - q) * size
         return np.asarray(np.exp(choices + betaln(k + a, n - k + b) - betaln(a, b)))
 
-    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
-        cells = self.cell[rows] + self.n_bins * (step + n_steps * np.arange(len(rows))[:, None])
-        share = (self.chosen / self.voters)[rows]
-        total = np.bincount(cells.reshape(-1), share.reshape(-1), len(rows) * n_steps * self.n_bins)
-        return total.reshape(len(rows), n_steps, self.n_bins).astype(np.float64)
+    def features(self, groups: slice) -> Any:
+        rows = rows_of(self.sizes, groups)
+        return sparse_rows(self.cell[rows], (self.chosen / self.voters)[rows], self.n_sums)
 
-    def expected(self, q: FloatArray) -> FloatArray:
-        return np.bincount(self.cell, q * self.chosen / self.voters, self.n_bins).astype(np.float64)
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        cells = self.cell[rows] + self.n_sums * (step + n_steps * np.arange(len(rows))[:, None])
+        share = (self.chosen / self.voters)[rows]
+        total = np.bincount(cells.reshape(-1), share.reshape(-1), len(rows) * n_steps * self.n_sums)
+        return total.reshape(len(rows), n_steps, self.n_sums).astype(np.float64)
 
 
 def _checked(probabilities: ArrayLike, shares: ArrayLike) -> tuple[FloatArray, FloatArray]:
