@@ -181,11 +181,11 @@ def test_an_impossible_outcome_costs_infinitely_much() -> None:
         (([0.5], ["yes"]), {}, "outcomes: expected numbers"),
         (([0.5], [1]), {"bins": 0}, "bins: 0 is out of range"),
         (([0.5], [1]), {"bins": 2.5}, "bins: 2.5 is not a whole number"),
-        (([0.5], [1]), {"bins": [0.2, 1]}, "bins: edges [0.2, 1.0] do not rise from 0 to 1"),
+        (([0.5], [1]), {"bins": [0.2, 1]}, "bins: edges [0.2, 1.0] do not increase from 0 to 1"),
         (([0.5], [1]), {"spacing": "even"}, "spacing: unknown 'even' (have: 'width', 'mass', 'log')"),
         (([0.5], [1]), {"discrepancy": "l1"}, "discrepancy: unknown 'l1'"),
         (([0.5], [1]), {"norm": 3}, "norm: unknown 3"),
-        (([0.5], [1]), {"debias": True, "discrepancy": "kl"}, "debias: works on discrepancy 'abs'"),
+        (([0.5], [1]), {"debias": True, "discrepancy": "kl"}, "debias: needs discrepancy 'abs'"),
     ],
 )
 def test_bad_input_is_named(arguments: Any, options: Any, message: str) -> None:

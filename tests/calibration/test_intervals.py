@@ -4,18 +4,17 @@ import pytest
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
     BinSums,
-    bootstrap_sums,
     consistency_band,
     ece,
     ece_interval,
     ece_null,
     mean_interval,
-    null_test,
     reliability,
     resampling_weights,
     top_1_probabilities,
 )
-from rmcalib.calibration._intervals import recentred
+from rmcalib.calibration._intervals import bootstrap_sums, recentred
+from rmcalib.calibration._nulls import null_test
 
 
 def prompts(n: int, confidence: float, seed: int) -> tuple[FloatArray, FloatArray, IntArray]:

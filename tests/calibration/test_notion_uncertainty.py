@@ -206,7 +206,7 @@ def test_partial_rankings_pass_if_calibrated_and_fail_if_not(open_events: Any) -
 def test_events_that_nothing_settles_have_no_weight() -> None:
     d = data(30)
     only_first = PartialRankings.from_lists([[int(order[0])] for order in d.orders], n_items=4)
-    with pytest.raises(ValueError, match="settle none of the 12 events"):
+    with pytest.raises(ValueError, match="decide none of the 12 events"):
         sub_k(d.forecast, only_first, 2)
     tied = PartialRankings.from_lists([[{0, 1}, {2, 3}]] * 30, n_items=4)
     result = sub_k(d.forecast, tied, 2)

@@ -325,7 +325,7 @@ D = data(5)
         (lambda: top_k(D.forecast, D.orders, 1, protocol="public"), "protocol: unknown 'public'"),  # type: ignore[arg-type]
         (
             lambda: top_k(D.forecast, D.orders, 1, support=D.orders),
-            "support: belongs to protocol='reference'",
+            "support: only for protocol='reference'",
         ),
         (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2 needs family"),
         (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0 is not a positive number"),

@@ -20,7 +20,6 @@ from rmcalib.calibration import (
     log_score,
     recalibrate_pairs,
     scale_loss,
-    scale_temperature,
     sub_k,
     top_1_probabilities,
 )
@@ -66,9 +65,9 @@ def test_the_fitted_temperature_is_the_optimum(name: str) -> None:
     assert fit.at_limit is None
     assert abs(fit.slope) < 1e-9
     assert fit.temperature == pytest.approx(2.5, rel=0.2)
-    best = likelihood(scale_temperature(dist, fit.temperature), orders)
+    best = likelihood(dist.at_temperature(fit.temperature), orders)
     for factor in (0.9, 0.999, 1.001, 1.1, 2.0):
-        assert best < likelihood(scale_temperature(dist, factor * fit.temperature), orders)
+        assert best < likelihood(dist.at_temperature(factor * fit.temperature), orders)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -221,8 +220,8 @@ def test_symmetric_platt_keeps_pairs_consistent() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: scale_temperature(PlackettLuce([[0.0, 1.0]]), 0.0), "temperature: 0.0 is not positive"),
-        (lambda: scale_temperature(PlackettLuce([[0.0, 1.0]]), [1.0, 2.0]), "2 values for 1 instances"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).at_temperature(0.0), "temperature: 0.0 is not positive"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).at_temperature([1.0, 2.0]), "2 values for 1 instances"),
         (lambda: fit_temperature(ExplicitRankings([[0, 1]], [[1.0]]), [[0, 1]]), "has no temperature"),
         (lambda: fit_top_1_temperature([1.0, 2.0], [1, 1], [0, 0]), "group number 0 has 2 outcomes of 1"),
         (lambda: fit_top_1_temperature([1.0, 2.0], [1], [0, 0]), "outcomes: 1 outcomes for 2 rewards"),

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib.calibration import (
-    TieModel,
     VoteForecasts,
     effective_votes,
     fit_ties,
@@ -28,6 +27,7 @@ from rmcalib.calibration import (
 )
 from rmcalib.calibration._votes import _ceilings
 from rmcalib.calibration._votes._error import _ShareOutcomes
+from rmcalib.calibration._votes._ties import TieModel
 
 KUPPER: Any = "kupper"  # no model of ties
 

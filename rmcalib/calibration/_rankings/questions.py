@@ -1,8 +1,8 @@
-"""One notion asked of one forecast: which events it looks at, their probabilities, and what happened.
+"""The inputs of a weak notion: the events, their forecast probabilities, and which of them happened.
 
-The error of an event is the binned ECE of (its probability, whether it happened) over instances; a notion's
-error is the average over events. Events may be chosen, instances never are: dropping instances by their
-outcome would bias the error.
+The error of an event is the binned ECE of its probability over instances. The error of a notion is the
+average over events. Events may be selected, but instances never are: dropping instances by their outcome
+would bias the error.
 """
 
 import warnings
@@ -66,12 +66,12 @@ Orders = IntArray | PartialRankings
 
 
 class MonteCarloWarning(UserWarning):
-    """Marginals were estimated by sampling because exact ones would have cost too much."""
+    """Marginals were estimated by sampling, because exact ones would have taken too long."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which events a notion looks at; ``sub_k`` explains the options."""
+    """Which events a notion averages over; `sub_k` explains the options."""
 
     events: ArrayLike | None = None
     coverage: float | None = None
@@ -79,7 +79,7 @@ class Selection:
     max_events: int = MAX_EVENTS
 
     def choose(self, orders: Orders, k: int, family: Family) -> tuple[IntArray, str]:
-        """Return the events (E, k) and a few words on how they were chosen.
+        """Return the events (E, k) and a short description of how they were chosen.
 
         >>> Selection(coverage=0.9).choose(np.array([[0, 1], [0, 1]]), 2, "sub")[1]
         'covering 90% of occurrences'
@@ -123,7 +123,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Everything that the error of a notion, its null and its interval are computed from."""
+    """All inputs of the error of a notion, its null test and its interval."""
 
     dist: PairMarginals
     orders: Orders
@@ -157,7 +157,7 @@ class Question:
 
 
 class EventChunk(NamedTuple):
-    """Some events (e, k), by number (e,), with forecasts, outcomes (NaN: left out) and bins (n, e)."""
+    """Some events (e, k) and their numbers (e,), with forecasts, outcomes (NaN: left out) and bins (n, e)."""
 
     columns: IntArray
     events: IntArray
@@ -170,7 +170,7 @@ class EventChunk(NamedTuple):
 def event_chunks(
     question: Question, events: IntArray, rng: np.random.Generator, *, replicates: int = 1
 ) -> Iterator[EventChunk]:
-    """Go through the events in chunks of bounded memory, with room for ``replicates`` bin sums of each.
+    """Yield the events in chunks, so that memory stays bounded even with ``replicates`` bin sums per event.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> question = Question(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), 2, "sub")
@@ -181,7 +181,7 @@ def event_chunks(
     slices = list(chunks(len(events), len(question.dist)))
     order = np.arange(len(events))
     if len(slices) > 1:
-        # Events of the same items share most of their marginals' work: keep them in one chunk.
+        # Marginals of events with the same items share most of the work: keep them in one chunk.
         order = np.lexsort(np.sort(events, axis=1).T[::-1])
     for part in slices:
         columns = order[part]
@@ -200,9 +200,9 @@ def event_chunks(
 
 
 def happened(question: Question, orders: Orders, events: IntArray) -> FloatArray:
-    """Return the outcomes (n, e) of ``events`` in ``orders``: 1, 0, or what stands in for an open one.
+    """Return the outcomes (n, e) of ``events`` in ``orders``: 1 or 0 where they are known.
 
-    An open event is NaN (leave_out), or has its probability given the observation (marginalise).
+    Otherwise the outcome is NaN (leave_out), or the event's probability given the observation (marginalise).
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> question = Question(PlackettLuce([[0.0, 0.0]]), PartialRankings([[0, 0]]), 2, "sub")
@@ -288,7 +288,7 @@ def event_weights(weighting: Weighting, sums: BinSums) -> FloatArray:
 
 
 def check_orders_for(dist: PairMarginals, orders: ArrayLike | PartialRankings) -> Orders:
-    """Return ``orders``, one ranking per instance of ``dist``, or say what does not fit.
+    """Return ``orders`` after checking that there is one ranking per instance of ``dist``.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> check_orders_for(PlackettLuce([[0.0, 0.0]]), [[0, 1], [1, 0]])
@@ -336,7 +336,7 @@ def check_ranks(dist: PairMarginals, what: str) -> RankingDistribution:
 
 
 def n_bins(error: ErrorOptions) -> int:
-    """Return how many bins the options make.
+    """Return the number of bins.
 
     >>> n_bins(ErrorOptions(bins=(0.0, 0.5, 1.0)))
     2

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer
-from rmcalib.calibration._binning import BinSums, ErrorOptions, as_bins
+from rmcalib.calibration._binning import BinSums
 from rmcalib.calibration._intervals import (
     SIZES,
     Interval,
@@ -18,15 +17,10 @@ from rmcalib.calibration._intervals import (
 )
 from rmcalib.calibration._nulls import NullTest, compare_with_null
 from rmcalib.calibration._rankings.questions import (
-    MAX_EVENTS,
     EventChunk,
-    OpenEvents,
     Orders,
     Question,
-    Selection,
-    Weighting,
     check_complete,
-    check_orders_for,
     check_ranks,
     event_chunks,
     event_errors,
@@ -35,134 +29,18 @@ from rmcalib.calibration._rankings.questions import (
     happened,
     n_bins,
 )
-from rmcalib.ranking import PairMarginals, PartialRankings, RankingDistribution
-from rmcalib.ranking.events import Family, unique_rows
+from rmcalib.ranking import PartialRankings, RankingDistribution
+from rmcalib.ranking.events import unique_rows
 
-__all__ = ["RankwiseUncertainty", "notion_interval", "notion_null"]
+__all__ = ["RankwiseUncertainty"]
 
-# Shares of the observed miscalibration. Those above 1 use the data sets of 1.
+# Fractions of the observed miscalibration. Those above 1 use the data sets of 1.
 _SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
-
-
-def notion_null(
-    dist: RankingDistribution,
-    orders: ArrayLike | PartialRankings,
-    k: int,
-    family: Family,
-    *,
-    resamples: int = 200,
-    rng: np.random.Generator | int = 0,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    open_events: OpenEvents = "leave_out",
-    bins: int | ArrayLike = 10,
-) -> NullTest:
-    """Compare the value of ``sub_k`` or ``top_k`` with what rankings drawn from the forecast itself show.
-
-    It is ``sub_k(...).null(...)`` or ``top_k(...).null(...)`` with the family as an argument.
-
-    Parameters
-    ----------
-    dist : RankingDistribution
-        The forecast: n instances, m items.
-    orders : int array (n, m) or PartialRankings
-        What happened. Draws are coarsened as the partial rankings are: same items, same sizes of ties.
-    k : int
-        Number of items of an event.
-    family : {"sub", "top"}
-        Which events.
-    resamples : int
-        Number of simulated data sets.
-    rng : numpy Generator or int
-        Source of randomness, or its seed.
-    events, coverage, counted_on, max_events, weighting, open_events, bins
-        As in :func:`sub_k`. Events that are selected by their frequency in ``orders`` are selected again in
-        every draw.
-
-    Returns
-    -------
-    NullTest
-        The error, the null's mean and 95% point, and the p-value of calibration.
-
-    Examples
-    --------
-    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
-    >>> data = synthetic_plackett_luce(300, 3, confidence=3.0, rng=np.random.default_rng(0))
-    >>> notion_null(data.forecast, data.orders, 2, "sub").p_value < 0.01
-    True
-    """
-    selection = Selection(events, coverage, counted_on, max_events)
-    error = ErrorOptions(as_bins(bins))
-    checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).null(resamples=resamples, rng=rng)
-
-
-def notion_interval(
-    dist: PairMarginals,
-    orders: ArrayLike | PartialRankings,
-    k: int,
-    family: Family,
-    *,
-    resamples: int = 200,
-    level: float = 0.95,
-    rng: np.random.Generator | int = 0,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    open_events: OpenEvents = "leave_out",
-    bins: int | ArrayLike = 10,
-) -> Interval:
-    """Return the value of ``sub_k`` or ``top_k`` with a confidence interval over instances.
-
-    It is ``sub_k(...).interval(...)`` or ``top_k(...).interval(...)`` with the family as an argument.
-
-    Parameters
-    ----------
-    dist : RankingDistribution, or PairMarginals for sub-2
-        The forecast: n instances, m items.
-    orders : int array (n, m) or PartialRankings
-        What happened.
-    k : int
-        Number of items of an event.
-    family : {"sub", "top"}
-        Which events.
-    resamples : int
-        Number of simulated data sets.
-    level : float
-        Probability that the interval contains the true error.
-    rng : numpy Generator or int
-        Source of randomness, or its seed.
-    events, coverage, counted_on, max_events, weighting, open_events, bins
-        As in :func:`sub_k`.
-
-    Returns
-    -------
-    Interval
-
-    Examples
-    --------
-    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
-    >>> data = synthetic_plackett_luce(300, 3, rng=np.random.default_rng(0))
-    >>> interval = notion_interval(data.forecast, data.orders, 2, "sub")
-    >>> interval.low, bool(interval.value > 0)
-    (0.0, True)
-    """
-    selection = Selection(events, coverage, counted_on, max_events)
-    error = ErrorOptions(as_bins(bins))
-    checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).interval(resamples=resamples, level=level, rng=rng)
 
 
 @dataclass(frozen=True, eq=False)
 class RankwiseUncertainty:
-    """The null test and the interval of the error that a question asks for."""
+    """The null test and the interval of the error of one question."""
 
     question: Question
 
@@ -185,13 +63,15 @@ class RankwiseUncertainty:
         return compare_with_null(float(observed), np.array(null))
 
     def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
-        """Return the true errors that make the observed one likely.
+        """Return the interval: all true errors under which the observed error is not extreme.
 
-        Data sets are simulated with a share s of the observed miscalibration: with probability s an instance
-        is replaced by a resampled one, otherwise its ranking is drawn from the forecast. The interval
-        contains the errors of all s at which the observed value is not extreme. At s = 0 the data sets are
-        those of the null test, so that the interval excludes 0 exactly if the test rejects. It is united with
-        the interval of the error as a linear function of the gaps, whose signs are known if gaps are large.
+        Data sets are simulated with a fraction s of the observed miscalibration: with probability s an
+        instance is replaced by a resampled one, otherwise its ranking is drawn from the forecast. The
+        interval contains the true errors of all s at which the observed error is not extreme. At s = 0 the
+        data sets are those of the null test, so the interval excludes 0 exactly if the test rejects.
+
+        The result is the union with a second interval, which treats the error as a linear function of the
+        gaps. This is right for large gaps, because their signs are known.
         """
         check_level(level)
         n_replicates, generator = check_integer(resamples, "resamples", 1), np.random.default_rng(rng)
@@ -209,7 +89,7 @@ def _simulated_interval(
     resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
     def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
-        """Return which instances are observed ones, and the instances (n,). All shares share the draws."""
+        """Return which instances are resampled, and their numbers: (n,) each. Shares use the same draws."""
         kept = uniform[replicate] < mixed[share]
         return kept, np.where(kept, resampled[replicate], np.arange(n))
 
@@ -240,12 +120,12 @@ def _simulated_interval(
                     linear.add(replicate, _take(observed, own), _take(sums, own))
                 sums, total = _take(sums, local), _take(observed, local)
                 for place in range(share, len(_SHARES) if share == len(mixed) - 1 else share + 1):
-                    # Up to a share of 1 the data set contains the miscalibration; what goes beyond is added.
+                    # Up to a share of 1, the data set contains the miscalibration. Above 1, add the rest.
                     beyond = max(float(_SHARES[place]), 1.0)
                     draws.add((place, replicate), recentred(total, sums, beyond))
                     if replicate == 0 or chosen is not None:
                         truths.add((place, replicate), recentred(total, total, float(_SHARES[place])))
-    # Where all data sets have the same events, they have the same true errors.
+    # Data sets with the same events have the same true errors.
     true = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
     return _inverted(float(value.means()[0]), draws.means(), true, linear.values(), level)
 
@@ -253,19 +133,19 @@ def _simulated_interval(
 def _inverted(
     value: float, draws: FloatArray, truths: FloatArray, linear: FloatArray, level: float
 ) -> Interval:
-    """Invert errors drawn at each share (S, R), with true errors (S,), and unite with the linear interval."""
+    """Invert errors drawn at each share (S, R), with true errors (S,), and add the linear interval."""
     alpha = 1 - level
 
     def true_error(tail: float) -> float:
         """Return the true error at which the observed value is this quantile of the draws."""
-        # Larger miscalibration shows larger errors; what little the draws waver is smoothed away.
+        # Errors grow with the miscalibration; running maxima remove simulation noise.
         return float(np.interp(value, np.maximum.accumulate(np.quantile(draws, tail, axis=1)), truths))
 
     high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
     if compare_with_null(value, draws[0]).p_value > alpha:
         return Interval(value, 0.0, high, level, draws.shape[1])
-    # Noise adds to an average of absolute gaps. Resampling adds to it once more, but less, by a factor of up
-    # to 0.8 / (1.13 − 0.8) = 2.4 for gaps that are all noise.
+    # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
+    # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
     noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
@@ -275,7 +155,7 @@ def _inverted(
 def _resampled_interval(
     question: Question, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
-    """Return an interval without simulated rankings, for pair marginals: resample and recentre bin sums."""
+    """Return the interval for pair marginals, which cannot simulate rankings: resample and recentre sums."""
     weights = resampling_weights(resamples, len(question.dist), rng)
     draws, truths = _Average((len(SIZES), resamples), question), _Average((len(SIZES),), question)
     for chunk in event_chunks(question, question.choose()[0], rng, replicates=resamples):
@@ -336,7 +216,7 @@ def _chunks_with_columns(
             yield chunk, lambda _: slice(None)
         return
     events, index = unique_rows(np.concatenate(chosen), question.dist.n_items)
-    # Sorted by items, so that event_chunks keeps their order.
+    # event_chunks sorts by items; sorting here keeps its order.
     order = np.lexsort(np.sort(events, axis=1).T[::-1])
     place = np.argsort(order)
     ends = np.cumsum([len(part) for part in chosen])[:-1]
@@ -354,7 +234,7 @@ def _chunks_with_columns(
 
 
 def _observed(question: Question, orders: IntArray) -> Orders:
-    """Return what would have been observed of complete ``orders`` (n, m)."""
+    """Return what would have been observed of the complete rankings ``orders`` (n, m)."""
     return question.orders.coarsen(orders) if isinstance(question.orders, PartialRankings) else orders
 
 
@@ -367,7 +247,7 @@ def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
 
 
 def _weighted_sums(weights: FloatArray, chunk: EventChunk, size: int) -> BinSums:
-    """Bin sums of resamples with ``weights`` (R, n): arrays (R, e, B)."""
+    """Return the bin sums of resamples with ``weights`` (R, n): arrays (R, e, B)."""
     counts = ~np.isnan(chunk.outcomes)
     members = [(chunk.bin_of == number) & counts for number in range(size)]
 
