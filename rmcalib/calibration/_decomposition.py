@@ -71,9 +71,9 @@ def corp(
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
     score : {"brier", "log"}
         "brier" for (p − y)², "log" for the negative log-likelihood in nats.
@@ -166,11 +166,11 @@ def scale_loss(
 
     Parameters
     ----------
-    rewards : array (N,)
+    rewards : array of shape (N,)
         Rewards of all responses of all prompts, on the scale of log-utilities.
-    is_correct : array (N,)
+    is_correct : array of shape (N,)
         1 for the one correct response of each prompt, 0 otherwise.
-    groups : array (N,)
+    groups : array of shape (N,)
         Labels of the prompts.
     level : float
         Confidence level of the intervals.
@@ -235,9 +235,9 @@ def pair_scale_loss(
 
     Parameters
     ----------
-    log_odds : array (P,)
+    log_odds : array of shape (P,)
         Log-odds d, under the forecast, of what happened: that the winner of the pair wins.
-    groups : array (P,)
+    groups : array of shape (P,)
         Labels of the groups, such as prompts.
     level : float
         Confidence level of the interval.

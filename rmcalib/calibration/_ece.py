@@ -71,9 +71,9 @@ def ece(
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
     bins : int or float array (B + 1,)
         Number of bins, or their edges from 0 to 1.
@@ -112,9 +112,9 @@ def reliability(
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
     bins, spacing
         As for `ece`.
@@ -145,9 +145,9 @@ def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
 
     Returns
@@ -173,11 +173,11 @@ def brier_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayL
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
-    groups : array (n,), optional
+    groups : array of shape (n,), optional
         Labels. The rows of a group are the possible answers to one question (multi-class score).
 
     Returns
@@ -204,11 +204,11 @@ def log_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLik
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
-    groups : array (n,), optional
+    groups : array of shape (n,), optional
         Labels. Exactly one row of each group happened, and only its probability counts.
 
     Returns

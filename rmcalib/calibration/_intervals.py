@@ -75,9 +75,9 @@ def mean_interval(
 
     Parameters
     ----------
-    values : array (n,)
+    values : array of shape (n,)
         The numbers to average.
-    groups : array (n,), optional
+    groups : array of shape (n,), optional
         Labels of rows that belong together; by default every row is a group.
     level : float
         Confidence level.
@@ -166,7 +166,7 @@ def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    values : array (n,)
+    values : array of shape (n,)
         Numbers in [0, 1], most of them 0 or 1.
     level : float
         Confidence level.

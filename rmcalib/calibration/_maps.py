@@ -121,9 +121,9 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
     symmetric : bool
         Fit without an intercept, so that P(i before j) and P(j before i) still sum to 1.
@@ -153,9 +153,9 @@ def fit_beta(probabilities: ArrayLike, outcomes: ArrayLike) -> BetaMap:
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1].
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
 
     Returns
@@ -190,9 +190,9 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
 
     Parameters
     ----------
-    probabilities : array (n,)
+    probabilities : array of shape (n,)
         Forecasts in [0, 1]; equal ones are pooled.
-    outcomes : array (n,)
+    outcomes : array of shape (n,)
         1 if the event happened, 0 otherwise.
 
     Returns

@@ -103,7 +103,7 @@ def fit_temperature_per_group(
         The forecast: n instances, m items.
     orders : int array (n, m)
         What happened: the items of each instance, best first.
-    groups : array (n,)
+    groups : array of shape (n,)
         Label of each instance.
 
     Returns
@@ -169,7 +169,7 @@ def cross_fit(
         ``predict(model, test)`` gets a model and row numbers and returns predictions (len(test), ...).
     folds : int
         Number of folds.
-    groups : array (n,), optional
+    groups : array of shape (n,), optional
         Labels of rows that stay in the same fold; by default every row is a group.
     rng : numpy Generator or int
         Source of randomness, or its seed.

@@ -31,11 +31,11 @@ def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: Array
 
     Parameters
     ----------
-    rewards : array (N,)
+    rewards : array of shape (N,)
         Rewards of all responses of all prompts.
-    outcomes : array (N,)
+    outcomes : array of shape (N,)
         1 for the one correct response of each prompt, 0 otherwise.
-    groups : array (N,)
+    groups : array of shape (N,)
         Labels of the prompts.
 
     Returns
@@ -73,11 +73,11 @@ def temperature_interval(
 
     Parameters
     ----------
-    rewards : array (N,)
+    rewards : array of shape (N,)
         Rewards of all responses of all prompts.
-    is_correct : array (N,)
+    is_correct : array of shape (N,)
         1 for the one correct response of each prompt, 0 otherwise.
-    groups : array (N,)
+    groups : array of shape (N,)
         Labels of the prompts.
     level : float
         Confidence level.
@@ -168,9 +168,9 @@ def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: f
 
     Parameters
     ----------
-    rewards : array (N,)
+    rewards : array of shape (N,)
         Rewards of all responses of all prompts.
-    groups : array (N,)
+    groups : array of shape (N,)
         Labels of the prompts.
     temperature : float
         T, which divides the rewards.

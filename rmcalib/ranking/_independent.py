@@ -118,7 +118,7 @@ class IndependentRewards:
         """
         array = as_integers(events, "events", ndim=2)
         if array.shape[1] != 2:
-            raise ValueError(f"k: {array.shape[1]} is not available: these rewards have k = 2 only")
+            raise ValueError(f"k: {array.shape[1]} is not available: these rewards are compared in pairs")
         pairs = as_events(array, self.n_items, "sub")
         if len(self.scores) == 2:  # normal: their difference is normal, too
             from scipy.special import ndtr

@@ -48,7 +48,7 @@ def population_error(
         rankwise sub-k, rankwise top-k.
     family, k : {"sub", "top"}, int, optional
         Which events; by default all rankings.
-    weights : array (X,), optional
+    weights : array of shape (X,), optional
         P(x), uniform by default.
 
     Returns

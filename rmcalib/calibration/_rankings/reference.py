@@ -190,7 +190,7 @@ def reference_top_1(probability_of_first_chosen: ArrayLike) -> float:
 
     Parameters
     ----------
-    probability_of_first_chosen : array (n,)
+    probability_of_first_chosen : array of shape (n,)
         The probability of the first chosen response of each prompt.
 
     Returns
