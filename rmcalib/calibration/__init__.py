@@ -52,9 +52,9 @@ from rmcalib.calibration._maps import (
 )
 from rmcalib.calibration._nulls import Band, Draw, NullTest, consistency_band, ece_null
 from rmcalib.calibration._rankings.full_rank import full_rank
+from rmcalib.calibration._rankings.inputs import MonteCarloWarning
 from rmcalib.calibration._rankings.notions import notion_interval, notion_null, rankwise, sub_k, top_k
 from rmcalib.calibration._rankings.population import population_error
-from rmcalib.calibration._rankings.questions import MonteCarloWarning
 from rmcalib.calibration._rankings.reference import reference_top_1
 from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
 from rmcalib.calibration._rankings.summary import (

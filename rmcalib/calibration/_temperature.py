@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_integer
-from rmcalib.calibration._rankings.questions import check_complete
+from rmcalib.calibration._rankings.inputs import check_complete
 from rmcalib.ranking import HasTemperature, RankingDistribution
 
 __all__ = [

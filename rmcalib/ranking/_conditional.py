@@ -78,16 +78,16 @@ def conditional_probabilities(
             f"rankings: {len(rankings)} of {rankings.n_items} items for {len(dist)} instances of "
             f"{dist.n_items} items"
         )
-    settled = rankings.outcomes(array, family)
-    result = settled.astype(np.float64)
+    decided = rankings.outcomes(array, family)
+    result = decided.astype(np.float64)
     distinct, which = rankings.distinct()
     for number in range(len(distinct)):
         rows = np.flatnonzero(which == number)
-        columns = np.flatnonzero(settled[rows[0]] < 0)
+        columns = np.flatnonzero(decided[rows[0]] < 0)
         if len(columns):
             complete = (distinct.buckets[number] >= 0).all()
-            ask = _by_bags if complete else _by_enumeration
-            result[np.ix_(rows, columns)] = ask(dist.take(rows), distinct, number, array[columns], family)
+            compute = _by_bags if complete else _by_enumeration
+            result[np.ix_(rows, columns)] = compute(dist.take(rows), distinct, number, array[columns], family)
     return result
 
 
@@ -101,14 +101,14 @@ def _by_bags(
     for number, bag in enumerate(bags):
         inside = buckets[events] == number
         least = 2 if family == "sub" else 1
-        asked = np.flatnonzero(inside.sum(axis=1) >= least)
-        if len(bag) == 1 or not len(asked):
+        involved = np.flatnonzero(inside.sum(axis=1) >= least)
+        if len(bag) == 1 or not len(involved):
             continue
         order = dist.within(bag, np.concatenate([*bags[number + 1 :], bag[:0]]))
         place = np.full(len(buckets), -1)
         place[bag] = np.arange(len(bag))
-        for size in np.unique(inside[asked].sum(axis=1)):
-            chosen = asked[inside[asked].sum(axis=1) == size]
+        for size in np.unique(inside[involved].sum(axis=1)):
+            chosen = involved[inside[involved].sum(axis=1) == size]
             parts = place[events[chosen][inside[chosen]].reshape(-1, size)]
             result[:, chosen] *= order.sub(parts) if family == "sub" else order.top(parts)
     return result

@@ -303,11 +303,11 @@ def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
     codes = row_codes(np.concatenate([listed, orders]), listed.shape[1])
     if codes is None:
         codes = np.unique(np.concatenate([listed, orders]), axis=0, return_inverse=True)[1].reshape(-1)
-    known, asked = codes[: len(listed)], codes[len(listed) :]
+    known, wanted = codes[: len(listed)], codes[len(listed) :]
     by_code = np.argsort(known)
-    place = np.minimum(np.searchsorted(known[by_code], asked), len(known) - 1)
+    place = np.minimum(np.searchsorted(known[by_code], wanted), len(known) - 1)
     index = by_code[place]
-    return np.where(known[index] == asked, index, len(known))
+    return np.where(known[index] == wanted, index, len(known))
 
 
 def check_distinct(orders: IntArray) -> None:

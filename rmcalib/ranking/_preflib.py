@@ -62,7 +62,7 @@ def read_preflib(path: str | Path) -> Profile:
     Parameters
     ----------
     path : str or Path
-        The file. Lines that start with ``#`` hold the metadata; every other line is ``count: order``, with
+        The file. Lines that start with ``#`` are metadata; every other line is ``count: order``, with
         alternatives numbered from 1 and ties in braces, such as ``10: 1,2,{3,4}``.
 
     Returns

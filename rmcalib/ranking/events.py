@@ -235,7 +235,7 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
         return _count_rows(array[:, :k], m)
     if n * math.comb(m, k) * k > _MAX_PROJECTIONS:
         raise ValueError(
-            f"k: {n} rankings hold {n * math.comb(m, k):,} sub-{k} events, too many to count; "
+            f"k: {n} rankings have {n * math.comb(m, k):,} sub-{k} events, too many to count; "
             "use a smaller k or pass events="
         )
     # Items at increasing positions of an order are that order's projection onto those items.

@@ -17,8 +17,8 @@ from rmcalib._util.arrays import (
 )
 from rmcalib.calibration._intervals import Interval, check_level
 from rmcalib.calibration._nulls import NullTest, compare_with_null
+from rmcalib.calibration._rankings.inputs import check_complete, check_ranks, marginals
 from rmcalib.calibration._rankings.kernel import KernelForecast, kernel_forecast
-from rmcalib.calibration._rankings.questions import check_complete, check_ranks, marginals
 from rmcalib.calibration._rankings.reference import reference_strong_notion
 from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
 from rmcalib.ranking import PairMarginals

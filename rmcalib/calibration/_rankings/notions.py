@@ -8,10 +8,10 @@ from rmcalib.calibration._binning import Discrepancy, ErrorOptions, Norm, Spacin
 from rmcalib.calibration._ece import round_off
 from rmcalib.calibration._intervals import Interval
 from rmcalib.calibration._nulls import NullTest
-from rmcalib.calibration._rankings.questions import (
+from rmcalib.calibration._rankings.inputs import (
     MAX_EVENTS,
+    NotionInputs,
     OpenEvents,
-    Question,
     Selection,
     Weighting,
     check_complete,
@@ -105,8 +105,8 @@ def sub_k(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, "sub", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, k, "sub", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
 def top_k(
@@ -162,8 +162,8 @@ def top_k(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, "top", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, k, "top", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
 def rankwise(
@@ -216,8 +216,8 @@ def rankwise(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, dist.n_items, "top", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, dist.n_items, "top", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
 def notion_null(
@@ -274,8 +274,8 @@ def notion_null(
     selection = Selection(events, coverage, counted_on, max_events)
     error = ErrorOptions(as_bins(bins))
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).null(resamples=resamples, rng=rng)
+    inputs = NotionInputs(dist, checked, k, family, selection, weighting, error, open_events)
+    return RankwiseUncertainty(inputs).null(resamples=resamples, rng=rng)
 
 
 def notion_interval(
@@ -334,34 +334,34 @@ def notion_interval(
     selection = Selection(events, coverage, counted_on, max_events)
     error = ErrorOptions(as_bins(bins))
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).interval(resamples=resamples, level=level, rng=rng)
+    inputs = NotionInputs(dist, checked, k, family, selection, weighting, error, open_events)
+    return RankwiseUncertainty(inputs).interval(resamples=resamples, level=level, rng=rng)
 
 
-def _answer(
-    question: Question,
+def _evaluate(
+    inputs: NotionInputs,
     protocol: NotionProtocol,
     support: ArrayLike | None,
     rng: np.random.Generator | int,
 ) -> NotionResult:
     check_choice(protocol, "protocol", ("exact", "reference"))
     if protocol == "reference":
-        return _reference_answer(question, support)
+        return _evaluate_reference(inputs, support)
     if support is not None:
         raise ValueError("support: only for protocol='reference'; exact marginals need no list of rankings")
-    events, how = question.choose()
+    events, how = inputs.choose()
     per_event, weights = np.empty(len(events)), np.empty(len(events))
     worst = 0.0
-    for chunk in event_chunks(question, events, np.random.default_rng(rng)):
-        sums = event_sums(chunk.bin_of, chunk.probabilities, chunk.outcomes, n_bins(question.error))
-        per_event[chunk.columns] = event_errors(sums, question.error)
-        weights[chunk.columns] = event_weights(question.weighting, sums)
+    for chunk in event_chunks(inputs, events, np.random.default_rng(rng)):
+        sums = event_sums(chunk.bin_of, chunk.probabilities, chunk.outcomes, n_bins(inputs.error))
+        per_event[chunk.columns] = event_errors(sums, inputs.error)
+        weights[chunk.columns] = event_weights(inputs.weighting, sums)
         worst = max(worst, chunk.marginal_error)
     if weights.sum() == 0:
-        if isinstance(question.orders, PartialRankings):
+        if isinstance(inputs.orders, PartialRankings):
             raise ValueError(f"orders: the partial rankings decide none of the {len(events)} events")
         raise ValueError(
-            f"weighting: {question.weighting!r} gives every one of the {len(events)} events weight 0"
+            f"weighting: {inputs.weighting!r} gives every one of the {len(events)} events weight 0"
         )
     weights /= weights.sum()
     value = round_off(float(weights @ per_event))
@@ -370,20 +370,20 @@ def _answer(
         per_event,
         events,
         weights,
-        question.family,
-        question.k,
-        len(question.dist),
+        inputs.family,
+        inputs.k,
+        len(inputs.dist),
         "exact",
         how,
         worst,
-        RankwiseUncertainty(question),
+        RankwiseUncertainty(inputs),
     )
 
 
-def _reference_answer(question: Question, support: ArrayLike | None) -> NotionResult:
+def _evaluate_reference(inputs: NotionInputs, support: ArrayLike | None) -> NotionResult:
     from rmcalib.calibration._rankings.reference import reference_notion
 
-    chosen = question.selection
+    chosen = inputs.selection
     given = {"events": chosen.events, "counted_on": chosen.counted_on}
     named = [name for name, value in given.items() if value is not None]
     if chosen.max_events != MAX_EVENTS:
@@ -391,12 +391,12 @@ def _reference_answer(question: Question, support: ArrayLike | None) -> NotionRe
     if named:
         raise ValueError(f"{', '.join(named)}: the reference protocol chooses its own events")
     return reference_notion(
-        question.dist,
-        check_complete(question.dist, question.orders, "the reference protocol"),
-        question.k,
-        question.family,
+        inputs.dist,
+        check_complete(inputs.dist, inputs.orders, "the reference protocol"),
+        inputs.k,
+        inputs.family,
         coverage=chosen.coverage,
-        weighting=question.weighting,
+        weighting=inputs.weighting,
         support=support,
-        error=question.error,
+        error=inputs.error,
     )

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration._binning import ErrorOptions
-from rmcalib.calibration._rankings.questions import Weighting, check_ranks
+from rmcalib.calibration._rankings.inputs import Weighting, check_ranks
 from rmcalib.calibration._rankings.results import NotionResult
 from rmcalib.ranking import (
     PairMarginals,
@@ -64,8 +64,8 @@ def reference_rankwise(
 ) -> NotionResult:
     """Return the sub-k or top-k "ECE" of the public code.
 
-    ``listed`` (R, m): the rankings it knows of. ``probabilities`` (n, R): their probabilities, which need
-    not sum to one. ``orders`` (n, m): what happened. The names of the options are the public code's.
+    ``listed`` (R, m) are the rankings that have a probability. ``probabilities`` (n, R) need not sum to 1.
+    ``orders`` (n, m) are the rankings that happened. Options have the names of the public code.
 
     >>> reference_rankwise([[0, 1], [1, 0]], [[0.7, 0.2]] * 2, [[0, 1]] * 2, 2, "sub").value
     0.25

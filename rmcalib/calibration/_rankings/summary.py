@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import IntArray
+from rmcalib.calibration._rankings.inputs import Weighting, check_complete
 from rmcalib.calibration._rankings.notions import sub_k, top_k
-from rmcalib.calibration._rankings.questions import Weighting, check_complete
 from rmcalib.calibration._rankings.results import NotionResult
 from rmcalib.calibration._temperature import TemperatureFit, cross_fit, fit_temperature
 from rmcalib.ranking import HasTemperature, RankingDistribution

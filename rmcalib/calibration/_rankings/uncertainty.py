@@ -16,10 +16,10 @@ from rmcalib.calibration._intervals import (
     resampling_weights,
 )
 from rmcalib.calibration._nulls import NullTest, compare_with_null
-from rmcalib.calibration._rankings.questions import (
+from rmcalib.calibration._rankings.inputs import (
     EventChunk,
+    NotionInputs,
     Orders,
-    Question,
     check_complete,
     check_ranks,
     event_chunks,
@@ -40,24 +40,24 @@ _SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
 
 @dataclass(frozen=True, eq=False)
 class RankwiseUncertainty:
-    """The null test and the interval of the error of one question."""
+    """The null test and the interval of the error of a weak notion."""
 
-    question: Question
+    inputs: NotionInputs
 
     def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
         """Compare the error with its distribution under rankings drawn from the forecast."""
-        question, generator = self.question, np.random.default_rng(rng)
-        dist = check_ranks(question.dist, "the null test")
+        inputs, generator = self.inputs, np.random.default_rng(rng)
+        dist = check_ranks(inputs.dist, "the null test")
         drawn = dist.sample(check_integer(resamples, "resamples", 1), generator)
-        sets = [question.orders, *(_observed(question, orders) for orders in drawn)]
-        chosen = [question.choose_in(orders) for orders in sets] if question.reselects else None
-        values = _Average((len(sets),), question)
-        for chunk, columns in _chunks_with_columns(question, chosen, generator):
+        sets = [inputs.orders, *(_observed(inputs, orders) for orders in drawn)]
+        chosen = [inputs.choose_in(orders) for orders in sets] if inputs.reselects else None
+        values = _Average((len(sets),), inputs)
+        for chunk, columns in _chunks_with_columns(inputs, chosen, generator):
             for number, orders in enumerate(sets):
                 local = columns(number)
-                outcomes = happened(question, orders, chunk.events[local])
+                outcomes = happened(inputs, orders, chunk.events[local])
                 values.add(
-                    number, _sums(question, chunk.bin_of[:, local], chunk.probabilities[:, local], outcomes)
+                    number, _sums(inputs, chunk.bin_of[:, local], chunk.probabilities[:, local], outcomes)
                 )
         observed, *null = values.means()
         return compare_with_null(float(observed), np.array(null))
@@ -75,17 +75,17 @@ class RankwiseUncertainty:
         """
         check_level(level)
         n_replicates, generator = check_integer(resamples, "resamples", 1), np.random.default_rng(rng)
-        if isinstance(self.question.dist, RankingDistribution):
-            return _simulated_interval(self.question, self.question.dist, n_replicates, level, generator)
-        return _resampled_interval(self.question, n_replicates, level, generator)
+        if isinstance(self.inputs.dist, RankingDistribution):
+            return _simulated_interval(self.inputs, self.inputs.dist, n_replicates, level, generator)
+        return _resampled_interval(self.inputs, n_replicates, level, generator)
 
 
 def _simulated_interval(
-    question: Question, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
+    inputs: NotionInputs, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
     n, mixed = len(dist), _SHARES[_SHARES <= 1]
     rankings = dist.sample(resamples, rng)
-    drawn_orders = [_observed(question, orders) for orders in rankings]
+    drawn_orders = [_observed(inputs, orders) for orders in rankings]
     resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
     def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
@@ -94,28 +94,28 @@ def _simulated_interval(
         return kept, np.where(kept, resampled[replicate], np.arange(n))
 
     chosen = None
-    if question.reselects:
-        orders = check_complete(dist, question.orders, "a selection by frequency")
+    if inputs.reselects:
+        orders = check_complete(dist, inputs.orders, "a selection by frequency")
         sets = [
             np.where(kept[:, None], orders[rows], rankings[replicate])
             for share in range(len(mixed))
             for replicate in range(resamples)
             for kept, rows in [simulated(share, replicate)]
         ]
-        chosen = [question.choose_in(one) for one in [*sets, orders]]
-    draws, truths = (_Average((len(_SHARES), resamples), question) for _ in "ab")
-    value, linear = _Average((1,), question), _LinearError(resamples, question)
-    for chunk, columns in _chunks_with_columns(question, chosen, rng):
+        chosen = [inputs.choose_in(one) for one in [*sets, orders]]
+    draws, truths = (_Average((len(_SHARES), resamples), inputs) for _ in "ab")
+    value, linear = _Average((1,), inputs), _LinearError(resamples, inputs)
+    for chunk, columns in _chunks_with_columns(inputs, chosen, rng):
         own = columns(-1)
-        observed = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
+        observed = _sums(inputs, chunk.bin_of, chunk.probabilities, chunk.outcomes)
         value.add(0, _take(observed, own))
         for replicate, observed_orders in enumerate(drawn_orders):
-            drawn = happened(question, observed_orders, chunk.events)
+            drawn = happened(inputs, observed_orders, chunk.events)
             for share in range(len(mixed)):
                 local = columns(share * resamples + replicate)
                 kept, rows = simulated(share, replicate)
                 outcomes = np.where(kept[:, None], chunk.outcomes[rows], drawn)
-                sums = _sums(question, chunk.bin_of[rows], chunk.probabilities[rows], outcomes)
+                sums = _sums(inputs, chunk.bin_of[rows], chunk.probabilities[rows], outcomes)
                 if share == len(mixed) - 1:
                     linear.add(replicate, _take(observed, own), _take(sums, own))
                 sums, total = _take(sums, local), _take(observed, local)
@@ -153,14 +153,14 @@ def _inverted(
 
 
 def _resampled_interval(
-    question: Question, resamples: int, level: float, rng: np.random.Generator
+    inputs: NotionInputs, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
     """Return the interval for pair marginals, which cannot simulate rankings: resample and recentre sums."""
-    weights = resampling_weights(resamples, len(question.dist), rng)
-    draws, truths = _Average((len(SIZES), resamples), question), _Average((len(SIZES),), question)
-    for chunk in event_chunks(question, question.choose()[0], rng, replicates=resamples):
-        total = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
-        replicates = _weighted_sums(weights, chunk, n_bins(question.error))
+    weights = resampling_weights(resamples, len(inputs.dist), rng)
+    draws, truths = _Average((len(SIZES), resamples), inputs), _Average((len(SIZES),), inputs)
+    for chunk in event_chunks(inputs, inputs.choose()[0], rng, replicates=resamples):
+        total = _sums(inputs, chunk.bin_of, chunk.probabilities, chunk.outcomes)
+        replicates = _weighted_sums(weights, chunk, n_bins(inputs.error))
         for number, share in enumerate(SIZES):
             draws.add(number, recentred(total, replicates, share))
             truths.add(number, recentred(total, total, share))
@@ -171,12 +171,12 @@ def _resampled_interval(
 class _Average:
     """A weighted average over events that arrive in chunks, kept for many data sets at once."""
 
-    def __init__(self, shape: tuple[int, ...], question: Question) -> None:
-        self._errors, self._weights, self._question = np.zeros(shape), np.zeros(shape), question
+    def __init__(self, shape: tuple[int, ...], inputs: NotionInputs) -> None:
+        self._errors, self._weights, self._inputs = np.zeros(shape), np.zeros(shape), inputs
 
     def add(self, number: int | tuple[int, int], sums: BinSums) -> None:
-        weights = event_weights(self._question.weighting, sums)
-        self._errors[number] += (weights * event_errors(sums, self._question.error)).sum(axis=-1)
+        weights = event_weights(self._inputs.weighting, sums)
+        self._errors[number] += (weights * event_errors(sums, self._inputs.error)).sum(axis=-1)
         self._weights[number] += weights.sum(axis=-1)
 
     def means(self) -> FloatArray:
@@ -186,11 +186,11 @@ class _Average:
 class _LinearError:
     """How much resampling moves the average error if every gap keeps its sign: (R,)."""
 
-    def __init__(self, resamples: int, question: Question) -> None:
-        self._moved, self._weight, self._question = np.zeros(resamples), np.zeros(resamples), question
+    def __init__(self, resamples: int, inputs: NotionInputs) -> None:
+        self._moved, self._weight, self._inputs = np.zeros(resamples), np.zeros(resamples), inputs
 
     def add(self, number: int, observed: BinSums, resampled: BinSums) -> None:
-        weights = event_weights(self._question.weighting, observed)
+        weights = event_weights(self._inputs.weighting, observed)
         gap = observed.outcome - observed.probability
         moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
         per_event = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
@@ -205,24 +205,24 @@ _Columns = Callable[[int], IntArray | slice]
 
 
 def _chunks_with_columns(
-    question: Question, chosen: Sequence[IntArray] | None, rng: np.random.Generator
+    inputs: NotionInputs, chosen: Sequence[IntArray] | None, rng: np.random.Generator
 ) -> Iterator[tuple[EventChunk, _Columns]]:
     """Yield chunks of all events, and a function from a data set's number to its events in the chunk.
 
     ``chosen``: the events of each data set; None if all have the same.
     """
     if chosen is None:
-        for chunk in event_chunks(question, question.choose()[0], rng):
+        for chunk in event_chunks(inputs, inputs.choose()[0], rng):
             yield chunk, lambda _: slice(None)
         return
-    events, index = unique_rows(np.concatenate(chosen), question.dist.n_items)
+    events, index = unique_rows(np.concatenate(chosen), inputs.dist.n_items)
     # event_chunks sorts by items; sorting here keeps its order.
     order = np.lexsort(np.sort(events, axis=1).T[::-1])
     place = np.argsort(order)
     ends = np.cumsum([len(part) for part in chosen])[:-1]
     columns = [np.sort(place[part]) for part in np.split(index, ends)]
     start = 0
-    for chunk in event_chunks(question, events[order], rng):
+    for chunk in event_chunks(inputs, events[order], rng):
         first, last = start, start + len(chunk.events)
 
         def local(number: int, first: int = first, last: int = last) -> IntArray:
@@ -233,13 +233,13 @@ def _chunks_with_columns(
         start = last
 
 
-def _observed(question: Question, orders: IntArray) -> Orders:
+def _observed(inputs: NotionInputs, orders: IntArray) -> Orders:
     """Return what would have been observed of the complete rankings ``orders`` (n, m)."""
-    return question.orders.coarsen(orders) if isinstance(question.orders, PartialRankings) else orders
+    return inputs.orders.coarsen(orders) if isinstance(inputs.orders, PartialRankings) else orders
 
 
-def _sums(question: Question, bin_of: IntArray, p: FloatArray, outcomes: FloatArray) -> BinSums:
-    return event_sums(bin_of, p, outcomes, n_bins(question.error))
+def _sums(inputs: NotionInputs, bin_of: IntArray, p: FloatArray, outcomes: FloatArray) -> BinSums:
+    return event_sums(bin_of, p, outcomes, n_bins(inputs.error))
 
 
 def _take(sums: BinSums, events: IntArray | slice) -> BinSums:

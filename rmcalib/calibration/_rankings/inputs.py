@@ -38,9 +38,9 @@ __all__ = [
     "MAX_EVENTS",
     "EventChunk",
     "MonteCarloWarning",
+    "NotionInputs",
     "OpenEvents",
     "Orders",
-    "Question",
     "Selection",
     "Weighting",
     "check_complete",
@@ -122,7 +122,7 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class NotionInputs:
     """All inputs of the error of a notion, its null test and its interval."""
 
     dist: PairMarginals
@@ -168,27 +168,27 @@ class EventChunk(NamedTuple):
 
 
 def event_chunks(
-    question: Question, events: IntArray, rng: np.random.Generator, *, replicates: int = 1
+    inputs: NotionInputs, events: IntArray, rng: np.random.Generator, *, replicates: int = 1
 ) -> Iterator[EventChunk]:
     """Yield the events in chunks, so that memory stays bounded even with ``replicates`` bin sums per event.
 
     >>> from rmcalib.ranking import PlackettLuce
-    >>> question = Question(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), 2, "sub")
-    >>> chunks = event_chunks(question, question.choose()[0], np.random.default_rng(0))
+    >>> inputs = NotionInputs(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), 2, "sub")
+    >>> chunks = event_chunks(inputs, inputs.choose()[0], np.random.default_rng(0))
     >>> [chunk.bin_of.tolist() for chunk in chunks]
     [[[5, 5]]]
     """
-    slices = list(chunks(len(events), len(question.dist)))
+    slices = list(chunks(len(events), len(inputs.dist)))
     order = np.arange(len(events))
     if len(slices) > 1:
         # Marginals of events with the same items share most of the work: keep them in one chunk.
         order = np.lexsort(np.sort(events, axis=1).T[::-1])
     for part in slices:
         columns = order[part]
-        probabilities, marginal_error = marginals(question.dist, events[columns], question.family, rng)
-        outcomes = happened(question, question.orders, events[columns])
-        index = bin_index(probabilities, bin_edges(probabilities, question.error))
-        for block in chunks(len(columns), replicates * n_bins(question.error)):
+        probabilities, marginal_error = marginals(inputs.dist, events[columns], inputs.family, rng)
+        outcomes = happened(inputs, inputs.orders, events[columns])
+        index = bin_index(probabilities, bin_edges(probabilities, inputs.error))
+        for block in chunks(len(columns), replicates * n_bins(inputs.error)):
             yield EventChunk(
                 columns[block],
                 events[columns[block]],
@@ -199,27 +199,27 @@ def event_chunks(
             )
 
 
-def happened(question: Question, orders: Orders, events: IntArray) -> FloatArray:
+def happened(inputs: NotionInputs, orders: Orders, events: IntArray) -> FloatArray:
     """Return the outcomes (n, e) of ``events`` in ``orders``: 1 or 0 where they are known.
 
     Otherwise the outcome is NaN (leave_out), or the event's probability given the observation (marginalise).
 
     >>> from rmcalib.ranking import PlackettLuce
-    >>> question = Question(PlackettLuce([[0.0, 0.0]]), PartialRankings([[0, 0]]), 2, "sub")
-    >>> happened(question, question.orders, np.array([[0, 1]]))
+    >>> inputs = NotionInputs(PlackettLuce([[0.0, 0.0]]), PartialRankings([[0, 0]]), 2, "sub")
+    >>> happened(inputs, inputs.orders, np.array([[0, 1]]))
     array([[nan]])
     """
     if not isinstance(orders, PartialRankings):
-        return occurs_unchecked(orders, events, question.family).astype(np.float64)
-    if question.open_events == "marginalise":
-        if not isinstance(question.dist, HasPartialRankings):
+        return occurs_unchecked(orders, events, inputs.family).astype(np.float64)
+    if inputs.open_events == "marginalise":
+        if not isinstance(inputs.dist, HasPartialRankings):
             raise ValueError(
-                f"open_events: {type(question.dist).__name__} has no probabilities of partial rankings "
+                f"open_events: {type(inputs.dist).__name__} has no probabilities of partial rankings "
                 "(PlackettLuce and Mallows have); use open_events='leave_out'"
             )
-        return conditional_probabilities(question.dist, orders, events, question.family)
-    settled = orders.outcomes(events, question.family)
-    return np.where(settled < 0, np.nan, settled)
+        return conditional_probabilities(inputs.dist, orders, events, inputs.family)
+    decided = orders.outcomes(events, inputs.family)
+    return np.where(decided < 0, np.nan, decided)
 
 
 def marginals(
