@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_choice, segment_log_softmax
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
+from rmcalib.calibration._maps import fit_isotonic
 from rmcalib.calibration._temperature import find_temperature
 from rmcalib.calibration._top_1 import (
     LOG_RANGE,
@@ -91,16 +92,12 @@ def corp(
     >>> parts.frequency
     array([0. , 0.5, 1. ])
     """
-    from scipy.optimize import isotonic_regression
-
     check_choice(score, "score", ("brier", "log"))
     p, y = as_forecast(probabilities, outcomes)
     knots, index = np.unique(p, return_inverse=True)
-    count = np.bincount(index)
-    fitted = isotonic_regression(np.bincount(index, y) / count, weights=count).x
-    frequency = np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)
+    frequency = fit_isotonic(p, y).values
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
-    return Decomposition(own, own - best, base - best, base, knots, frequency, count)
+    return Decomposition(own, own - best, base - best, base, knots, frequency, np.bincount(index))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, slopes, sorted_by_group
+from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, sorted_by_group, variance_factor
 
 __all__ = ["Equality", "equal_temperatures"]
 
@@ -81,15 +81,10 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
     for rewards, outcomes, groups in sets:
         r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
         fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
-        weight = 2.0
-        if fit.at_limit is None and len(sizes) > 1:
-            slope, curvature = slopes(r, correct, sizes, fit.temperature)
-            if curvature.mean() > 0:
-                weight /= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
         with np.errstate(divide="ignore"):
             fitted.append(float(np.log(fit.optimum)))
         gaps.append(float(np.ptp(r)))
-        parts.append((r, correct, sizes, weight))
+        parts.append((r, correct, sizes, 2.0 / variance_factor(r, correct, sizes, fit)))
     # Far from the scale of the rewards the losses are flat, so the search stays near it.
     known = [*(log_t for log_t in fitted if np.isfinite(log_t)), float(np.log(max(gaps) or 1.0))]
     ends = min(known) - _BEYOND, max(known) + _BEYOND

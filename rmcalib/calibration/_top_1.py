@@ -108,11 +108,8 @@ def temperature_limits(
     from scipy.optimize import brentq
     from scipy.special import ndtri
 
-    n, width = len(sizes), float(ndtri((1 + level) / 2)) ** 2 / 2
-    if fit.at_limit is None:
-        slope, curvature = slopes(r, correct, sizes, fit.temperature)
-        if n > 1 and curvature.mean() > 0:
-            width *= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
+    n = len(sizes)
+    width = float(ndtri((1 + level) / 2)) ** 2 / 2 * variance_factor(r, correct, sizes, fit)
     best = losses(r, correct, sizes, fit.optimum).mean()
 
     def excess(log_t: float) -> float:
@@ -122,6 +119,14 @@ def temperature_limits(
     below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
     above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
     return below, above
+
+
+def variance_factor(r: FloatArray, correct: BoolArray, sizes: IntArray, fit: TemperatureFit) -> float:
+    """Return max(1, I/J) of `temperature_interval`; 1 if the fit is at a limit."""
+    if fit.at_limit is not None or len(sizes) < 2:
+        return 1.0
+    slope, curvature = slopes(r, correct, sizes, fit.temperature)
+    return max(1.0, float(slope.var(ddof=1) / curvature.mean())) if curvature.mean() > 0 else 1.0
 
 
 def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: float) -> FloatArray:
@@ -158,7 +163,11 @@ def sorted_by_group(
     rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike
 ) -> tuple[FloatArray, BoolArray, IntArray]:
     """Return rewards and outcomes (N,) sorted by group, and the sizes of the groups (G,), all checked."""
-    r, y, index = _top_1_data(rewards, is_correct, groups)
+    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(is_correct)
+    if len(r) != len(y):
+        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
+    index = as_groups(groups, len(r))
+    check_one_per_group(y, index)
     order = np.argsort(index, kind="stable")
     return r[order], y[order] == 1, np.bincount(index)
 
@@ -193,14 +202,3 @@ def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: f
     p = np.empty(len(r))
     p[order] = np.exp(segment_log_softmax(r[order] / temperature, np.bincount(index)))
     return p
-
-
-def _top_1_data(
-    rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
-    if len(r) != len(y):
-        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
-    index = as_groups(groups, len(r))
-    check_one_per_group(y, index)
-    return r, y, index

@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 MAX_EVENTS = 200_000
-"""Above this many events a notion looks at the most frequent ones that make up ``DEFAULT_COVERAGE``."""
+"""Above this many events, a notion uses the most frequent ones that make up ``DEFAULT_COVERAGE``."""
 DEFAULT_COVERAGE = 0.95
 _MONTE_CARLO_SIZE = 10_000
 
