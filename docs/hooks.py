@@ -3,9 +3,15 @@
 import re
 from typing import Any
 
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\(\.\./([^)#]+)(?:#[^)]*)?\)")
+_LINK = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+)([^)#]+)(?:#[^)]*)?\)")
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace links to files of the repository by their names."""
-    return _OUTSIDE.sub(r"\1 (`\2`)", markdown)
+    depth = page.file.src_uri.count("/")
+
+    def named(link: re.Match[str]) -> str:
+        outside = link[2].count("../") > depth
+        return f"{link[1]} (`{link[3]}`)" if outside else link[0]
+
+    return _LINK.sub(named, markdown)

@@ -35,21 +35,18 @@ from rmcalib.calibration import (
     bin_index,
     binned_error,
     binned_inference,
-    cosine_coefficients,
     cross_fit,
     ece_interval,
     ece_null,
     fit_top_1_temperature,
-    fixed_points,
-    grouped_sums,
     mean_interval,
     pairwise_inference,
     proportion_interval,
-    residual_grid,
     scale_loss,
     smooth_inference,
-    unpack_bins,
 )
+from rmcalib.calibration._binning import grouped_sums, unpack_bins
+from rmcalib.calibration._ece import cosine_coefficients, fixed_points, residual_grid
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199

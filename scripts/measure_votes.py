@@ -26,7 +26,6 @@ from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import (
     Interval,
-    TieModel,
     VoteForecasts,
     effective_votes,
     fit_ties,
@@ -71,7 +70,7 @@ class Setting:
     scale: float = 1.0
     m: int = 2
     n: int = 500
-    ties: TieModel | Literal["split"] | None = None
+    ties: Literal["davidson", "rao-kupper", "split"] | None = None
 
     @property
     def is_calibrated(self) -> bool:

@@ -1,4 +1,15 @@
-"""Calibration errors, the notions of the paper, their uncertainty, and recalibration."""
+"""Calibration errors, their intervals and null tests, the paper's notions for rankings, and recalibration.
+
+```python
+from rmcalib.calibration import ece, ece_interval, ece_null
+
+ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # the calibration error
+ece_interval([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # with a 95% interval
+ece_null([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # compared with a calibrated forecast
+```
+
+`__all__` lists the names by subject, in the order of the documentation.
+"""
 
 from rmcalib.calibration._binning import (
     BinSums,
@@ -8,21 +19,9 @@ from rmcalib.calibration._binning import (
     bin_index,
     bin_sums,
     binned_error,
-    grouped_sums,
-    unpack_bins,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, pair_scale_loss, scale_loss
-from rmcalib.calibration._ece import (
-    Reliability,
-    brier_score,
-    cosine_coefficients,
-    ece,
-    fixed_points,
-    log_score,
-    reliability,
-    residual_grid,
-    smooth_ece,
-)
+from rmcalib.calibration._ece import Reliability, brier_score, ece, log_score, reliability, smooth_ece
 from rmcalib.calibration._equality import Equality, equal_temperatures
 from rmcalib.calibration._inference import (
     Difference,
@@ -36,7 +35,6 @@ from rmcalib.calibration._inference import (
 )
 from rmcalib.calibration._intervals import (
     Interval,
-    bootstrap_sums,
     check_level,
     mean_interval,
     proportion_interval,
@@ -52,33 +50,29 @@ from rmcalib.calibration._maps import (
     fit_platt,
     recalibrate_pairs,
 )
-from rmcalib.calibration._nulls import (
-    Band,
-    Draw,
-    NullTest,
-    consistency_band,
-    ece_null,
-    null_test,
-)
+from rmcalib.calibration._nulls import Band, Draw, NullTest, consistency_band, ece_null
 from rmcalib.calibration._rankings.full_rank import full_rank
-from rmcalib.calibration._rankings.notions import Stagewise, rankwise, stagewise, sub_k, top_k
+from rmcalib.calibration._rankings.inputs import MonteCarloWarning
+from rmcalib.calibration._rankings.notions import notion_interval, notion_null, rankwise, sub_k, top_k
 from rmcalib.calibration._rankings.population import population_error
-from rmcalib.calibration._rankings.questions import MonteCarloWarning
 from rmcalib.calibration._rankings.reference import reference_top_1
 from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
-from rmcalib.calibration._rankings.summary import Summary, SummaryRow, cross_fitted_temperature, summarise
-from rmcalib.calibration._rankings.uncertainty import notion_interval, notion_null
+from rmcalib.calibration._rankings.summary import (
+    Stagewise,
+    Summary,
+    SummaryRow,
+    cross_fitted_temperature,
+    stagewise,
+    summarise,
+)
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,
     fit_temperature,
     fit_temperature_per_group,
-    scale_temperature,
 )
 from rmcalib.calibration._top_1 import fit_top_1_temperature, temperature_interval, top_1_probabilities
 from rmcalib.calibration._votes import (
-    TIE_MODELS,
-    TieModel,
     VoteForecasts,
     effective_votes,
     fit_ties,
@@ -94,98 +88,95 @@ from rmcalib.calibration._votes import (
     with_tie_outcome,
 )
 
-__all__ = [
-    "TIE_MODELS",
-    "Band",
-    "BetaMap",
-    "BinSums",
-    "Decomposition",
-    "Difference",
-    "Discrepancy",
-    "Draw",
-    "Equality",
-    "ErrorOptions",
-    "Inference",
-    "Interval",
-    "IsotonicMap",
-    "MonteCarloWarning",
-    "NotionProtocol",
-    "NotionResult",
-    "NullTest",
-    "PlattMap",
+__all__ = [  # noqa: RUF022 (by subject)
+    # Errors and scores of yes/no forecasts
+    "ece",
+    "smooth_ece",
+    "reliability",
     "Reliability",
-    "ScaleLoss",
+    "brier_score",
+    "log_score",
+    "corp",
+    "Decomposition",
+    # Their intervals, null tests and differences
+    "ece_interval",
+    "ece_null",
+    "NullTest",
+    "consistency_band",
+    "Band",
+    "mean_interval",
+    "proportion_interval",
+    "skew_interval",
+    "Interval",
+    "binned_inference",
+    "smooth_inference",
+    "pairwise_inference",
+    "Inference",
+    "difference",
+    "mean_difference",
+    "Difference",
+    # Notions for rankings
+    "rankwise",
+    "sub_k",
+    "top_k",
+    "full_rank",
+    "NotionResult",
+    "notion_null",
+    "notion_interval",
+    "stagewise",
     "Stagewise",
+    "summarise",
     "Summary",
     "SummaryRow",
+    "population_error",
+    "reference_top_1",
+    "MonteCarloWarning",
+    # Temperatures and recalibration
+    "fit_temperature",
+    "fit_temperature_per_group",
+    "cross_fitted_temperature",
     "TemperatureFit",
-    "TieModel",
+    "top_1_probabilities",
+    "fit_top_1_temperature",
+    "temperature_interval",
+    "equal_temperatures",
+    "Equality",
+    "scale_loss",
+    "pair_scale_loss",
+    "ScaleLoss",
+    "fit_platt",
+    "PlattMap",
+    "fit_beta",
+    "BetaMap",
+    "fit_isotonic",
+    "IsotonicMap",
+    "recalibrate_pairs",
+    "cross_fit",
+    # People's votes
     "VoteForecasts",
+    "vote_log_losses",
+    "vote_briers",
+    "vote_error",
+    "vote_inference",
+    "effective_votes",
+    "majority_agreements",
+    "voter_disagreements",
+    "vote_log_loss_ceilings",
+    "vote_brier_ceilings",
+    "vote_agreement_ceilings",
+    "fit_ties",
+    "with_tie_outcome",
+    # Parts that metrics are built from
+    "ErrorOptions",
+    "BinSums",
     "bin_edges",
     "bin_index",
     "bin_sums",
     "binned_error",
-    "binned_inference",
-    "bootstrap_sums",
-    "brier_score",
-    "check_level",
-    "consistency_band",
-    "corp",
-    "cosine_coefficients",
-    "cross_fit",
-    "cross_fitted_temperature",
-    "difference",
-    "ece",
-    "ece_interval",
-    "ece_null",
-    "effective_votes",
-    "equal_temperatures",
-    "fit_beta",
-    "fit_isotonic",
-    "fit_platt",
-    "fit_temperature",
-    "fit_temperature_per_group",
-    "fit_ties",
-    "fit_top_1_temperature",
-    "fixed_points",
-    "full_rank",
-    "grouped_sums",
-    "log_score",
-    "majority_agreements",
-    "mean_difference",
-    "mean_interval",
-    "notion_interval",
-    "notion_null",
-    "null_test",
-    "pair_scale_loss",
-    "pairwise_inference",
-    "population_error",
-    "proportion_interval",
-    "rankwise",
-    "recalibrate_pairs",
-    "reference_top_1",
-    "reliability",
     "resampling_weights",
-    "residual_grid",
-    "scale_loss",
-    "scale_temperature",
-    "skew_interval",
-    "smooth_ece",
-    "smooth_inference",
-    "stagewise",
-    "sub_k",
-    "summarise",
-    "temperature_interval",
-    "top_1_probabilities",
-    "top_k",
-    "unpack_bins",
-    "vote_agreement_ceilings",
-    "vote_brier_ceilings",
-    "vote_briers",
-    "vote_error",
-    "vote_inference",
-    "vote_log_loss_ceilings",
-    "vote_log_losses",
-    "voter_disagreements",
-    "with_tie_outcome",
+    "check_level",
+    # Types of options
+    "Discrepancy",
+    "Draw",
+    "NotionProtocol",
 ]

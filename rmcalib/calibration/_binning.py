@@ -1,8 +1,8 @@
-"""Bins: where their edges are, what falls into them, and the calibration error their sums make.
+"""Bins: their edges, the sums of each bin, and the calibration error computed from these sums.
 
-Everything binned goes through the same three sums of each bin: how many forecasts fell into it, the sum of
-their probabilities, and the number of outcomes that happened. Errors, bootstraps and null distributions
-are functions of these sums, so that resampling never touches single rows.
+Three numbers describe a bin: how many forecasts it contains, the sum of their probabilities, and the number
+of outcomes that happened. Errors, bootstraps and null distributions are functions of these sums, so that
+resampling never touches single rows.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,23 @@ _LOWEST_LOG_EDGE = -12
 class ErrorOptions:
     """How a binned calibration error is computed; the defaults are the usual ECE.
 
-    bins: a number of bins, or their edges. spacing: equal width, equal mass, or logarithmic from 1e-12.
-    discrepancy between frequency f and confidence c of a bin: ``abs`` |f − c|; ``kl`` the Bernoulli
-    divergence KL(f‖c); ``jeffreys`` KL(f‖c) + KL(c‖f) with f smoothed to (n₁ + ½)/(n + 1);
-    ``jeffreys_unit`` the same mapped to [0, 1) by 1 − exp(−J). norm: 1 (weighted mean), 2 (root of the
-    weighted mean square) or "max". debias: take the sampling variance f(1 − f)/(n − 1) off each squared
-    difference (``abs`` only).
+    Parameters
+    ----------
+    bins : int or tuple of float
+        Number of bins, or their edges from 0 to 1.
+    spacing : {"width", "mass", "log"}
+        Bins of equal width, of equal mass, or logarithmic from 1e-12.
+    discrepancy : {"abs", "kl", "jeffreys", "jeffreys_unit"}
+        How the frequency f and the mean forecast c of a bin are compared; see `ece`.
+    norm : {1, 2, "max"}
+        Weighted mean over bins, root of the weighted mean square, or the largest.
+    debias : bool
+        Subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
 
+    Examples
+    --------
+    >>> ErrorOptions(bins=[0.0, 0.5, 1.0]).bins
+    (0.0, 0.5, 1.0)
     >>> ErrorOptions(norm=3)
     Traceback (most recent call last):
     ...
@@ -64,19 +74,35 @@ class ErrorOptions:
         check_choice(self.discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
         check_choice(self.norm, "norm", (1, 2, "max"))
         if self.debias and self.discrepancy != "abs":
-            raise ValueError(f"debias: works on discrepancy 'abs', not {self.discrepancy!r}")
+            raise ValueError(f"debias: needs discrepancy 'abs', got {self.discrepancy!r}")
         if np.ndim(self.bins) == 0:
             check_integer(self.bins, "bins", 1)
         else:
             edges = as_floats(self.bins, "bins", ndim=1)
             if len(edges) < 2 or edges[0] > 0 or edges[-1] < 1 or (np.diff(edges) <= 0).any():
-                raise ValueError(f"bins: edges {edges.tolist()} do not rise from 0 to 1")
+                raise ValueError(f"bins: edges {edges.tolist()} do not increase from 0 to 1")
             object.__setattr__(self, "bins", tuple(float(edge) for edge in edges))
 
 
 @dataclass(frozen=True)
 class BinSums:
-    """Sums of each bin, arrays (..., B): number of forecasts, of their probabilities, of outcomes."""
+    """The sums of B bins, for one data set (B,) or for many (..., B).
+
+    Attributes
+    ----------
+    count : float array (..., B)
+        Number of forecasts in the bin.
+    probability : float array (..., B)
+        Sum of their probabilities.
+    outcome : float array (..., B)
+        Number of outcomes that happened.
+
+    Examples
+    --------
+    >>> sums = BinSums(count=np.array([4.0]), probability=np.array([3.0]), outcome=np.array([2.0]))
+    >>> sums.outcome / sums.count  # the frequency
+    array([0.5])
+    """
 
     count: FloatArray
     probability: FloatArray
@@ -84,8 +110,22 @@ class BinSums:
 
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
-    """Return the B + 1 edges: (B + 1,), or (B + 1, E) for equal mass bins of ``probabilities`` (n, E).
+    """Return the edges of the bins.
 
+    Parameters
+    ----------
+    probabilities : float array (n,) or (n, E)
+        Forecasts; only bins of equal mass depend on them.
+    options : ErrorOptions
+        Number and spacing of the bins.
+
+    Returns
+    -------
+    float array (B + 1,) or (B + 1, E)
+        The edges; one column per event for bins of equal mass of forecasts (n, E).
+
+    Examples
+    --------
     >>> bin_edges(np.array([0.5]), ErrorOptions(bins=4))
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
@@ -103,8 +143,24 @@ def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
 
 
 def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
-    """Return the bin of each probability: left-closed bins, the last one closed on both sides.
+    """Return the bin of each probability.
 
+    Bins are closed on the left: an edge belongs to the bin on its right. The last bin contains 1.
+
+    Parameters
+    ----------
+    probabilities : float array (n,) or (n, E)
+        Forecasts in [0, 1].
+    edges : float array (B + 1,) or (B + 1, E)
+        Edges from `bin_edges`.
+
+    Returns
+    -------
+    int array, of the shape of ``probabilities``
+        Bin numbers from 0 to B − 1.
+
+    Examples
+    --------
     >>> bin_index(np.array([0.0, 0.3, 1.0]), bin_edges(np.array([]), ErrorOptions()))
     array([0, 3, 9])
     """
@@ -118,8 +174,24 @@ def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
 
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
-    """Sum up the bins of one forecast (n,) -> (B,), or of many side by side (n, E) -> (E, B).
+    """Return the sums of each bin, for one set of forecasts or for E of them at once.
 
+    Parameters
+    ----------
+    index : int array (n,) or (n, E)
+        Bin of each forecast, from `bin_index`.
+    probabilities, outcomes : float arrays of the same shape
+        Forecasts in [0, 1], and what happened (0 or 1).
+    n_bins : int
+        The number B of bins.
+
+    Returns
+    -------
+    BinSums
+        Arrays (B,) or (E, B).
+
+    Examples
+    --------
     >>> bin_sums(np.array([0, 1, 1]), np.array([0.2, 0.6, 0.8]), np.array([0.0, 1.0, 0.0]), 2).outcome
     array([0., 1.])
     """
@@ -135,7 +207,7 @@ def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n
 
 
 def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int) -> FloatArray:
-    """Return what each group adds to the bin sums: (G, 3B), counts, then probabilities, then outcomes.
+    """Return the bin sums of each group: (G, 3B), counts, then probabilities, then outcomes.
 
     >>> grouped_sums(np.array([0.2, 0.8]), np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 1]), 2)
     array([[1. , 0. , 0.2, 0. , 0. , 0. ],
@@ -158,8 +230,22 @@ def unpack_bins(rows: FloatArray) -> BinSums:
 
 
 def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
-    """Return the calibration error (...) of bin sums (..., B); empty bins do not count.
+    """Return the calibration error of bin sums; empty bins do not count.
 
+    Parameters
+    ----------
+    sums : BinSums
+        Sums (..., B) of one or many data sets.
+    options : ErrorOptions
+        Discrepancy, norm and debiasing.
+
+    Returns
+    -------
+    float array (...)
+        The error of each data set.
+
+    Examples
+    --------
     >>> sums = BinSums(np.array([4.0]), np.array([3.0]), np.array([2.0]))
     >>> binned_error(sums, ErrorOptions())
     array(0.25)
@@ -171,7 +257,7 @@ def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
     if options.norm == 1:
         return np.asarray((weight * gap).sum(axis=-1))
     if options.debias:
-        # Squares may come out negative here: they must cancel across bins before the root is taken.
+        # Debiased squares can be negative. They must cancel across bins before the root is taken.
         square = bin_gaps(sums, options, squared=True)
         return np.asarray(np.sqrt(np.maximum((weight * square).sum(axis=-1), 0.0)))
     return np.asarray(np.sqrt((weight * gap**2).sum(axis=-1)))
@@ -181,7 +267,7 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
     """Return the discrepancy of every bin (..., B), 0 where it is empty.
 
     With ``debias`` a bin's gap is the root of max(0, (f − c)² − f(1 − f)/(n − 1)), 0 where n = 1;
-    ``squared`` asks for that difference itself.
+    ``squared`` returns that difference itself.
 
     >>> bin_gaps(BinSums(np.array([2.0, 0.0]), np.array([0.5, 0.0]), np.array([1.0, 0.0])), ErrorOptions())
     array([0.25, 0.  ])
@@ -204,7 +290,7 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
         gap = (p - q) * (np.log(p / q) - np.log((1 - p) / (1 - q)))
         if options.discrepancy == "jeffreys_unit":
             gap = -np.expm1(-gap)
-    # Rounding can leave a divergence of -1e-17.
+    # Rounding can make a divergence slightly negative, such as -1e-17.
     return np.where(sums.count > 0, np.maximum(gap, 0.0), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What a score is made of: what the ranking is worth, what a wrong scale costs, what is uncertain anyway."""
+"""Parts of a score: discrimination, the cost of a wrong scale (miscalibration), and uncertainty."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_choice, segment_log_softmax
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
+from rmcalib.calibration._maps import fit_isotonic
 from rmcalib.calibration._temperature import find_temperature
 from rmcalib.calibration._top_1 import (
     LOG_RANGE,
@@ -26,16 +27,28 @@ __all__ = ["Decomposition", "ScaleLoss", "corp", "pair_scale_loss", "scale_loss"
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A mean score, split: score = miscalibration − discrimination + uncertainty.
+    """The parts of a mean score: score = miscalibration − discrimination + uncertainty.
 
     Attributes
     ----------
-    score: mean score of the forecasts.
-    miscalibration: what the score would gain from recalibration, 0 if none is needed.
-    discrimination: what the recalibrated forecasts gain over always forecasting the base rate.
-    uncertainty: score of always forecasting the base rate.
-    forecast, frequency, count: (K,) the reliability curve: the different forecasts in increasing order, their
-        recalibrated values, and how often each was made.
+    score : float
+        Mean score of the forecasts.
+    miscalibration : float
+        How much recalibration would improve the score; 0 if none is needed.
+    discrimination : float
+        How much better the recalibrated forecasts are than always forecasting the base rate.
+    uncertainty : float
+        Score of always forecasting the base rate.
+    forecast, frequency : float arrays (K,)
+        The reliability curve: the distinct forecasts in increasing order, and their recalibrated values.
+    count : int array (K,)
+        How often each forecast was made.
+
+    Examples
+    --------
+    >>> parts = corp([0.1, 0.4, 0.4, 0.9], [0, 1, 0, 1])
+    >>> round(parts.miscalibration - parts.discrimination + parts.uncertainty - parts.score, 12)
+    0.0
     """
 
     score: float
@@ -59,13 +72,17 @@ def corp(
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    score: "brier" for (p − y)², "log" for the negative log-likelihood in nats.
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    score : {"brier", "log"}
+        "brier" for (p − y)², "log" for the negative log-likelihood in nats.
 
     Returns
     -------
-    Decomposition: the parts, and the isotonic reliability curve.
+    Decomposition
+        The parts, and the isotonic reliability curve.
 
     Examples
     --------
@@ -75,32 +92,43 @@ def corp(
     >>> parts.frequency
     array([0. , 0.5, 1. ])
     """
-    from scipy.optimize import isotonic_regression
-
     check_choice(score, "score", ("brier", "log"))
     p, y = as_forecast(probabilities, outcomes)
     knots, index = np.unique(p, return_inverse=True)
-    count = np.bincount(index)
-    fitted = isotonic_regression(np.bincount(index, y) / count, weights=count).x
-    frequency = np.clip(np.asarray(fitted, dtype=np.float64), 0.0, 1.0)
+    frequency = fit_isotonic(p, y).values
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
-    return Decomposition(own, own - best, base - best, base, knots, frequency, count)
+    return Decomposition(own, own - best, base - best, base, knots, frequency, np.bincount(index))
 
 
 @dataclass(frozen=True)
 class ScaleLoss:
-    """What a wrong scale of the rewards costs, and what the rewards are worth at their best scale.
+    """Information lost by a wrong scale of the rewards, and information usable at the best scale.
+
+    `scale_loss` defines both.
 
     Attributes
     ----------
-    lost: lost information, NLL(1) − NLL(T̂) over the mean log number of responses, with its interval.
-    usable: usable information, 1 − NLL(T̂) over the mean log number of responses, with its interval.
-    temperature: the temperature T̂ of largest likelihood, with its interval; 0 or infinity at the limits.
-    lost_centre: lost information without the bias of noise, for `difference`.
-    delta: NLL(1) − NLL(T̂) in nats per prompt.
-    at_limit: "cold" (T̂ → 0: every forecast is right), "hot" (T̂ → ∞: a uniform forecast is as good), or None.
-    lost_influence, usable_influence, temperature_influence: (G,) how much each prompt contributes to the
-        deviation of a value, for `difference`; sums to 0.
+    lost : Interval
+        Lost information, (NLL(1) − NLL(T̂)) / u, with its interval.
+    usable : Interval
+        Usable information, 1 − NLL(T̂) / u, with its interval.
+    temperature : Interval
+        The temperature T̂ of largest likelihood, with its interval; 0 or infinity at the limits.
+    lost_centre : float
+        Lost information without the bias of noise, for `difference`.
+    delta : float
+        NLL(1) − NLL(T̂) in nats per prompt.
+    at_limit : str or None
+        "cold" (T̂ → 0: every forecast is right), "hot" (T̂ → ∞: a uniform forecast is as good), or None.
+    lost_influence, usable_influence, temperature_influence : float array (G,)
+        How much each prompt contributes to the deviation of a value, for `difference`; sums to 0.
+
+    Examples
+    --------
+    >>> rewards, correct, prompt = [6.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3]
+    >>> found = scale_loss(rewards, correct, prompt)
+    >>> found.lost.value > 1, found.at_limit  # rewards differ far too much: worse than a uniform guess
+    (True, None)
     """
 
     lost: Interval
@@ -117,7 +145,7 @@ class ScaleLoss:
 def scale_loss(
     rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike, *, level: float = 0.95
 ) -> ScaleLoss:
-    """Return lost and usable information of the forecasts softmax(rewards) within groups.
+    """Return how much information the forecasts softmax(rewards) lose by their scale, and how much is usable.
 
     With NLL(T) the mean of −log P(correct) when rewards are divided by T, T̂ its minimum, and u the mean log
     number of responses (the NLL of a uniform guess)::
@@ -125,22 +153,29 @@ def scale_loss(
         lost information   = (NLL(1) − NLL(T̂)) / u
         usable information = 1 − NLL(T̂) / u
 
-    Lost information is 0 for rewards on the right scale and has no upper bound. Its interval unites two. One
-    is that of the root √(2 delta), whose error is nearly normal even where delta is close to 0. The other is
-    what the loss would be if softmax(rewards/T) were the truth, for every T in the interval of the
-    temperature; it matters for accurate models, whose few wrong answers say little about their spread. So the
-    interval of lost information holds 0 wherever that of the temperature holds 1.
+    Lost information is 0 for rewards on the right scale and has no upper bound.
+
+    Its interval is the union of two. The first is based on the root √(2 delta), whose error is nearly normal
+    even where delta is close to 0. The second has the losses that would result if softmax(rewards/T) were the
+    truth, for every T in the interval of the temperature. It matters for accurate models, which have too few
+    wrong answers to estimate the spread. The interval of lost information therefore contains 0 if the
+    interval of the temperature contains 1.
 
     Parameters
     ----------
-    rewards: (N,) rewards of all responses of all prompts, on the scale of log-utilities.
-    is_correct: (N,) 1 for the one correct response of each prompt, 0 otherwise.
-    groups: (N,) labels of the prompts.
-    level: confidence level of the intervals.
+    rewards : array of shape (N,)
+        Rewards of all responses of all prompts, on the scale of log-utilities.
+    is_correct : array of shape (N,)
+        1 for the one correct response of each prompt, 0 otherwise.
+    groups : array of shape (N,)
+        Labels of the prompts.
+    level : float
+        Confidence level of the intervals.
 
     Returns
     -------
-    ScaleLoss: both numbers and the best temperature, with intervals.
+    ScaleLoss
+        Lost and usable information and the best temperature, with intervals.
 
     Examples
     --------
@@ -151,13 +186,13 @@ def scale_loss(
     check_level(level)
     r, correct, sizes = sorted_by_group(rewards, is_correct, groups)
     fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
-    temperature = {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
+    temperature = fit.optimum
     limits = temperature_limits(r, correct, sizes, fit, level)
     now, best = (losses(r, correct, sizes, t) for t in (1.0, temperature))
     uniform = np.log(sizes)
-    scale = float(uniform.mean()) or 1.0  # prompts with one response have nothing to lose
+    scale = float(uniform.mean()) or 1.0  # 0 if every prompt has only one response
     delta = max(float((now - best).mean()), 0.0)
-    # The mean log number of responses differs between samples of prompts, too.
+    # The mean log number of responses varies between samples of prompts, too.
     gain = now - best - delta * uniform / scale
     on_scale = limits[0] <= 1 <= limits[1]
     near = _error_at_zero(*slopes(r, correct, sizes, 1.0)) if on_scale else 0.0
@@ -192,19 +227,24 @@ def pair_scale_loss(
 
     With NLL(T) the mean over groups of the mean of log(1 + exp(−d/T)) over their pairs, and T̂ its minimum,
     it is (NLL(1) − NLL(T̂)) / log 2. The pairs of a group may depend on each other; groups are independent.
-    The interval is that of the root, as in `scale_loss`, with the errors of whole groups. It holds 0 if the
-    interval of the temperature holds 1.
+    The interval is based on the root √(2 delta), as in `scale_loss`, with standard errors over groups. It
+    contains 0 if the interval of the temperature contains 1.
 
     Parameters
     ----------
-    log_odds: (P,) log-odds d that the one that won would win.
-    groups: (P,) labels of the groups, such as prompts.
-    level: confidence level of the interval.
+    log_odds : array of shape (P,)
+        Log-odds d, under the forecast, of what happened: that the winner of the pair wins.
+    groups : array of shape (P,)
+        Labels of the groups, such as prompts.
+    level : float
+        Confidence level of the interval.
 
     Returns
     -------
-    lost: Interval of the lost information.
-    influence: (G,) how much each group contributes to its deviation, for `difference`; sums to 0.
+    lost : Interval
+        The lost information with its interval.
+    influence : float array (G,)
+        How much each group contributes to its deviation, for `difference`; sums to 0.
 
     Examples
     --------
@@ -229,12 +269,11 @@ def pair_scale_loss(
         return per_group(np.logaddexp(0.0, -margin))
 
     fit = find_temperature(lambda beta: float(per_group(-d * expit(-beta * d)).mean()), n, LOG_RANGE)
-    best_temperature = {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
-    now, best = loss(1.0), loss(best_temperature)
+    now, best = loss(1.0), loss(fit.optimum)
     delta = max(float((now - best).mean()), 0.0)
 
     def slopes_at(temperature: float) -> tuple[FloatArray, FloatArray]:
-        """Slope and curvature of each group's loss by log(1/T)."""
+        """Return slope and curvature of each group's loss with respect to log(1/T)."""
         x = d / temperature
         q = expit(-x)
         return per_group(-x * q), per_group(x * x * q * (1 - q))
@@ -253,7 +292,7 @@ def pair_scale_loss(
 
 
 def _root_interval(gain: FloatArray, delta: float, near: float, level: float) -> tuple[float, float]:
-    """Limits of delta from its root s = √(2 delta), with the standard error sd(gain) / (s √n) or ``near``."""
+    """Return the limits of delta from s = √(2 delta), with standard error sd(gain) / (s √n) or ``near``."""
     n, root = len(gain), float(np.sqrt(2 * delta))
     away = float(gain.std(ddof=1) / np.sqrt(n)) / root if n > 1 and root > 1e-9 else 0.0
     margin = student_quantile(level, n) * max(near, away)
@@ -261,13 +300,13 @@ def _root_interval(gain: FloatArray, delta: float, near: float, level: float) ->
 
 
 def _error_at_zero(slope: FloatArray, curvature: FloatArray) -> float:
-    """Standard error of √(2 delta) as delta goes to 0, from each prompt's slope and curvature at T = 1."""
+    """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures (n,) at T = 1."""
     known = len(slope) > 1 and curvature.mean() > 0
     return float(slope.std(ddof=1) / np.sqrt(len(slope) * curvature.mean())) if known else 0.0
 
 
 def _scale_divergence(r: FloatArray, sizes: IntArray, temperature: float) -> float:
-    """Mean KL divergence of softmax(r) from softmax(r/T): the loss of T = 1 if T were right."""
+    """Return the mean KL divergence of softmax(r) from softmax(r/T): the loss of T = 1 if T were right."""
     starts = np.cumsum(sizes) - sizes
     logits = r - np.repeat(np.maximum.reduceat(r, starts), sizes)
     logs = segment_log_softmax(logits, sizes)

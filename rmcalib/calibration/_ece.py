@@ -28,9 +28,24 @@ _GRID = 4096
 
 @dataclass(frozen=True)
 class Reliability:
-    """A reliability diagram: for each bin (B,) its edges, number of forecasts, their mean, and the frequency.
+    """The numbers of a reliability diagram, for B bins.
 
-    ``confidence`` and ``frequency`` of an empty bin (count 0) are NaN.
+    Attributes
+    ----------
+    low, high : float arrays (B,)
+        Edges of each bin.
+    count : float array (B,)
+        Number of forecasts in the bin.
+    confidence : float array (B,)
+        Their mean; NaN in empty bins.
+    frequency : float array (B,)
+        How often the event happened; NaN in empty bins.
+
+    Examples
+    --------
+    >>> diagram = reliability([0.2, 0.4, 0.9], [0, 1, 1], bins=2)
+    >>> diagram.frequency - diagram.confidence
+    array([0.2, 0.1])
     """
 
     low: FloatArray
@@ -50,25 +65,33 @@ def ece(
     norm: Norm = 1,
     debias: bool = False,
 ) -> float:
-    """Return the expected calibration error of forecasts of yes/no outcomes.
+    """Return the expected calibration error (ECE) of forecasts of yes/no outcomes.
 
     ECE = Σ_b |I_b|/n · |freq(I_b) − conf(I_b)| over bins that are left-closed, with p = 1 in the last one.
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    bins: number of bins, or their edges from 0 to 1.
-    spacing: bins of equal "width", of equal "mass", or logarithmic ("log") from 1e-12.
-    discrepancy: between the frequency f and the mean forecast c of a bin: "abs" |f − c|; "kl" the Bernoulli
-        divergence KL(f‖c); "jeffreys" KL(f‖c) + KL(c‖f) with f smoothed to (n₁ + ½)/(n + 1);
-        "jeffreys_unit" the same mapped to [0, 1) by 1 − exp(−J).
-    norm: 1 weighted mean over bins, 2 root of the weighted mean square, "max" largest.
-    debias: subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    bins : int or float array (B + 1,)
+        Number of bins, or their edges from 0 to 1.
+    spacing : {"width", "mass", "log"}
+        Bins of equal width, of equal mass, or logarithmic from 1e-12.
+    discrepancy : {"abs", "kl", "jeffreys", "jeffreys_unit"}
+        How the frequency f and the mean forecast c of a bin are compared. "abs" is |f − c|. "kl" is the
+        Bernoulli divergence KL(f‖c). "jeffreys" is J = KL(f‖c) + KL(c‖f) with f smoothed to
+        (n₁ + ½)/(n + 1). "jeffreys_unit" is 1 − exp(−J), which lies in [0, 1).
+    norm : {1, 2, "max"}
+        Weighted mean over bins, root of the weighted mean square, or the largest.
+    debias : bool
+        Subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
 
     Returns
     -------
-    float: the error; 0 if every bin's frequency equals its mean forecast.
+    float
+        The error; 0 if every bin's frequency equals its mean forecast.
 
     Examples
     --------
@@ -89,13 +112,17 @@ def reliability(
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    bins, spacing: as for `ece`.
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    bins, spacing
+        As for `ece`.
 
     Returns
     -------
-    Reliability: edges, counts, mean forecasts and frequencies of the bins.
+    Reliability
+        Edges, counts, mean forecasts and frequencies of the bins.
 
     Examples
     --------
@@ -111,19 +138,22 @@ def reliability(
 
 
 def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
-    """Return the smooth ECE (Błasiok and Nakkiran 2023), which has neither bins nor a width to choose.
+    """Return the smooth ECE (Błasiok and Nakkiran 2023), which needs no bins and no bandwidth.
 
     smECE_σ = ∫ |r_σ(t)| dt, where r_σ are the residuals y − p at p, smoothed by a Gaussian of width σ that is
     reflected at 0 and 1. The result is the σ at which smECE_σ = σ.
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
 
     Returns
     -------
-    float: the error.
+    float
+        The error.
 
     Examples
     --------
@@ -137,17 +167,23 @@ def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
 
 
 def brier_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLike | None = None) -> float:
-    """Return the Brier score: the mean of (p − y)², or with ``groups`` the mean of its sum over a group.
+    """Return the Brier score: the mean of (p − y)².
+
+    With ``groups``, (p − y)² is summed over each group, and the result is the mean over groups.
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    groups: (n,) labels; the rows of a group are the possible answers to one question (multi-class score).
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    groups : array of shape (n,), optional
+        Labels. The rows of a group are the possible answers to one question (multi-class score).
 
     Returns
     -------
-    float: the score; 0 is best.
+    float
+        The score; 0 is best.
 
     Examples
     --------
@@ -164,17 +200,21 @@ def brier_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayL
 def log_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLike | None = None) -> float:
     """Return the mean negative log-likelihood of the outcomes.
 
-    An outcome that was given probability 0 makes the score infinite.
+    The score is infinite if an outcome happened that had probability 0.
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    groups: (n,) labels; exactly one row of each group happened, and only its probability counts.
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    groups : array of shape (n,), optional
+        Labels. Exactly one row of each group happened, and only its probability counts.
 
     Returns
     -------
-    float: the score in nats; 0 is best.
+    float
+        The score in nats; 0 is best.
 
     Examples
     --------
@@ -208,7 +248,7 @@ def as_forecast(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArr
 
 
 def round_off(value: float, tolerance: float = 1e-15) -> float:
-    """Return 0 for a rounding error, so that a perfectly calibrated table has an error of exactly 0.
+    """Return 0 for values below ``tolerance``, so that perfectly calibrated data has an error of exactly 0.
 
     >>> round_off(-1e-17)
     0.0
@@ -249,7 +289,7 @@ def residual_grid(p: FloatArray, residual: FloatArray, groups: IntArray, size: i
 
 
 def grid_cells(p: FloatArray, size: int) -> tuple[IntArray, FloatArray]:
-    """Return the grid point at or below each p (n,), and how much of the step to the next p has gone.
+    """Return the grid point at or below each p (n,), and the fraction of a step from there to p.
 
     >>> grid_cells(np.array([0.25, 1.0]), 2)
     (array([0, 1]), array([0.5, 1. ]))
@@ -268,7 +308,7 @@ def cosine_coefficients(grid: FloatArray) -> FloatArray:
 
 
 def smoothed(coefficients: FloatArray, width: FloatArray) -> FloatArray:
-    """Smooth rows given by cosine coefficients (R, size + 1) with Gaussians of ``width`` (R,): densities.
+    """Return rows (R, size + 1), given by their cosine coefficients, smoothed by Gaussians of ``width`` (R,).
 
     Smoothing with reflection at both ends multiplies the k-th coefficient by exp(−(π k width)²/2).
     """
@@ -287,8 +327,9 @@ def smoothed_norm(coefficients: FloatArray, width: FloatArray) -> FloatArray:
 def fixed_points(coefficients: FloatArray, *, steps: int) -> FloatArray:
     """Return for each row (R, size + 1) the σ at which the norm of the smoothed residual is σ: (R,).
 
-    The norm falls as σ grows, so there is one solution, at most the norm at 0. The secant through the ends of
-    the bracket finds it in few steps; an end that stays counts half as much (the Illinois method).
+    The norm decreases as σ grows, so there is one solution, at most the norm at 0. It is found by the
+    Illinois method: the secant through the ends of the bracket, where the value at an end that does not move
+    is halved.
     """
     low = np.zeros(len(coefficients))
     above = smoothed_norm(coefficients, low)

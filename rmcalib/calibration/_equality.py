@@ -1,4 +1,4 @@
-"""Does one temperature serve several sets of prompts?"""
+"""Test whether one temperature fits several sets of prompts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, slopes, sorted_by_group
+from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, sorted_by_group, variance_factor
 
 __all__ = ["Equality", "equal_temperatures"]
 
-_BEYOND = 20.0  # how far the search goes beyond known temperatures, on a log scale
+_BEYOND = 20.0  # how far the search goes beyond the fitted temperatures, on a log scale
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,20 @@ class Equality:
 
     Attributes
     ----------
-    temperature : the temperature that fits all sets best; it can be 0 or infinity, as in
-        :func:`temperature_interval`.
-    statistic : how much worse it fits than a temperature for each set.
-    degrees : degrees of freedom of its χ² distribution: one less than there are sets.
-    p_value : the probability of at least this statistic if one temperature is right for all.
+    temperature : float
+        The temperature that fits all sets best. It can be 0 or infinity, as in `temperature_interval`.
+    statistic : float
+        How much worse it fits than one temperature per set.
+    degrees : int
+        Degrees of freedom of its χ² distribution: the number of sets minus one.
+    p_value : float
+        The probability of a statistic at least this large if one temperature is right for all sets.
+
+    Examples
+    --------
+    >>> prompts = [2.0, 0.0] * 6, [1, 0, 1, 0, 0, 1] * 2, np.arange(12) // 2
+    >>> equal_temperatures([prompts, prompts]).degrees
+    1
     """
 
     temperature: float
@@ -40,16 +49,18 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
 
     The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with the log loss NLL_s and
     the best temperature T̂_s of each set. I_s is the variance of the slopes of the prompts' log-likelihoods
-    and J_s their mean curvature: the same correction as in :func:`temperature_interval`.
+    and J_s their mean curvature: the same correction as in `temperature_interval`.
 
     Parameters
     ----------
-    sets : for each set its rewards (N,), outcomes (N,), 1 for the one correct response of each prompt, and
-        the labels of the prompts (N,). At least two sets.
+    sets : sequence of (rewards, outcomes, groups)
+        At least two sets. Each has three arrays (N,): the rewards of all responses of all prompts, the
+        outcomes (1 for the one correct response of each prompt, 0 otherwise), and the labels of the prompts.
 
     Returns
     -------
-    Equality: the common temperature and the p-value.
+    Equality
+        The common temperature and the p-value.
 
     Examples
     --------
@@ -70,16 +81,11 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
     for rewards, outcomes, groups in sets:
         r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
         fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
-        weight = 2.0
-        if fit.at_limit is None and len(sizes) > 1:
-            slope, curvature = slopes(r, correct, sizes, fit.temperature)
-            if curvature.mean() > 0:
-                weight /= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
-        ends_at = {"cold": -np.inf, "hot": np.inf}
-        fitted.append(ends_at.get(fit.at_limit or "", float(np.log(fit.temperature))))
+        with np.errstate(divide="ignore"):
+            fitted.append(float(np.log(fit.optimum)))
         gaps.append(float(np.ptp(r)))
-        parts.append((r, correct, sizes, weight))
-    # The search stays near the scale of the rewards: far from it the losses are flat.
+        parts.append((r, correct, sizes, 2.0 / variance_factor(r, correct, sizes, fit)))
+    # Far from the scale of the rewards the losses are flat, so the search stays near it.
     known = [*(log_t for log_t in fitted if np.isfinite(log_t)), float(np.log(max(gaps) or 1.0))]
     ends = min(known) - _BEYOND, max(known) + _BEYOND
     best = [float(np.clip(log_t, *ends)) for log_t in fitted]
@@ -91,7 +97,7 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
         ]
         return float(sum(each))
 
-    # Each term is convex in 1/T, so that the sum has its minimum between theirs.
+    # Each term is convex in 1/T, so the minimum of the sum lies between their minima.
     low, high = min(best), max(best)
     found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": 1e-8})
     place = min((float(found.x), low, high), key=worse) if high > low else low

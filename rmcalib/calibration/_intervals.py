@@ -1,7 +1,7 @@
 """Confidence intervals of means, proportions and functions of sums; bootstrap and recentred intervals.
 
-Rows that belong together (the responses to one prompt) form one group. A bootstrap resamples the sums of the
-groups, not rows: one matrix product gives all replicates.
+Rows that belong together (the responses to one prompt) form one group. A bootstrap resamples the sums of
+groups, not single rows: one matrix product computes all replicates.
 """
 
 from __future__ import annotations
@@ -35,7 +35,25 @@ SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value with its confidence interval."""
+    """A value with its confidence interval.
+
+    Attributes
+    ----------
+    value : float
+        The estimate.
+    low, high : float
+        The limits.
+    level : float
+        Confidence level, such as 0.95.
+    resamples : int
+        Number of resampled or simulated data sets; 0 for intervals from a formula.
+
+    Examples
+    --------
+    >>> interval = proportion_interval([1, 1, 1, 0])
+    >>> interval.value, interval.low < 0.75 < interval.high
+    (0.75, True)
+    """
 
     value: float
     low: float
@@ -57,16 +75,24 @@ def mean_interval(
 
     Parameters
     ----------
-    values: (n,) numbers.
-    groups: (n,) labels of rows that belong together; by default every row is a group.
-    level: confidence level.
-    method: "skew" corrects Student's t for skewness (see `skew_interval`); "percentile" takes quantiles of
+    values : array of shape (n,)
+        The numbers to average.
+    groups : array of shape (n,), optional
+        Labels of rows that belong together; by default every row is a group.
+    level : float
+        Confidence level.
+    method : {"skew", "percentile"}
+        "skew" corrects Student's t for skewness (see `skew_interval`); "percentile" takes quantiles of
         bootstrap means.
-    resamples, rng: of the bootstrap; "skew" needs none.
+    resamples : int
+        Number of bootstrap resamples; not used by "skew".
+    rng : numpy Generator or int
+        Source of randomness of the bootstrap, or its seed; not used by "skew".
 
     Returns
     -------
-    Interval: the mean and its limits.
+    Interval
+        The mean and its limits.
 
     Examples
     --------
@@ -92,17 +118,20 @@ def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float
     """Return the confidence interval of the mean of independent ``values`` (n,), corrected for skewness.
 
     Hall's (1992) cubic transformation g(t) = t + γ t²/(3√n) + γ² t³/(27n) + γ/(6√n) makes Student's t of
-    values with skewness γ nearly normal; the interval inverts it. The plain t interval is too short on the
-    side of rare large values, such as the losses of the few wrong answers of an accurate model.
+    values with skewness γ nearly normal; the interval inverts it. Without the correction, the interval is too
+    short on the side of rare large values, such as the losses of the few wrong answers of an accurate model.
 
     Parameters
     ----------
-    values: (n,) independent numbers.
-    level: confidence level.
+    values : float array (n,)
+        Independent numbers.
+    level : float
+        Confidence level.
 
     Returns
     -------
-    low, high: the limits; both the mean if the values are equal.
+    low, high : float
+        The limits. Both are the mean if all values are equal.
 
     Examples
     --------
@@ -124,7 +153,7 @@ def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float
         return float(3 * np.sqrt(n) / skewness * (cube - 1))
 
     error = spread / float(np.sqrt(n))
-    # Very skewed values can push a limit beyond the mean.
+    # With very skewed values a limit can lie on the wrong side of the mean.
     return min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
 
 
@@ -137,12 +166,15 @@ def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
 
     Parameters
     ----------
-    values: (n,) numbers in [0, 1], most of them 0 or 1.
-    level: confidence level.
+    values : array of shape (n,)
+        Numbers in [0, 1], most of them 0 or 1.
+    level : float
+        Confidence level.
 
     Returns
     -------
-    Interval: the proportion and its limits.
+    Interval
+        The proportion and its limits.
 
     Examples
     --------
@@ -187,7 +219,7 @@ def bootstrap_sums(
 ) -> Interval:
     """Return the percentile bootstrap interval of a statistic that is a function of sums over groups.
 
-    ``sums`` (G, q): what each group adds. ``statistic`` maps totals (R, q) to values (R,).
+    ``sums`` (G, q) has one row per group. ``statistic`` maps totals (R, q) to values (R,).
 
     >>> totals = bootstrap_sums(np.array([[1.0, 1.0], [3.0, 1.0]]), lambda rows: rows[:, 0] / rows[:, 1])
     >>> totals.value, totals.low, totals.high
@@ -203,12 +235,12 @@ def bootstrap_sums(
 def recentred_interval(
     value: float, draws: FloatArray, truths: FloatArray, *, level: float = 0.95
 ) -> Interval:
-    """Return the true errors under which an observed error is likely, for errors that noise pushes up.
+    """Return an interval for errors that noise pushes up: all true errors that explain the observed one.
 
     ``draws`` (S, R) are errors drawn under S alternatives, whose miscalibration has the observed shape and
     grows from none to eight times the observed size (``SIZES``); ``truths`` (S,) are their true errors. The
-    interval holds the true errors of all alternatives under which the observed value is neither among the
-    smallest nor among the largest (1 − level)/2 of the draws. It is widened, if necessary, to hold the value.
+    interval contains the true errors of all alternatives under which the observed value is neither among the
+    smallest nor among the largest (1 − level)/2 of the draws. It always contains the value.
 
     >>> noise = np.abs(np.random.default_rng(0).normal(size=2000))
     >>> recentred_interval(1.0, noise + SIZES[:, None], SIZES).low
@@ -216,7 +248,7 @@ def recentred_interval(
     """
     check_level(level)
     quantiles = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=1)
-    # Errors grow with the size of the alternative; running maxima remove the noise of the simulation.
+    # Errors grow with the size of the alternative; running maxima remove simulation noise.
     smallest, largest = np.maximum.accumulate(quantiles, axis=1)
     low = float(np.interp(value, largest, truths)) if largest[0] < value else 0.0
     high = float(np.interp(value, smallest, truths))
@@ -254,8 +286,22 @@ def recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
 
 
 def resampling_weights(resamples: int, n_groups: int, rng: np.random.Generator) -> FloatArray:
-    """Draw how often each group is in each resample: (R, G), rows sum to G.
+    """Draw how often each group occurs in each bootstrap resample.
 
+    Parameters
+    ----------
+    resamples, n_groups : int
+        The numbers R of resamples and G of groups.
+    rng : numpy Generator
+        Source of randomness.
+
+    Returns
+    -------
+    float array (R, G)
+        Counts; each row sums to G.
+
+    Examples
+    --------
     >>> resampling_weights(2, 5, np.random.default_rng(0)).sum(axis=1)
     array([5., 5.])
     """
@@ -267,6 +313,13 @@ def resampling_weights(resamples: int, n_groups: int, rng: np.random.Generator) 
 def check_level(level: float) -> None:
     """Raise a ValueError unless 0 < level < 1.
 
+    Parameters
+    ----------
+    level : float
+        A confidence level.
+
+    Examples
+    --------
     >>> check_level(95)
     Traceback (most recent call last):
     ...

@@ -1,4 +1,4 @@
-"""Maps that recalibrate single probabilities: Platt, beta and isotonic, and pairwise forecasts by them."""
+"""Maps that recalibrate probabilities (Platt, beta, isotonic) and pairwise forecasts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +26,18 @@ _NEWTON_STEPS = 100
 
 @dataclass(frozen=True)
 class PlattMap:
-    """p -> sigmoid(slope · logit(p) + intercept)."""
+    """Platt scaling: p becomes sigmoid(slope · logit(p) + intercept). `fit_platt` fits it.
+
+    Parameters
+    ----------
+    slope, intercept : float
+        The coefficients; slope 1 and intercept 0 change nothing.
+
+    Examples
+    --------
+    >>> PlattMap(0.5, 0.0)([0.9]).round(2)
+    array([0.75])
+    """
 
     slope: float
     intercept: float
@@ -43,7 +54,22 @@ class PlattMap:
 
 @dataclass(frozen=True)
 class BetaMap:
-    """p -> sigmoid(a · log p − b · log(1 − p) + intercept) with a, b ≥ 0 (Kull et al. 2017)."""
+    """Beta calibration (Kull et al. 2017): p becomes sigmoid(a · log p − b · log(1 − p) + intercept).
+
+    `fit_beta` fits it.
+
+    Parameters
+    ----------
+    a, b : float
+        Coefficients of at least 0.
+    intercept : float
+        The intercept.
+
+    Examples
+    --------
+    >>> BetaMap(0.5, 0.5, 0.0)([0.9]).round(2)
+    array([0.75])
+    """
 
     a: float
     b: float
@@ -60,7 +86,20 @@ class BetaMap:
 
 @dataclass(frozen=True)
 class IsotonicMap:
-    """The best non-decreasing map of the data: linear between ``knots`` (K,), constant beyond them."""
+    """Isotonic regression: linear between knots, constant beyond them. `fit_isotonic` fits it.
+
+    Parameters
+    ----------
+    knots : float array (K,)
+        Forecasts in increasing order.
+    values : float array (K,)
+        Their recalibrated probabilities, which never decrease.
+
+    Examples
+    --------
+    >>> IsotonicMap(np.array([0.2, 0.8]), np.array([0.4, 0.6]))([0.0, 0.5, 1.0])
+    array([0.4, 0.5, 0.6])
+    """
 
     knots: FloatArray
     values: FloatArray
@@ -75,12 +114,27 @@ class IsotonicMap:
 
 
 def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool = False) -> PlattMap:
-    """Fit Platt scaling of probabilities (n,) to 0/1 outcomes (n,) by maximum likelihood.
+    """Fit Platt scaling by maximum likelihood.
 
-    Targets are smoothed as Platt does, (n₁ + 1)/(n₁ + 2) and 1/(n₀ + 2), so that separable data has a finite
-    optimum. symmetric=True drops the intercept: then P(i before j) and P(j before i) still sum to one,
-    whichever of the two was given.
+    The targets are Platt's: (n₁ + 1)/(n₁ + 2) instead of 1 and 1/(n₀ + 2) instead of 0, for n₁ outcomes of 1
+    and n₀ of 0. With them the optimum is finite even for separable data.
 
+    Parameters
+    ----------
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+    symmetric : bool
+        Fit without an intercept, so that P(i before j) and P(j before i) still sum to 1.
+
+    Returns
+    -------
+    PlattMap
+        The map, a function of probabilities.
+
+    Examples
+    --------
     >>> fit_platt([0.9, 0.9, 0.9, 0.1, 0.1, 0.1] * 50, [1, 1, 0, 0, 0, 1] * 50).slope < 1
     True
     """
@@ -95,8 +149,22 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
 
 
 def fit_beta(probabilities: ArrayLike, outcomes: ArrayLike) -> BetaMap:
-    """Fit beta calibration of probabilities (n,) to 0/1 outcomes (n,) by maximum likelihood.
+    """Fit beta calibration by maximum likelihood, with the targets of `fit_platt`.
 
+    Parameters
+    ----------
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1].
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+
+    Returns
+    -------
+    BetaMap
+        The map, a function of probabilities.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(5000)
     >>> beta = fit_beta(p, rng.random(5000) < p)
@@ -113,13 +181,27 @@ def fit_beta(probabilities: ArrayLike, outcomes: ArrayLike) -> BetaMap:
         negative = [column for column in kept if column < 2 and weights[column] < 0]
         if not negative:
             return BetaMap(float(weights[0]), float(weights[1]), float(weights[2]))
-        # A negative exponent would make the map fall: leave that term out and fit again.
+        # With a negative coefficient the map would decrease: leave that term out and fit again.
         kept.remove(min(negative, key=lambda column: weights[column]))
 
 
 def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
-    """Fit isotonic regression of outcomes (n,) on probabilities (n,); equal probabilities are pooled.
+    """Fit isotonic regression: the non-decreasing map with the least squared error.
 
+    Parameters
+    ----------
+    probabilities : array of shape (n,)
+        Forecasts in [0, 1]; equal ones are pooled.
+    outcomes : array of shape (n,)
+        1 if the event happened, 0 otherwise.
+
+    Returns
+    -------
+    IsotonicMap
+        The map, a function of probabilities.
+
+    Examples
+    --------
     >>> fit_isotonic([0.1, 0.4, 0.4, 0.9], [0, 1, 0, 1])([0.1, 0.4, 0.9])
     array([0. , 0.5, 1. ])
     """
@@ -135,8 +217,22 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
 def recalibrate_pairs(
     dist: PairwiseProbabilities, recalibrate: Callable[[FloatArray], FloatArray]
 ) -> PairwiseProbabilities:
-    """Map P(i before j) for i < j and set P(j before i) to the rest.
+    """Recalibrate P(i before j) for i < j, and set P(j before i) to one minus the result.
 
+    Parameters
+    ----------
+    dist : PairwiseProbabilities
+        The forecast: n instances, m items.
+    recalibrate : callable
+        Maps probabilities (N,) to probabilities (N,), such as the result of `fit_platt`.
+
+    Returns
+    -------
+    PairwiseProbabilities
+        The recalibrated forecast.
+
+    Examples
+    --------
     >>> pairs = PairwiseProbabilities([[[0.5, 0.9], [0.1, 0.5]]])
     >>> recalibrate_pairs(pairs, PlattMap(0.5, 0.0)).sub([[0, 1], [1, 0]]).round(2)
     array([[0.75, 0.25]])
@@ -149,7 +245,7 @@ def recalibrate_pairs(
 
 
 def _logs(p: FloatArray) -> FloatArray:
-    """Log p and log(1 − p) side by side (n, 2), kept finite."""
+    """Return the columns log p and log(1 − p): (n, 2), finite."""
     inside = np.clip(p, _CLIP, 1 - _CLIP)
     return np.column_stack([np.log(inside), np.log1p(-inside)])
 
@@ -159,7 +255,7 @@ def _sigmoid(x: FloatArray) -> FloatArray:
 
 
 def _logistic(features: FloatArray, outcomes: FloatArray) -> FloatArray:
-    """Weights of the logistic regression with Platt's targets, by Newton steps that never raise the loss."""
+    """Fit a logistic regression with Platt's targets, by Newton steps that never increase the loss."""
     n_yes = outcomes.sum()
     targets = np.where(outcomes == 1, (n_yes + 1) / (n_yes + 2), 1 / (len(outcomes) - n_yes + 2))
     weights = np.zeros(features.shape[1])

@@ -1,8 +1,8 @@
-"""Recalibration: temperatures for distributions over rankings, maps for single probabilities, cross-fitting.
+"""Temperatures of distributions over rankings, and cross-fitting.
 
 A temperature T divides log-utilities or logits (or a Mallows dispersion), so that T > 1 makes a forecast less
-confident. The negative log-likelihood is convex in 1/T for all of them; the optimum is found by bracketing
-its derivative and checked, not just iterated.
+confident. The negative log-likelihood is convex in 1/T for all of them, so the optimum is the only zero of
+its derivative.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_integer
-from rmcalib.calibration._rankings.questions import check_complete
+from rmcalib.calibration._rankings.inputs import check_complete
 from rmcalib.ranking import HasTemperature, RankingDistribution
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "cross_fit",
     "fit_temperature",
     "fit_temperature_per_group",
-    "scale_temperature",
 ]
 
 LOG_RANGE = (-20.0, 20.0)
@@ -31,11 +30,27 @@ Slope = Callable[[float], float]
 
 @dataclass(frozen=True)
 class TemperatureFit:
-    """The best temperature, and the check that it is one.
+    """The temperature of largest likelihood, and a check that it is the optimum.
 
-    slope: derivative of the mean negative log-likelihood by log(1/T) at the optimum, 0 up to rounding unless
-    ``at_limit``: the data asks for a temperature of zero (every forecast right: "cold") or infinity (no
-    better than a uniform forecast: "hot"), and T is the end of the range searched.
+    Attributes
+    ----------
+    temperature : float
+        The temperature T. Where ``at_limit`` is set, it is the end of the range that was searched.
+    slope : float
+        Derivative of the mean negative log-likelihood with respect to log(1/T) at T: 0 up to rounding, unless
+        ``at_limit`` is set.
+    at_limit : {"cold", "hot"} or None
+        "cold" if every forecast is right and the optimum is T = 0. "hot" if no temperature is better than a
+        uniform forecast and the optimum is T = ∞. None if the optimum is in between.
+    n : int
+        Number of instances.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> fit = fit_temperature(PlackettLuce([[1.0, 0.0]] * 2), [[0, 1], [0, 1]])
+    >>> fit.at_limit, fit.optimum
+    ('cold', 0.0)
     """
 
     temperature: float
@@ -43,10 +58,29 @@ class TemperatureFit:
     at_limit: str | None
     n: int
 
+    @property
+    def optimum(self) -> float:
+        """The optimum itself: ``temperature``, or 0 or infinity where ``at_limit`` is set."""
+        return {"cold": 0.0, "hot": np.inf}.get(self.at_limit or "", self.temperature)
+
 
 def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> TemperatureFit:
-    """Fit the temperature of a Plackett-Luce, Mallows or SparseRankings forecast to rankings (n, m).
+    """Fit the temperature of a forecast of rankings by maximum likelihood.
 
+    Parameters
+    ----------
+    dist : PlackettLuce, Mallows or SparseRankings
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+
+    Returns
+    -------
+    TemperatureFit
+        The temperature; use it with ``dist.at_temperature``.
+
+    Examples
+    --------
     >>> from rmcalib.ranking import PlackettLuce
     >>> rng = np.random.default_rng(0)
     >>> utilities = rng.normal(size=(2000, 4))
@@ -61,8 +95,24 @@ def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> Temperature
 def fit_temperature_per_group(
     dist: RankingDistribution, orders: ArrayLike, groups: ArrayLike
 ) -> dict[Any, TemperatureFit]:
-    """Fit one temperature for each group (category) of instances: {label: fit}.
+    """Fit one temperature for each group of instances, such as a category.
 
+    Parameters
+    ----------
+    dist : PlackettLuce, Mallows or SparseRankings
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+    groups : array of shape (n,)
+        Label of each instance.
+
+    Returns
+    -------
+    dict of TemperatureFit
+        The fit of each label.
+
+    Examples
+    --------
     >>> from rmcalib.ranking import PlackettLuce
     >>> dist = PlackettLuce([[1.0, 0.0]] * 4)
     >>> fits = fit_temperature_per_group(dist, [[0, 1], [1, 0], [0, 1], [0, 1]], ["a", "a", "b", "b"])
@@ -75,16 +125,6 @@ def fit_temperature_per_group(
         raise ValueError(f"groups: expected {len(array)} labels, got shape {labels.shape}")
     rows = {label.item(): np.flatnonzero(labels == label) for label in np.unique(labels)}
     return {label: fit_temperature(dist.take(index), array[index]) for label, index in rows.items()}
-
-
-def scale_temperature(dist: HasTemperature, temperature: ArrayLike) -> HasTemperature:
-    """Return the forecast at ``temperature``, one number or one per instance (n,).
-
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> scale_temperature(PlackettLuce([[2.0, 0.0]]), 2.0).log_utilities
-    array([[1., 0.]])
-    """
-    return check_temperature(dist).at_temperature(temperature)
 
 
 def check_temperature(dist: RankingDistribution) -> HasTemperature:
@@ -115,11 +155,32 @@ def cross_fit(
     groups: ArrayLike | None = None,
     rng: np.random.Generator | int = 0,
 ) -> FloatArray:
-    """Predict every row with a model fitted on other folds: what an improvement is worth on unseen data.
+    """Predict every row with a model fitted on the other folds, so that no row is used to predict itself.
 
-    ``fit(train)`` and ``predict(model, test)`` get row numbers; predictions are (len(test), ...). Rows of a
-    group stay in one fold; folds are drawn at random, sizes differ by at most one group.
+    Folds are drawn at random. Their sizes differ by at most one group.
 
+    Parameters
+    ----------
+    n : int
+        Number of rows.
+    fit : callable
+        ``fit(train)`` gets row numbers and returns a model.
+    predict : callable
+        ``predict(model, test)`` gets a model and row numbers and returns predictions (len(test), ...).
+    folds : int
+        Number of folds.
+    groups : array of shape (n,), optional
+        Labels of rows that stay in the same fold; by default every row is a group.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
+
+    Returns
+    -------
+    float array (n, ...)
+        The predictions.
+
+    Examples
+    --------
     >>> values = np.array([1.0, 2.0, 3.0, 4.0])
     >>> cross_fit(4, lambda train: values[train].mean(), lambda mean, test: np.full(len(test), mean), folds=4)
     array([3.        , 2.66666667, 2.33333333, 2.        ])
@@ -136,7 +197,7 @@ def cross_fit(
 
 
 def find_temperature(slope: Slope, n: int, log_range: tuple[float, float] = LOG_RANGE) -> TemperatureFit:
-    """Find the zero of a rising function of log β, and report what is left there."""
+    """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β."""
     from scipy.optimize import brentq
 
     low, high = log_range
@@ -144,6 +205,6 @@ def find_temperature(slope: Slope, n: int, log_range: tuple[float, float] = LOG_
         return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
     if slope(np.exp(high)) <= 0:
         return TemperatureFit(float(np.exp(-high)), slope(np.exp(high)) * float(np.exp(high)), "cold", n)
-    # Brent's method takes some twenty slopes where bisection takes fifty and more.
+    # Brent's method needs about twenty evaluations, bisection fifty and more.
     beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
     return TemperatureFit(1 / beta, slope(beta) * beta, None, n)

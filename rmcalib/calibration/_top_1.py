@@ -1,4 +1,4 @@
-"""Top-1 forecasts: softmax of rewards within groups of any size, and their best temperature."""
+"""Top-1 forecasts: the softmax of the rewards of each prompt, and their best temperature."""
 
 from __future__ import annotations
 
@@ -27,21 +27,26 @@ LOG_RANGE = (-230.0, 230.0)
 
 
 def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
-    """Fit the temperature of top-1 forecasts softmax(rewards/T) within groups of any size.
+    """Fit the temperature T of top-1 forecasts softmax(rewards/T), for prompts with any number of responses.
 
     Parameters
     ----------
-    rewards: (N,) rewards of all responses of all prompts.
-    outcomes: (N,) 1 for the one correct response of each prompt, 0 otherwise.
-    groups: (N,) labels of the prompts.
+    rewards : array of shape (N,)
+        Rewards of all responses of all prompts.
+    outcomes : array of shape (N,)
+        1 for the one correct response of each prompt, 0 otherwise.
+    groups : array of shape (N,)
+        Labels of the prompts.
 
     Returns
     -------
-    TemperatureFit: the temperature of largest likelihood.
+    TemperatureFit
+        The temperature of largest likelihood.
 
     Examples
     --------
-    >>> fit_top_1_temperature([2.0, 0.0] * 3, [1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2]).temperature.__round__(4)
+    >>> fit = fit_top_1_temperature([2.0, 0.0] * 3, [1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2])
+    >>> round(fit.temperature, 4)
     2.8854
     """
     r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
@@ -53,7 +58,7 @@ def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: Array
 
     found = find_temperature(slope, len(sizes), LOG_RANGE)
     if found.at_limit == "cold" and (won < np.maximum.reduceat(r, starts)).any():
-        return replace(found, at_limit=None)  # rewards so close that the range ends before the optimum
+        return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
     return found
 
 
@@ -62,21 +67,26 @@ def temperature_interval(
 ) -> Interval:
     """Return the fitted temperature of top-1 forecasts with a likelihood-ratio interval.
 
-    The interval holds every T with 2n (NLL(T) − NLL(T̂)) ≤ z² max(1, I/J), where I is the variance of the
+    The interval contains every T with 2n (NLL(T) − NLL(T̂)) ≤ z² max(1, I/J), where I is the variance of the
     slopes of the prompts' log-likelihoods at T̂ and J the mean curvature. I/J is 1 if softmax(rewards/T̂) is
     the truth, and larger if, for example, some prompts are over-confident and others under-confident.
 
     Parameters
     ----------
-    rewards: (N,) rewards of all responses of all prompts.
-    is_correct: (N,) 1 for the one correct response of each prompt, 0 otherwise.
-    groups: (N,) labels of the prompts.
-    level: confidence level.
+    rewards : array of shape (N,)
+        Rewards of all responses of all prompts.
+    is_correct : array of shape (N,)
+        1 for the one correct response of each prompt, 0 otherwise.
+    groups : array of shape (N,)
+        Labels of the prompts.
+    level : float
+        Confidence level.
 
     Returns
     -------
-    Interval: T̂ and its limits. T̂ is 0 if every forecast is right, and infinity if a uniform one is best; so
-    are limits where the data does not rule this out.
+    Interval
+        T̂ and its limits. T̂ is 0 if every forecast is right, and infinity if a uniform forecast is best. A
+        limit is 0 or infinity if the data does not exclude it.
 
     Examples
     --------
@@ -88,7 +98,7 @@ def temperature_interval(
     r, correct, sizes = sorted_by_group(rewards, is_correct, groups)
     fit = fit_top_1_temperature(r, correct, np.repeat(np.arange(len(sizes)), sizes))
     low, high = temperature_limits(r, correct, sizes, fit, level)
-    return Interval(_unlimited(fit), low, high, level, 0)
+    return Interval(fit.optimum, low, high, level, 0)
 
 
 def temperature_limits(
@@ -98,12 +108,9 @@ def temperature_limits(
     from scipy.optimize import brentq
     from scipy.special import ndtri
 
-    n, width = len(sizes), float(ndtri((1 + level) / 2)) ** 2 / 2
-    if fit.at_limit is None:
-        slope, curvature = slopes(r, correct, sizes, fit.temperature)
-        if n > 1 and curvature.mean() > 0:
-            width *= max(1.0, float(slope.var(ddof=1) / curvature.mean()))
-    best = losses(r, correct, sizes, _unlimited(fit)).mean()
+    n = len(sizes)
+    width = float(ndtri((1 + level) / 2)) ** 2 / 2 * variance_factor(r, correct, sizes, fit)
+    best = losses(r, correct, sizes, fit.optimum).mean()
 
     def excess(log_t: float) -> float:
         return float(losses(r, correct, sizes, float(np.exp(log_t))).mean() - best) * n - width
@@ -114,6 +121,14 @@ def temperature_limits(
     return below, above
 
 
+def variance_factor(r: FloatArray, correct: BoolArray, sizes: IntArray, fit: TemperatureFit) -> float:
+    """Return max(1, I/J) of `temperature_interval`; 1 if the fit is at a limit."""
+    if fit.at_limit is not None or len(sizes) < 2:
+        return 1.0
+    slope, curvature = slopes(r, correct, sizes, fit.temperature)
+    return max(1.0, float(slope.var(ddof=1) / curvature.mean())) if curvature.mean() > 0 else 1.0
+
+
 def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: float) -> FloatArray:
     """Return −log P(correct) of each group (G,) at a temperature, for rows (N,) sorted by group.
 
@@ -122,7 +137,7 @@ def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: floa
     """
     starts = np.cumsum(sizes) - sizes
     logits = r - np.repeat(np.maximum.reduceat(r, starts), sizes)
-    if temperature == 0:  # all on the largest reward, in equal parts if there are several
+    if temperature == 0:  # only the largest reward has a probability; equal ones share it
         ties = np.add.reduceat(logits == 0, starts, dtype=np.float64)
         return np.where(logits[correct] == 0, np.log(ties), np.inf)
     return -segment_log_softmax(logits / temperature, sizes)[correct]
@@ -131,7 +146,7 @@ def losses(r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: floa
 def slopes(
     r: FloatArray, correct: BoolArray, sizes: IntArray, temperature: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return slope and curvature of each group's −log P(correct) by log(1/T), each (G,).
+    """Return slope and curvature of each group's −log P(correct) with respect to log(1/T): (G,) each.
 
     >>> slopes(np.array([1.0, -1.0]), np.array([True, False]), np.array([2]), 1e9)[0].round(6)
     array([-0.])
@@ -148,28 +163,31 @@ def sorted_by_group(
     rewards: ArrayLike, is_correct: ArrayLike, groups: ArrayLike
 ) -> tuple[FloatArray, BoolArray, IntArray]:
     """Return rewards and outcomes (N,) sorted by group, and the sizes of the groups (G,), all checked."""
-    r, y, index = _top_1_data(rewards, is_correct, groups)
+    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(is_correct)
+    if len(r) != len(y):
+        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
+    index = as_groups(groups, len(r))
+    check_one_per_group(y, index)
     order = np.argsort(index, kind="stable")
     return r[order], y[order] == 1, np.bincount(index)
 
 
-def _unlimited(fit: TemperatureFit) -> float:
-    """Return the temperature with its limits 0 and infinity."""
-    return {"cold": 0.0, "hot": np.inf}.get(fit.at_limit or "", fit.temperature)
-
-
 def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: float = 1.0) -> FloatArray:
-    """Return P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over each row's group: (N,).
+    """Return the probability that each response is the best of its prompt: exp(r_i/T) / Σ_j exp(r_j/T).
 
     Parameters
     ----------
-    rewards: (N,) rewards of all responses of all prompts.
-    groups: (N,) labels of the prompts.
-    temperature: divides the rewards.
+    rewards : array of shape (N,)
+        Rewards of all responses of all prompts.
+    groups : array of shape (N,)
+        Labels of the prompts.
+    temperature : float
+        T, which divides the rewards.
 
     Returns
     -------
-    (N,) Plackett-Luce probabilities that a response is first; they sum to 1 within each group.
+    float array (N,)
+        Probabilities; they sum to 1 within each prompt.
 
     Examples
     --------
@@ -184,14 +202,3 @@ def top_1_probabilities(rewards: ArrayLike, groups: ArrayLike, *, temperature: f
     p = np.empty(len(r))
     p[order] = np.exp(segment_log_softmax(r[order] / temperature, np.bincount(index)))
     return p
-
-
-def _top_1_data(
-    rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
-    if len(r) != len(y):
-        raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
-    index = as_groups(groups, len(r))
-    check_one_per_group(y, index)
-    return r, y, index

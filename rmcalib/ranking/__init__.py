@@ -1,4 +1,15 @@
-"""Distributions over rankings with exact sub-k and top-k marginals, and the events they are about."""
+"""Distributions over rankings with exact sub-k and top-k marginals, and the events they describe.
+
+```python
+from rmcalib.ranking import PlackettLuce
+
+rewards = PlackettLuce([[2.1, 0.3, -1.0]])  # one prompt with three responses
+rewards.top([[0]])  # the probability that response 0 is the best
+rewards.sub([[0, 1]])  # the probability that response 0 beats response 1
+```
+
+`__all__` lists the names by subject, in the order of the documentation.
+"""
 
 from rmcalib.ranking import events, synthetic
 from rmcalib.ranking._conditional import HasPartialRankings, conditional_probabilities
@@ -10,7 +21,6 @@ from rmcalib.ranking._distribution import (
 )
 from rmcalib.ranking._encodings import (
     all_rankings,
-    arrangements,
     as_orders,
     orders_from_ranks,
     ranks_from_orders,
@@ -24,32 +34,36 @@ from rmcalib.ranking._plackett_luce import PlackettLuce
 from rmcalib.ranking._preflib import Profile, read_preflib
 from rmcalib.ranking._sparse import SparseRankings, log_integer
 
-__all__ = [
-    "ExplicitRankings",
-    "HasPartialRankings",
-    "HasTemperature",
-    "IndependentRewards",
+__all__ = [  # noqa: RUF022 (by subject)
+    # Distributions
+    "PlackettLuce",
     "Mallows",
     "MarginalEstimate",
-    "Mixture",
-    "PairMarginals",
-    "PairwiseProbabilities",
-    "PartialRankings",
-    "PlackettLuce",
-    "Profile",
-    "RankingDistribution",
     "SparseRankings",
-    "TooCostlyError",
-    "all_rankings",
-    "arrangements",
-    "as_orders",
-    "conditional_probabilities",
+    "ExplicitRankings",
+    "Mixture",
+    "PairwiseProbabilities",
+    "IndependentRewards",
     "enumerate_rankings",
-    "events",
-    "index_of_orders",
-    "log_integer",
+    # What distributions can do
+    "PairMarginals",
+    "RankingDistribution",
+    "HasTemperature",
+    "HasPartialRankings",
+    "TooCostlyError",
+    # Rankings
+    "as_orders",
     "orders_from_ranks",
     "ranks_from_orders",
+    "all_rankings",
+    "index_of_orders",
+    "log_integer",
+    # Partial rankings
+    "PartialRankings",
+    "conditional_probabilities",
     "read_preflib",
+    "Profile",
+    # Modules
+    "events",
     "synthetic",
 ]

@@ -1,7 +1,7 @@
-"""Probabilities of events given a partial ranking: exact, whatever the observation leaves open.
+"""Exact probabilities of events given a partial ranking.
 
-Given the bags of a complete bucket order, the orders within different bags are independent, for
-Plackett-Luce and for Mallows. So the probability of an event is a product over bags.
+If every item is listed, the orders within different bags of tied items are independent, for Plackett-Luce and
+for Mallows. So the probability of an event is a product over bags.
 """
 
 from typing import Protocol, runtime_checkable
@@ -20,7 +20,7 @@ __all__ = ["HasPartialRankings", "conditional_probabilities"]
 
 @runtime_checkable
 class HasPartialRankings(RankingDistribution, Protocol):
-    """A distribution that knows the probability of partial rankings."""
+    """A distribution with probabilities of partial rankings."""
 
     def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
         """Return the log-probability of all rankings consistent with each partial one: (n, R)."""
@@ -29,7 +29,7 @@ class HasPartialRankings(RankingDistribution, Protocol):
     def within(self, bag: IntArray, later: IntArray) -> RankingDistribution:
         """Return the order of the items of ``bag``, given that they come before ``later`` and after the rest.
 
-        The items of the result are the positions in ``bag``.
+        It is a distribution. The items of the result are the positions in ``bag``.
         """
         ...
 
@@ -37,10 +37,10 @@ class HasPartialRankings(RankingDistribution, Protocol):
 def conditional_probabilities(
     dist: HasPartialRankings, rankings: PartialRankings, events: ArrayLike, family: Family
 ) -> FloatArray:
-    """Return P(event | what was observed) for each instance and its own partial ranking: (n, E).
+    """Return the probability of each event, given the partial ranking that was observed of each instance.
 
-    It is 0 or 1 where the observation settles the event. Under a calibrated forecast its mean is the
-    probability of the event, so it can stand in for an outcome that was not observed.
+    It is 0 or 1 where the observation decides the event. Under a calibrated forecast its mean is the
+    probability of the event, so it can replace an outcome that was not observed.
 
     Parameters
     ----------
@@ -56,12 +56,13 @@ def conditional_probabilities(
     Returns
     -------
     float array (n, E)
+        The probabilities.
 
     Raises
     ------
     TooCostlyError
-        If more than 8 items have to be arranged in all possible ways: a Plackett-Luce bag that is not the
-        last, or items about whose place nothing is known.
+        If all orders of more than 8 items are needed: for a tie in Plackett-Luce that is not the last one, or
+        for items that are not listed.
 
     Examples
     --------
@@ -77,37 +78,37 @@ def conditional_probabilities(
             f"rankings: {len(rankings)} of {rankings.n_items} items for {len(dist)} instances of "
             f"{dist.n_items} items"
         )
-    settled = rankings.outcomes(array, family)
-    result = settled.astype(np.float64)
+    decided = rankings.outcomes(array, family)
+    result = decided.astype(np.float64)
     distinct, which = rankings.distinct()
     for number in range(len(distinct)):
         rows = np.flatnonzero(which == number)
-        columns = np.flatnonzero(settled[rows[0]] < 0)
+        columns = np.flatnonzero(decided[rows[0]] < 0)
         if len(columns):
             complete = (distinct.buckets[number] >= 0).all()
-            ask = _by_bags if complete else _by_enumeration
-            result[np.ix_(rows, columns)] = ask(dist.take(rows), distinct, number, array[columns], family)
+            compute = _by_bags if complete else _by_enumeration
+            result[np.ix_(rows, columns)] = compute(dist.take(rows), distinct, number, array[columns], family)
     return result
 
 
 def _by_bags(
     dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
 ) -> FloatArray:
-    """Multiply over the bags what the event says about the order within each: (n, E), events are possible."""
+    """Multiply the probabilities of each event's part within each bag: (n, E); all events are possible."""
     result = np.ones((len(dist), len(events)))
     bags = rankings.bags(row)
     buckets = rankings.buckets[row]
     for number, bag in enumerate(bags):
         inside = buckets[events] == number
         least = 2 if family == "sub" else 1
-        asked = np.flatnonzero(inside.sum(axis=1) >= least)
-        if len(bag) == 1 or not len(asked):
+        involved = np.flatnonzero(inside.sum(axis=1) >= least)
+        if len(bag) == 1 or not len(involved):
             continue
         order = dist.within(bag, np.concatenate([*bags[number + 1 :], bag[:0]]))
         place = np.full(len(buckets), -1)
         place[bag] = np.arange(len(bag))
-        for size in np.unique(inside[asked].sum(axis=1)):
-            chosen = asked[inside[asked].sum(axis=1) == size]
+        for size in np.unique(inside[involved].sum(axis=1)):
+            chosen = involved[inside[involved].sum(axis=1) == size]
             parts = place[events[chosen][inside[chosen]].reshape(-1, size)]
             result[:, chosen] *= order.sub(parts) if family == "sub" else order.top(parts)
     return result
@@ -116,7 +117,7 @@ def _by_bags(
 def _by_enumeration(
     dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
 ) -> FloatArray:
-    """Sum over all orders of the items that matter: those listed and those of the event: (n, E)."""
+    """Sum over all orders of the relevant items, which are listed or in the event: (n, E)."""
     result = np.empty((len(dist), len(events)))
     buckets = rankings.buckets[row]
     for number, event in enumerate(events):
@@ -125,7 +126,7 @@ def _by_enumeration(
             matters = np.arange(len(buckets))
         if len(matters) > MAX_ENUMERATED_ITEMS:
             raise TooCostlyError(
-                f"rankings: an event with items that are not listed needs all orders of {len(matters)} items "
+                f"rankings: an event with unlisted items needs all orders of {len(matters)} items "
                 f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
                 "last (with_unlisted_last)"
             )

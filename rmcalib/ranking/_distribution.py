@@ -1,4 +1,4 @@
-"""What a distribution over rankings can do, as three protocols from small to large."""
+"""Protocols for what distributions over rankings can do, from small to large."""
 
 from collections.abc import Callable
 from typing import Protocol, Self, runtime_checkable
@@ -12,14 +12,14 @@ __all__ = ["HasTemperature", "PairMarginals", "RankingDistribution", "TooCostlyE
 
 
 class TooCostlyError(ValueError):
-    """An exact answer would take more work than allowed."""
+    """An exact result would take more steps than allowed."""
 
 
 @runtime_checkable
 class PairMarginals(Protocol):
-    """P(i before j) for n instances and m items: all that ``sub_k`` with k = 2 needs.
+    """P(i before j) for n instances and m items, which is enough for ``sub_k`` with k = 2.
 
-    ``events`` are int arrays (E, k), 0-based.
+    ``events`` are int arrays (E, k) of items, numbered from 0.
     """
 
     @property
@@ -32,7 +32,7 @@ class PairMarginals(Protocol):
         ...
 
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return the sub-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E), exact."""
+        """Return the exact sub-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E)."""
         ...
 
     def mode(self) -> IntArray:
@@ -40,7 +40,7 @@ class PairMarginals(Protocol):
         ...
 
     def take(self, instances: IntArray) -> Self:
-        """Return the forecasts of some instances, by number."""
+        """Return the forecasts of the given instances, by number."""
         ...
 
 
@@ -48,7 +48,7 @@ class PairMarginals(Protocol):
 class RankingDistribution(PairMarginals, Protocol):
     """One distribution over the rankings of m items for each of n instances.
 
-    It has the marginals of every k. ``orders`` are int arrays (R, m), best item first, 0-based.
+    It has the marginals of every k. ``orders`` are int arrays (R, m), best item first, numbered from 0.
     """
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
@@ -56,7 +56,7 @@ class RankingDistribution(PairMarginals, Protocol):
         ...
 
     def top(self, events: ArrayLike) -> FloatArray:
-        """Return the top-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E), exact."""
+        """Return the exact top-k marginals (Definition 3 of the paper) of ``events`` (E, k): (n, E)."""
         ...
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
@@ -66,7 +66,7 @@ class RankingDistribution(PairMarginals, Protocol):
 
 @runtime_checkable
 class HasTemperature(RankingDistribution, Protocol):
-    """A distribution that a temperature T makes less (T > 1) or more (T < 1) confident."""
+    """A distribution with a temperature T, which makes it less (T > 1) or more (T < 1) confident."""
 
     def at_temperature(self, temperature: ArrayLike) -> Self:
         """Return the distribution at ``temperature``, one number or one per instance (n,)."""
@@ -75,7 +75,7 @@ class HasTemperature(RankingDistribution, Protocol):
     def temperature_slope(self, orders: IntArray) -> Callable[[float], float]:
         """Return the derivative of the mean negative log-likelihood of ``orders`` (n, m) by β = 1/T.
 
-        It is a function of β and never falls, because the negative log-likelihood is convex in β.
+        It is a function of β that never decreases, because the negative log-likelihood is convex in β.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Orders and ranks: the two ways to write rankings down, and conversions between them."""
+"""Orders and ranks, the two encodings of rankings, and conversions between them."""
 
 import math
 
@@ -7,27 +7,35 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_integers, check_integer
 
-__all__ = ["MAX_ENUMERATED_ITEMS", "all_rankings", "as_orders", "orders_from_ranks", "ranks_from_orders"]
+__all__ = [
+    "MAX_ENUMERATED_ITEMS",
+    "all_rankings",
+    "arrangements",
+    "as_orders",
+    "orders_from_ranks",
+    "ranks_from_orders",
+]
 
 MAX_ENUMERATED_ITEMS = 8
-"""All m! rankings are written out only up to this many items (8! = 40,320)."""
+"""All m! rankings are enumerated only up to this many items (8! = 40,320)."""
 
 
 def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = None) -> IntArray:
-    """Return ``orders`` as a checked int array, each row a permutation of 0..m-1, best item first.
+    """Check that each row of ``orders`` is a permutation of 0..m-1, and return them as an int array.
 
     Parameters
     ----------
     orders : int array (n, m)
-        Rankings.
+        Rankings, best item first.
     name : str
-        What error messages call them.
+        The name of the argument in error messages.
     n_items : int, optional
         Expected number m of items.
 
     Returns
     -------
     int array (n, m)
+        The rankings.
 
     Examples
     --------
@@ -50,18 +58,19 @@ def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = Non
 
 
 def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
-    """Turn ranks, the position of each item, into orders, the items best first.
+    """Convert ranks (the position of each item) to orders (the items, best first).
 
     Parameters
     ----------
     ranks : int array (n, m)
         Entry [i, j] is the position of item j in row i.
     base : int
-        Number of the best position: 0 here, 1 in most data files.
+        Number of the best position: 0, or 1 as in most data files.
 
     Returns
     -------
     int array (n, m)
+        Rankings, best item first.
 
     Examples
     --------
@@ -81,7 +90,7 @@ def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
 
 
 def ranks_from_orders(orders: ArrayLike) -> IntArray:
-    """Turn orders into 0-based ranks.
+    """Convert orders (the items, best first) to ranks (the position of each item), counted from 0.
 
     Parameters
     ----------
@@ -112,6 +121,7 @@ def all_rankings(n_items: int) -> IntArray:
     Returns
     -------
     int array (m!, m)
+        The orders.
 
     Examples
     --------
@@ -128,18 +138,19 @@ def all_rankings(n_items: int) -> IntArray:
 
 
 def arrangements(n_items: int, k: int) -> IntArray:
-    """Return every ordered choice of ``k`` of the items 0..m-1, sorted.
+    """Return all arrangements of ``k`` of the items 0..m-1, in lexicographic order.
 
     Parameters
     ----------
     n_items : int
         The number m of items.
     k : int
-        How many are chosen.
+        How many items an arrangement has.
 
     Returns
     -------
     int array (m!/(m-k)!, k)
+        The arrangements.
 
     Examples
     --------
@@ -149,7 +160,7 @@ def arrangements(n_items: int, k: int) -> IntArray:
     rows = np.zeros((1, 0), dtype=np.int64)
     left = np.arange(n_items, dtype=np.int64)[None, :]
     for _ in range(k):
-        # Each row branches into every item it has left; `left` keeps its items sorted, so rows stay sorted.
+        # Extend each row by every item it has left. `left` is sorted, so rows stay sorted.
         n_rows, n_left = left.shape
         rows = np.column_stack([np.repeat(rows, n_left, axis=0), left.reshape(-1)])
         keep = ~np.eye(n_left, dtype=bool)

@@ -1,4 +1,4 @@
-"""Distributions given ranking by ranking: everything enumerated, and a mixture of other distributions."""
+"""Distributions with a probability for each listed ranking, and mixtures of distributions."""
 
 from collections.abc import Sequence
 
@@ -16,15 +16,24 @@ _SUM_TOLERANCE = 1e-5
 
 
 class ExplicitRankings:
-    """A probability for each of a list of rankings; rankings that are not listed have probability zero.
+    """A distribution with a probability for each listed ranking; other rankings have probability 0.
 
+    Parameters
+    ----------
+    orders : int array (R, m)
+        Distinct rankings, best item first.
+    probabilities : float array (n, R)
+        Their probabilities for each instance; rows sum to 1.
+
+    Examples
+    --------
     >>> model = ExplicitRankings([[0, 1], [1, 0]], [[0.7, 0.3]])
     >>> model.sub([[0, 1]])
     array([[0.7]])
     """
 
     def __init__(self, orders: ArrayLike, probabilities: ArrayLike) -> None:
-        """Take distinct orders (R, m) and probabilities (n, R) whose rows sum to one (within 1e-5)."""
+        """Check distinct orders (R, m) and probabilities (n, R), whose rows sum to 1 within 1e-5."""
         self.orders = as_orders(orders)
         self.probabilities = as_probabilities(probabilities, ndim=2)
         check_distinct(self.orders)
@@ -63,7 +72,7 @@ class ExplicitRankings:
         return table[:, index]
 
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-k marginals (n, E) as sums over the list.
+        """Return sub-k marginals (n, E), as sums over the listed rankings.
 
         >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).sub([[0, 2]])
         array([[0.4]])
@@ -71,7 +80,7 @@ class ExplicitRankings:
         return self._sum(as_events(events, self.n_items, "sub"), "sub")
 
     def top(self, events: ArrayLike) -> FloatArray:
-        """Return top-k marginals (n, E) as sums over the list.
+        """Return top-k marginals (n, E), as sums over the listed rankings.
 
         >>> ExplicitRankings([[0, 1, 2], [2, 0, 1]], [[0.4, 0.6]]).top([[2]])
         array([[0.6]])
@@ -96,7 +105,7 @@ class ExplicitRankings:
         return self.orders[sample_rows(self.probabilities, size, rng)]
 
     def take(self, instances: IntArray) -> "ExplicitRankings":
-        """Return the distributions of some instances.
+        """Return the distributions of the given instances, by number.
 
         >>> len(ExplicitRankings([[0, 1]], [[1.0]] * 3).take(np.array([0, 2])))
         2
@@ -108,15 +117,24 @@ class ExplicitRankings:
 
 
 class Mixture:
-    """A weighted mixture of distributions over the same items: marginals are weighted sums, so exact too.
+    """A weighted mixture of distributions over the same items, with exact marginals.
 
+    Parameters
+    ----------
+    components : sequence of RankingDistribution
+        C distributions with the same numbers of instances and items.
+    weights : float array (C,)
+        Their weights, which sum to 1.
+
+    Examples
+    --------
     >>> sides = [ExplicitRankings([[0, 1]], [[1.0]]), ExplicitRankings([[1, 0]], [[1.0]])]
     >>> Mixture(sides, [0.25, 0.75]).top([[1]])
     array([[0.75]])
     """
 
     def __init__(self, components: Sequence[RankingDistribution], weights: ArrayLike) -> None:
-        """Take components of equal length and items, and their weights (C,), which sum to one."""
+        """Check components of equal sizes, and their weights (C,), which sum to 1."""
         self.components = tuple(components)
         self.weights = as_probabilities(weights, "weights")
         if len(self.components) != len(self.weights):
@@ -197,7 +215,7 @@ class Mixture:
         return result
 
     def take(self, instances: IntArray) -> "Mixture":
-        """Return the distributions of some instances.
+        """Return the distributions of the given instances, by number.
 
         >>> part = ExplicitRankings([[0, 1]], [[1.0]] * 3)
         >>> len(Mixture([part], [1.0]).take(np.array([0, 2])))
@@ -207,7 +225,7 @@ class Mixture:
 
 
 def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
-    """Write a distribution out as the probabilities of all m! rankings.
+    """Return a distribution as the probabilities of all m! rankings.
 
     Parameters
     ----------
@@ -217,6 +235,7 @@ def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
     Returns
     -------
     ExplicitRankings
+        The same distribution.
 
     Examples
     --------
@@ -251,16 +270,18 @@ def sample_rows(probabilities: FloatArray, size: int, rng: np.random.Generator) 
     """
     n, width = probabilities.shape
     totals = np.cumsum(probabilities, axis=1)
-    # One sorted list for all rows: row i occupies [2i, 2i + 1], so that a single search serves every draw.
-    shelf = (totals / totals[:, -1:] + 2 * np.arange(n)[:, None]).reshape(-1)
+    # One sorted list for all rows, in which row i occupies [2i, 2i + 1]: one search finds every draw.
+    sorted_totals = (totals / totals[:, -1:] + 2 * np.arange(n)[:, None]).reshape(-1)
     draws = rng.random((size, n)) + 2 * np.arange(n)
-    found = np.searchsorted(shelf, draws.reshape(-1), side="right").reshape(size, n) - width * np.arange(n)
+    found = np.searchsorted(sorted_totals, draws.reshape(-1), side="right").reshape(
+        size, n
+    ) - width * np.arange(n)
     last = width - 1 - np.argmax(probabilities[:, ::-1] > 0, axis=1)
     return np.minimum(found, last)
 
 
 def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
-    """Return the place of each order in a list.
+    """Return the row number of each order in a list of orders.
 
     Parameters
     ----------
@@ -282,11 +303,11 @@ def index_of_orders(listed: IntArray, orders: IntArray) -> IntArray:
     codes = row_codes(np.concatenate([listed, orders]), listed.shape[1])
     if codes is None:
         codes = np.unique(np.concatenate([listed, orders]), axis=0, return_inverse=True)[1].reshape(-1)
-    known, asked = codes[: len(listed)], codes[len(listed) :]
+    known, wanted = codes[: len(listed)], codes[len(listed) :]
     by_code = np.argsort(known)
-    place = np.minimum(np.searchsorted(known[by_code], asked), len(known) - 1)
+    place = np.minimum(np.searchsorted(known[by_code], wanted), len(known) - 1)
     index = by_code[place]
-    return np.where(known[index] == asked, index, len(known))
+    return np.where(known[index] == wanted, index, len(known))
 
 
 def check_distinct(orders: IntArray) -> None:

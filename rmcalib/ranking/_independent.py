@@ -1,4 +1,4 @@
-"""Independent random rewards, such as normal ones: which of two is larger, and which is the largest."""
+"""Independent random rewards, such as normal ones: P(one beats another), and P(one is the largest)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,36 @@ from rmcalib.ranking.events import as_events
 
 __all__ = ["IndependentRewards"]
 
-_NODES = 8  # of Gauss-Legendre quadrature on each piece
-_REACH = (-9.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0)  # in standard deviations
+_NODES = 8  # Gauss-Legendre nodes on each piece
+# Ends of the pieces, in standard deviations: around each reward, and between each two.
+_REACH = (-9.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0)
 _BETWEEN = (-6.0, -3.0, -1.5, 0.0, 1.5, 3.0, 6.0)
-_NARROW = 1e-9  # the least distance of two quantiles, as a fraction of their range
+_NARROW = 1e-9  # smallest distance between two quantiles, as a fraction of their range
 
 
 class IndependentRewards:
-    """Rewards R_i that are independent and random: P(R_i > R_j), and P(R_i is the largest).
+    """Independent random rewards R_i, with the probabilities that R_i > R_j and that R_i is the largest.
 
     The distribution function of each reward is Φ(z(x)), where Φ is that of the standard normal distribution
     and z is piecewise linear. With one piece, the reward is normal (`normal`). With more pieces it has given
     quantiles (`from_quantiles`).
 
+    Parameters
+    ----------
+    points : float array (n, m, k)
+        Points x of each reward, in increasing order.
+    scores : float array (k,)
+        Their normal scores z, in increasing order.
+
+    Examples
+    --------
     >>> rewards = IndependentRewards.normal([[1.0, 0.0, 0.0]], [[1.0, 1.0, 1.0]])
     >>> rewards.sub([[0, 1]]).round(4), rewards.first().round(4)
     (array([[0.7602]]), array([[0.6337, 0.1831, 0.1831]]))
     """
 
     def __init__(self, points: ArrayLike, scores: ArrayLike) -> None:
-        """Take the points x (n, m, k) of each reward, in increasing order, and their normal scores z (k,)."""
+        """Check points (n, m, k) and scores (k,), which increase along their last axis."""
         self.points = as_floats(points, "points", ndim=3)
         self.scores = as_floats(scores, "scores", ndim=1)
         n, m, k = self.points.shape
@@ -39,7 +49,7 @@ class IndependentRewards:
                 f"scores, got {self.points.shape}"
             )
         if n and not ((np.diff(self.points) > 0).all() and (np.diff(self.scores) > 0).all()):
-            raise ValueError("points: every reward needs increasing points, so a spread above 0")
+            raise ValueError("points: the points of every reward must increase, as must the scores")
 
     @classmethod
     def normal(cls, mean: ArrayLike, spread: ArrayLike) -> IndependentRewards:
@@ -48,24 +58,24 @@ class IndependentRewards:
         >>> IndependentRewards.normal([[0.0, 1.0]], [[1.0, 0.0]])
         Traceback (most recent call last):
         ...
-        ValueError: spread: instance 0, item 1 has 0, and a spread is positive
+        ValueError: spread: instance 0, item 1 has 0; a spread must be positive
         """
         centre, width = as_floats(mean, "mean", ndim=2), as_floats(spread, "spread", ndim=2)
         if centre.shape != width.shape:
-            raise ValueError(f"spread: expected shape {centre.shape}, as the means have, got {width.shape}")
+            raise ValueError(f"spread: expected shape {centre.shape}, like the means, got {width.shape}")
         bad = np.argwhere(width <= 0)
         if len(bad):
             i, j = (int(number) for number in bad[0])
-            raise ValueError(f"spread: instance {i}, item {j} has {width[i, j]:g}, and a spread is positive")
+            raise ValueError(f"spread: instance {i}, item {j} has {width[i, j]:g}; a spread must be positive")
         return cls(np.stack([centre - width, centre + width], axis=2), np.array([-1.0, 1.0]))
 
     @classmethod
     def from_quantiles(cls, quantiles: ArrayLike) -> IndependentRewards:
         """Return rewards with given quantiles (n, m, k) at the levels 1/(k + 1), ..., k/(k + 1).
 
-        Between two quantiles, the normal score of the level is linear in the reward, and so it is beyond the
-        first and the last one. So the quantiles of a normal distribution give that distribution. Quantiles
-        that cross are sorted.
+        The normal score of the level is linear in the reward between two quantiles, and also beyond the first
+        and the last one. The quantiles of a normal distribution therefore give that distribution. Quantiles
+        in the wrong order are sorted.
 
         >>> IndependentRewards.from_quantiles([[[-1.0, 0.0, 1.0], [0.0, 1.0, 2.0]]]).sub([[1, 0]]).round(4)
         array([[0.6833]])
@@ -123,7 +133,7 @@ class IndependentRewards:
         return result
 
     def first(self) -> FloatArray:
-        """Return P(R_i is the largest): (n, m), by quadrature; the error is below 1e-8.
+        """Return P(R_i is the largest): (n, m), by quadrature with an error below 1e-8.
 
         >>> IndependentRewards.normal([[0.0, 0.0]], [[1.0, 3.0]]).first().round(6)
         array([[0.5, 0.5]])
@@ -131,10 +141,10 @@ class IndependentRewards:
         return np.exp(self.log_first())
 
     def log_first(self) -> FloatArray:
-        """Return log P(R_i is the largest): (n, m), finite where the probability itself would be 0.
+        """Return log P(R_i is the largest): (n, m), finite even where the probability underflows to 0.
 
-        P(R_i is the largest) = ∫ f_i(x) Π_{j≠i} F_j(x) dx. All rewards share one set of nodes: it has pieces
-        around each of them, and between each two, where the integrand of an unlikely winner lies.
+        P(R_i is the largest) = ∫ f_i(x) Π_{j≠i} F_j(x) dx. All rewards share one set of nodes, with pieces
+        around each reward and between each two, where the integrand of an unlikely winner is largest.
 
         >>> IndependentRewards.normal([[0.0, 50.0]], [[1.0, 1.0]]).log_first().round(1)
         array([[-629.5,    0. ]])
@@ -154,7 +164,7 @@ class IndependentRewards:
         return np.asarray(result - logsumexp(result, axis=1, keepdims=True))
 
     def mode(self) -> IntArray:
-        """Return the order by falling median (ties: lower index first): (n, m).
+        """Return the items by decreasing median (ties: lower index first): (n, m).
 
         >>> IndependentRewards.normal([[0.0, 1.0]], [[1.0, 1.0]]).mode()
         array([[1, 0]])
@@ -162,7 +172,7 @@ class IndependentRewards:
         return np.argsort(-self._centre_and_spread()[0], axis=1, kind="stable")
 
     def take(self, instances: IntArray) -> IndependentRewards:
-        """Return the rewards of some instances.
+        """Return the rewards of the given instances, by number.
 
         >>> len(IndependentRewards.normal([[0.0, 1.0]] * 3, [[1.0, 1.0]] * 3).take(np.array([0, 2])))
         2
@@ -170,7 +180,7 @@ class IndependentRewards:
         return IndependentRewards(self.points[instances], self.scores)
 
     def _centre_and_spread(self) -> tuple[FloatArray, FloatArray]:
-        """Median and overall standard deviation, as if the rewards were normal: (n, m) each."""
+        """Return median and overall standard deviation, as if the rewards were normal: (n, m) each."""
         first, last = self.points[..., 0], self.points[..., -1]
         spread = (last - first) / (self.scores[-1] - self.scores[0])
         if len(self.scores) == 2:
@@ -182,7 +192,7 @@ class IndependentRewards:
         return (1 - weight) * self.points[..., left] + weight * self.points[..., right], spread
 
     def _nodes(self) -> tuple[FloatArray, FloatArray]:
-        """Nodes of the quadrature (n, Q), and the logarithms of their weights."""
+        """Return the nodes of the quadrature (n, Q), and the logarithms of their weights."""
         centre, spread = self._centre_and_spread()
         reach = np.array(_REACH)
         cuts = [(centre[..., None] + spread[..., None] * reach).reshape(len(self), -1)]

@@ -1,11 +1,10 @@
-"""Repeated insertion: the probability that chosen items of a Mallows ranking end up in a given pattern.
+"""Repeated insertion: the probability that k chosen items of a Mallows ranking have a given order.
 
-A Mallows ranking arises by inserting the items of the centre one after the other; the (i+1)-th goes to the
-place with v items on its right with probability φ^v / (1 + φ + ... + φ^i). To know in which order k chosen
-items end up, it is enough to know how many *other* items are in each gap between the chosen ones:
-a dynamic programme with (i choose r) states after i insertions, r of them chosen. Items before the first
-and after the last chosen one never matter. All terms are positive, so that results keep full relative
-precision down to the smallest double, for φ near 1 as well as near 0.
+A Mallows ranking arises by inserting the items of the centre one after the other. The (i+1)-th is put where v
+items are on its right, with probability φ^v / (1 + φ + ... + φ^i). The order of the k chosen items depends
+only on how many *other* items are in each gap between them. This gives a dynamic programme with (i choose r)
+states after i insertions, r of them chosen. Items of the centre before the first and after the last chosen
+one have no effect. All terms are positive, so results keep full relative precision for every φ.
 """
 
 import math
@@ -24,12 +23,12 @@ _CHUNK_STATES = 4_000_000
 
 @dataclass(frozen=True)
 class Patterns:
-    """Events in the coordinates of the centre, as paths of insertions.
+    """Events as paths of insertions, with items named by their place in the centre.
 
-    ``steps`` (Q, L): what happens at each insertion after the first item, which is always a chosen one:
-    0, another item; g + 1, a chosen item goes in behind g of the chosen ones; -1, the path has ended.
-    Rows are sorted, so that neighbours share the longest beginnings, and the programme computes a shared
-    beginning once. ``n_chosen`` is k.
+    ``steps`` (Q, L) has one entry for each insertion after the first item, which is always a chosen one:
+    0 for an item that is not chosen; g + 1 for a chosen item that is inserted behind g of the chosen ones;
+    -1 after the end of the path. Rows are sorted, so that the programme computes a shared beginning once.
+    ``n_chosen`` is k.
     """
 
     steps: IntArray
@@ -48,7 +47,7 @@ class Patterns:
         k = distinct.shape[1]
         by_place = np.argsort(distinct, axis=1)
         offsets = np.take_along_axis(distinct, by_place, axis=1)
-        # behind: how many chosen items that come earlier in the centre stand before this one in the event.
+        # behind: how many chosen items come before this one both in the centre and in the event.
         before = np.tril(np.ones((k, k), dtype=bool), -1)
         behind = ((distinct[:, :, None] > distinct[:, None, :]) & before).sum(axis=2)
         behind = np.take_along_axis(behind, by_place, axis=1)
@@ -60,7 +59,7 @@ class Patterns:
         return Patterns(steps[order], k), position[index]
 
     def work(self) -> FloatArray:
-        """Return the state updates each row adds to the rows before it: (Q,).
+        """Return the number of state updates for each row, without those shared with the row before: (Q,).
 
         >>> Patterns.from_positions(np.array([[0, 1], [1, 0]]))[0].work()
         array([2., 2.])
@@ -71,7 +70,7 @@ class Patterns:
         table = np.array([[math.comb(i, r) * (r + 1.0) for r in range(self.n_chosen + 1)] for i in size])
         updates = table[np.arange(len(size)), chosen_before]
         updates[self.steps < 0] = 0.0
-        # A row shares its beginning with the row before it, up to the first step where the two differ.
+        # Rows share their steps with the row before, up to the first step where the two differ.
         differs = np.ones_like(self.steps, dtype=bool)
         differs[1:] = np.logical_or.accumulate(self.steps[1:] != self.steps[:-1], axis=1)
         result: FloatArray = (updates * differs).sum(axis=1)
@@ -97,7 +96,7 @@ def pattern_probabilities(patterns: Patterns, dispersion: FloatArray) -> FloatAr
 
 
 def _run(steps: IntArray, k: int, powers: FloatArray, sums: FloatArray) -> FloatArray:
-    """Insert item after item, all paths at once; paths with a common beginning are one node."""
+    """Insert item after item for all paths at once; paths with a common beginning share a node."""
     result = np.empty((len(powers), len(steps)))
     # layers[r]: the nodes with r chosen items, (dispersions, nodes, states); node[q]: where path q stands.
     layers = {1: np.ones((len(powers), 1, 1))}
@@ -139,7 +138,7 @@ def _run(steps: IntArray, k: int, powers: FloatArray, sums: FloatArray) -> Float
 def _insert_other(
     source: FloatArray, others: int, r: int, powers: FloatArray, sums: FloatArray
 ) -> FloatArray:
-    """Insert one more item that is not chosen: it lands in any of the r + 1 gaps."""
+    """Insert an item that is not chosen, into any of the r + 1 gaps."""
     after = _compositions(others + 1, r + 1)
     result = np.zeros((*source.shape[:2], len(after)))
     for gap in range(r + 1):
@@ -153,7 +152,7 @@ def _insert_other(
 
 
 def _insert_chosen(source: FloatArray, others: int, r: int, gap: int, powers: FloatArray) -> FloatArray:
-    """Insert a chosen item into a gap, which it splits in two."""
+    """Insert a chosen item into a gap, which it splits into two."""
     after = _compositions(others, r + 2)
     merged = np.delete(after, gap + 1, axis=1)
     merged[:, gap] += after[:, gap + 1]
@@ -186,7 +185,7 @@ def _find(rows: IntArray, total: int) -> IntArray:
     index = np.zeros(len(rows), dtype=np.int64)
     left = np.full(len(rows), total, dtype=np.int64)
     for part in range(parts - 1):
-        # Compositions that come earlier have a smaller number here: binomials summed by the hockey stick.
+        # Earlier compositions have a smaller number here. Their count is a sum of binomial coefficients.
         table = _earlier(total, parts - 1 - part)
         index += table[left, rows[:, part]]
         left -= rows[:, part]

@@ -18,22 +18,45 @@ from rmcalib.ranking.events import as_events, unique_rows
 __all__ = ["MAX_WORK", "Mallows", "MarginalEstimate"]
 
 MAX_WORK = 1e10
-"""State updates an exact sub-k marginal may take (about a minute of one core)."""
+"""Largest number of state updates for exact sub-k marginals (about a minute on one core)."""
 _MOST_ORDERS = 5040
 
 
 class MarginalEstimate(NamedTuple):
-    """Monte Carlo marginals and their standard errors, both (n, E)."""
+    """Monte Carlo marginals, returned by `Mallows.sub_estimate`.
+
+    Attributes
+    ----------
+    probabilities : float array (n, E)
+        Estimates.
+    standard_errors : float array (n, E)
+        Their standard errors.
+
+    Examples
+    --------
+    >>> estimate = Mallows([[0, 1, 2]], 50.0).sub_estimate([[0, 2]], 100, np.random.default_rng(0))
+    >>> estimate.probabilities
+    array([[1.]])
+    """
 
     probabilities: FloatArray
     standard_errors: FloatArray
 
 
 class Mallows:
-    """Mallows around ``center`` with dispersion λ ≥ 0: P(π) ∝ exp(−λ d(π, center)), d = discordant pairs.
+    """The Mallows distribution: P(π) ∝ exp(−λ d(π, center)), where d counts discordant pairs.
 
-    λ = 0 is the uniform distribution. Instances that share their parameters share the work.
+    λ = 0 is the uniform distribution. Instances with the same parameters are computed once.
 
+    Parameters
+    ----------
+    center : int array (n, m) or (m,)
+        The centre of each instance, best item first, or one for all.
+    dispersion : float array (n,) or float
+        λ ≥ 0 of each instance, or one for all.
+
+    Examples
+    --------
     >>> model = Mallows([[0, 1, 2]], np.log(2))
     >>> model.top([[0], [1], [2]]).round(4)
     array([[0.5714, 0.2857, 0.1429]])
@@ -42,7 +65,7 @@ class Mallows:
     """
 
     def __init__(self, center: ArrayLike, dispersion: ArrayLike) -> None:
-        """Take centres (n, m) or (m,), best item first, and dispersions (n,) or one number."""
+        """Check centres (n, m) or (m,), best item first, and dispersions (n,) or one number."""
         centers = as_orders(np.atleast_2d(np.asarray(center)), "center")
         values = as_floats(np.atleast_1d(np.asarray(dispersion, dtype=object)), "dispersion", ndim=1)
         if (values < 0).any():
@@ -77,9 +100,9 @@ class Mallows:
     def sub(self, events: ArrayLike) -> FloatArray:
         """Return sub-k marginals (n, E) by the dynamic programme over gaps; k = m is the likelihood.
 
-        They depend only on the gaps between the k items in the centre and on their pattern: at most
-        (m−1 choose k−1) · k! numbers are computed for each distinct λ. If that would take more than
-        ``MAX_WORK`` steps, it raises :class:`TooCostlyError`; use :meth:`sub_estimate` then.
+        They depend only on the gaps between the k items in the centre and on their order: at most
+        (m−1 choose k−1) · k! numbers are computed for each distinct λ. If this would take more than 1e10
+        steps, `TooCostlyError` is raised; use `sub_estimate` then.
 
         >>> Mallows([[0, 1, 2, 3]], 0.0).sub([[3, 0], [0, 1]])
         array([[0.5, 0.5]])
@@ -92,8 +115,8 @@ class Mallows:
         if work > MAX_WORK:
             raise TooCostlyError(
                 f"events: exact sub-{array.shape[1]} marginals of {len(array):,} events would take "
-                f"{work:.1e} steps (at most {MAX_WORK:.0e}); ask for fewer events or a smaller k, "
-                "or use sub_estimate(events, size, rng)"
+                f"{work:.1e} steps (at most {MAX_WORK:.0e}); use fewer events, a smaller k, "
+                "or sub_estimate(events, size, rng)"
             )
         table = pattern_probabilities(patterns, dispersions)
         return table[dispersion_of[:, None], index[center_of]]
@@ -109,7 +132,7 @@ class Mallows:
         check_integer(size, "size", 2)
         array = as_events(events, self.n_items, "sub")
         centers, center_of, dispersions, dispersion_of = self._distinct()
-        # In the centre's own coordinates one sample for each dispersion serves every instance.
+        # Relative to the centre, one sample per dispersion is enough for all instances.
         places = np.argsort(centers, axis=1)[:, array].reshape(-1, array.shape[1])
         patterns, index = unique_rows(places, self.n_items)
         index = index.reshape(len(centers), len(array))
@@ -121,7 +144,7 @@ class Mallows:
                 holds &= ranks[:, :, patterns[rows, place]] < ranks[:, :, patterns[rows, place + 1]]
             counts[:, rows] = holds.sum(axis=0)
         share = counts / size
-        # (x + 1)/(size + 2): the standard error of an event that was never seen is small, not zero.
+        # (x + 1)/(size + 2), so that the standard error of an event that was never drawn is not 0.
         smoothed = (counts + 1) / (size + 2)
         errors = np.sqrt(smoothed * (1 - smoothed) / size)
         select = (dispersion_of[:, None], index[center_of])
@@ -156,7 +179,7 @@ class Mallows:
     def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
         """Return the log-probability of each partial ranking, summed over all rankings it allows: (n, R).
 
-        Where every item is listed it is −λ · (discordant pairs between bags) + Σ log [bag size]! − log [m]!
+        If every item is listed, it is −λ · (discordant pairs between bags) + Σ log [bag size]! − log [m]!
         with [j]! = Π_{i≤j} (1 + φ + ... + φ^(i−1)). Otherwise sub-k marginals are summed over the orders
         within bags.
 
@@ -180,8 +203,8 @@ class Mallows:
             result[:, number] = within - self.dispersion * distance - log_factorials[:, -1]
         return result
 
-    def within(self, bag: IntArray, later: IntArray) -> "Mallows":  # noqa: ARG002 (later items play no part)
-        """Return the order of the items of ``bag``, given that no other item comes between them: Mallows too.
+    def within(self, bag: IntArray, later: IntArray) -> "Mallows":  # noqa: ARG002 (later items have no effect)
+        """Return the Mallows distribution of the order of ``bag``, given that no other item comes in between.
 
         >>> Mallows([[2, 0, 1]], 1.0).within(np.array([0, 2]), np.array([1])).center
         array([[1, 0]])
@@ -196,7 +219,7 @@ class Mallows:
         if n_orders > _MOST_ORDERS:
             raise TooCostlyError(
                 f"rankings: ties allow {n_orders:,} orders of the listed items (at most {_MOST_ORDERS:,}); "
-                "say that unlisted items come last (with_unlisted_last), or leave the ranking out"
+                "say that unlisted items come last (with_unlisted_last), or leave out the ranking"
             )
         parts = [bag[np.array(list(permutations(range(len(bag)))))] for bag in bags]
         index = np.indices([len(part) for part in parts]).reshape(len(parts), -1)
@@ -205,7 +228,7 @@ class Mallows:
             return np.log(self.sub(events).sum(axis=1))
 
     def take(self, instances: IntArray) -> "Mallows":
-        """Return the distributions of some instances.
+        """Return the distributions of the given instances, by number.
 
         >>> len(Mallows([0, 1], [1.0, 2.0, 3.0]).take(np.array([0, 2])))
         2
@@ -242,7 +265,7 @@ class Mallows:
         return slope
 
     def _sample_ranks(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Positions (size, n, m) of the centre's items: column j belongs to the centre's j-th item."""
+        """Return the positions (size, n, m) of the centre's items: column j is for the j-th item."""
         n, m = self.center.shape
         ranks = np.zeros((size, n, m), dtype=np.int64)
         rate = self.dispersion
@@ -270,14 +293,14 @@ class Mallows:
         return result
 
     def _patterns(self, events: IntArray) -> tuple[Patterns, IntArray, IntArray, FloatArray, IntArray]:
-        """Patterns of the events around every distinct centre, and the indices that lead back."""
+        """Return the patterns of the events for each distinct centre, and the indices to map them back."""
         centers, center_of, dispersions, dispersion_of = self._distinct()
         places = np.argsort(centers, axis=1)[:, events].reshape(-1, events.shape[1])
         patterns, index = Patterns.from_positions(places)
         return patterns, index.reshape(len(centers), len(events)), center_of, dispersions, dispersion_of
 
     def _distinct(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-        """Distinct centres and dispersions, and which of them each instance has."""
+        """Return the distinct centres and dispersions, and the index of each instance's own."""
         centers, center_of = np.unique(self.center, axis=0, return_inverse=True)
         dispersions, dispersion_of = np.unique(self.dispersion, return_inverse=True)
         return centers, center_of.reshape(-1), dispersions, dispersion_of.reshape(-1)

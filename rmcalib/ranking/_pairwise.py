@@ -12,13 +12,20 @@ __all__ = ["PairwiseProbabilities"]
 class PairwiseProbabilities:
     """P(i before j) for every pair of items and every instance: pair marginals without a distribution.
 
+    Parameters
+    ----------
+    matrix : float array (n, m, m)
+        Entry [·, i, j] is P(i before j); it and [·, j, i] sum to 1. The diagonal is ignored.
+
+    Examples
+    --------
     >>> model = PairwiseProbabilities([[[0.5, 0.8], [0.2, 0.5]]])
     >>> model.sub([[0, 1], [1, 0]])
     array([[0.8, 0.2]])
     """
 
     def __init__(self, matrix: ArrayLike) -> None:
-        """Take a matrix (n, m, m) whose entries [i, j] and [j, i] sum to one; the diagonal is ignored."""
+        """Check a matrix (n, m, m) whose entries [·, i, j] and [·, j, i] sum to 1."""
         array = as_probabilities(matrix, "matrix", ndim=3)
         if array.shape[1] != array.shape[2] or array.shape[1] < 2:
             raise ValueError(f"matrix: expected shape (n, m, m) with m ≥ 2, got {array.shape}")
@@ -62,7 +69,7 @@ class PairwiseProbabilities:
         return self.matrix[:, pairs[:, 0], pairs[:, 1]]
 
     def mode(self) -> IntArray:
-        """Return the Borda order, by falling sum of P(i before j) (ties: lower index first): (n, m).
+        """Return the Borda order, by decreasing sum of P(i before j) (ties: lower index first): (n, m).
 
         >>> PairwiseProbabilities([[[0.5, 0.2], [0.8, 0.5]]]).mode()
         array([[1, 0]])
@@ -71,7 +78,7 @@ class PairwiseProbabilities:
         return np.argsort(-(self.matrix * off_diagonal).sum(axis=2), axis=1, kind="stable")
 
     def take(self, instances: IntArray) -> "PairwiseProbabilities":
-        """Return the probabilities of some instances.
+        """Return the probabilities of the given instances, by number.
 
         >>> len(PairwiseProbabilities(np.full((3, 2, 2), 0.5)).take(np.array([0, 2])))
         2

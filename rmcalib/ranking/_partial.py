@@ -1,7 +1,7 @@
 """Partial rankings: rankings with ties and with items that are not listed.
 
-A tie is a bag: the items are next to each other in some order that was not observed. A partial ranking
-therefore stands for a set of complete rankings, those that are consistent with it.
+Tied items form a bag: they are next to each other, in an order that was not observed. A partial ranking
+therefore stands for the set of all complete rankings that are consistent with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class PartialRankings:
     ----------
     buckets : int array (n, m)
         The bucket of each item, 0 for the best. Items of one bucket are tied. −1 means that the item is not
-        listed and that nothing is known about its place; :meth:`with_unlisted_last` says otherwise.
+        listed, and that nothing is known about its place (unless you use `with_unlisted_last`).
 
     Examples
     --------
@@ -35,7 +35,7 @@ class PartialRankings:
     """
 
     def __init__(self, buckets: ArrayLike) -> None:
-        """Take buckets (n, m); every row uses the numbers 0, 1, ... without gaps."""
+        """Check buckets (n, m); every row uses the numbers 0, 1, ... without gaps."""
         array = as_integers(buckets, "buckets", ndim=2)
         largest = array.max(axis=1, keepdims=True)
         used = (array[:, :, None] == np.arange(array.shape[1])).any(axis=1)
@@ -93,7 +93,7 @@ class PartialRankings:
         return int(self.buckets.shape[1])
 
     def take(self, rows: IntArray) -> "PartialRankings":
-        """Return some of the rankings, by number.
+        """Return the rankings of the given rows, by number.
 
         >>> len(PartialRankings([[0, 1], [1, 0]]).take(np.array([0, 0, 1])))
         3
@@ -128,9 +128,9 @@ class PartialRankings:
         return PartialRankings(rows), index.reshape(-1)
 
     def coarsen(self, orders: IntArray) -> "PartialRankings":
-        """Return what would have been observed of other complete rankings ``orders`` (n, m).
+        """Return what would have been observed if the complete rankings had been ``orders`` (n, m).
 
-        Row by row, the same items are listed and the bags have the same sizes.
+        In each row the same items are listed, and the bags have the same sizes.
 
         >>> PartialRankings([[0, 1, 1], [-1, 0, 1]]).coarsen(np.array([[2, 1, 0], [2, 1, 0]])).buckets
         array([[ 1,  1,  0],
@@ -145,10 +145,10 @@ class PartialRankings:
         return PartialRankings(np.where(listed, result, -1))
 
     def outcomes(self, events: IntArray, family: Family) -> NDArray[np.int8]:
-        """Return which ``events`` (E, k) happened in each ranking: (n, E), 1 yes, 0 no, −1 open.
+        """Return which ``events`` (E, k) happened in each ranking: (n, E), 1 yes, 0 no, −1 undecided.
 
-        An event is open if some rankings that are consistent with the observation contain it and others do
-        not.
+        An event is undecided if it happens in some of the complete rankings that are consistent with the
+        observation, but not in all of them.
 
         >>> PartialRankings([[0, 1, 1]]).outcomes(np.array([[0, 1], [1, 0], [1, 2]]), "sub")
         array([[ 1,  0, -1]], dtype=int8)
@@ -158,7 +158,7 @@ class PartialRankings:
         unknown = buckets < 0
         possible, certain = _ordered(buckets, unknown)
         if family == "top":
-            # Listed items that come before the last item of the event must be in the event.
+            # All listed items before the last item of the event must be in the event.
             last = buckets.max(axis=2)
             inside = ((buckets < last[:, :, None]) & ~unknown).sum(axis=2)
             before = np.stack(
@@ -176,7 +176,7 @@ class PartialRankings:
 
 
 def _ordered(buckets: IntArray, unknown: BoolArray) -> tuple[BoolArray, BoolArray]:
-    """Whether the items of events, with buckets (n, E, k), can be in order, and whether they must be."""
+    """Return whether the items of events, with buckets (n, E, k), can be in order, and whether they must."""
     possible: BoolArray = np.ones(buckets.shape[:2], dtype=bool)
     certain: BoolArray = np.logical_not(unknown.any(axis=2))
     for first in range(buckets.shape[2]):

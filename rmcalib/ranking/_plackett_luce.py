@@ -18,11 +18,18 @@ _LARGEST_BAG = 16
 
 
 class PlackettLuce:
-    """Plackett-Luce with log-utilities u (n, m): P(π) = Π_i exp(u_π(i)) / Σ_{j≥i} exp(u_π(j)).
+    """The Plackett-Luce distribution: P(π) = Π_i exp(u_π(i)) / Σ_{j≥i} exp(u_π(j)).
 
-    Rewards of a Bradley-Terry reward model are log-utilities. Everything is computed in log space, so
-    that utilities of ±1e4 give neither overflow nor NaN.
+    Rewards of a Bradley-Terry reward model are log-utilities u. All computations use logarithms, so that
+    log-utilities of ±1e4 do not overflow.
 
+    Parameters
+    ----------
+    log_utilities : float array (n, m)
+        Log-utilities u of m items for n instances: any finite numbers. Only differences within a row matter.
+
+    Examples
+    --------
     >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
     >>> model.top([[0], [1], [2]]).round(3)
     array([[0.5, 0.3, 0.2]])
@@ -31,7 +38,7 @@ class PlackettLuce:
     """
 
     def __init__(self, log_utilities: ArrayLike) -> None:
-        """Take log-utilities (n, m), any finite numbers; only differences within a row matter."""
+        """Check log-utilities (n, m), which are any finite numbers."""
         self.log_utilities = as_floats(log_utilities, "log_utilities", ndim=2)
 
     def __len__(self) -> int:
@@ -56,7 +63,7 @@ class PlackettLuce:
         return self._log_sub(as_orders(orders, n_items=self.n_items))
 
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-k marginals (n, E): Plackett-Luce on the k items, whatever the others are.
+        """Return sub-k marginals (n, E): Plackett-Luce on the k items, which ignores the others.
 
         >>> PlackettLuce([[1.0, 1.0, 9.0]]).sub([[0, 1]])
         array([[0.5]])
@@ -80,7 +87,7 @@ class PlackettLuce:
         return np.exp(log_prob)
 
     def mode(self) -> IntArray:
-        """Return the items by falling utility (ties: lower index first): (n, m).
+        """Return the items by decreasing utility (ties: lower index first): (n, m).
 
         >>> PlackettLuce([[0.0, 2.0, 1.0]]).mode()
         array([[1, 2, 0]])
@@ -88,7 +95,7 @@ class PlackettLuce:
         return np.argsort(-self.log_utilities, axis=1, kind="stable")
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
-        """Draw (size, n, m) orders: sorting utilities plus Gumbel noise is sampling Plackett-Luce.
+        """Draw (size, n, m) orders, by sorting log-utilities plus Gumbel noise.
 
         >>> PlackettLuce([[0.0, 1e4]]).sample(2, np.random.default_rng(0)).tolist()
         [[[1, 0]], [[1, 0]]]
@@ -98,7 +105,7 @@ class PlackettLuce:
         return np.argsort(-(self.log_utilities + noise), axis=2)
 
     def take(self, instances: IntArray) -> "PlackettLuce":
-        """Return the distributions of some instances.
+        """Return the distributions of the given instances, by number.
 
         >>> len(PlackettLuce([[0.0, 1.0]] * 3).take(np.array([0, 2])))
         2
@@ -125,8 +132,8 @@ class PlackettLuce:
     def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
         """Return the log-probability of each partial ranking, summed over all rankings it allows: (n, R).
 
-        Items that are not listed play no part (independence of irrelevant alternatives). A bag that comes
-        before other items takes 2^size steps; bags of more than 16 raise :class:`TooCostlyError`.
+        Items that are not listed have no effect (independence of irrelevant alternatives). A bag that comes
+        before other items takes 2^size steps; bags of more than 16 items raise `TooCostlyError`.
 
         >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
         >>> np.exp(model.log_prob_partial(PartialRankings([[0, 0, 1], [0, 1, -1]]))).round(4)
@@ -140,9 +147,9 @@ class PlackettLuce:
         return result
 
     def within(self, bag: IntArray, later: IntArray) -> "PlackettLuce | ExplicitRankings":
-        """Return the order of the items of ``bag``, given that as a set they come before ``later``.
+        """Return the distribution of the order of ``bag``, given that all of it comes before ``later``.
 
-        Without later items it is Plackett-Luce; otherwise it is listed, for at most 8 items.
+        Without later items it is Plackett-Luce; otherwise all orders are listed, for at most 8 items.
 
         >>> model = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
         >>> model.within(np.array([0, 1]), np.array([2])).sub([[0, 1]]).round(4)
@@ -166,7 +173,7 @@ class PlackettLuce:
         return ExplicitRankings(orders, np.exp(log_prob))
 
     def _log_first(self, bag: IntArray, later: IntArray) -> FloatArray:
-        """Log-probability (n,) that all of ``bag`` come before ``later``, by sets of chosen items."""
+        """Return the log-probability (n,) that ``bag`` comes before ``later``, by sets of chosen items."""
         if len(bag) > _LARGEST_BAG:
             raise TooCostlyError(
                 f"rankings: a tie of {len(bag)} items before other items is too large "
@@ -175,7 +182,7 @@ class PlackettLuce:
         utilities = self.log_utilities[:, bag]
         log_later = np.logaddexp.reduce(self.log_utilities[:, later], axis=1)
         size = 1 << len(bag)
-        log_left = np.empty((size, len(self)))  # what is left to choose from once a set was chosen
+        log_left = np.empty((size, len(self)))  # total utility of the items that are left after each set
         members = (np.arange(size)[:, None] >> np.arange(len(bag))) & 1
         for chosen in range(size):
             free = utilities[:, members[chosen] == 0]
@@ -190,19 +197,19 @@ class PlackettLuce:
         return log_prob[-1]
 
     def _log_sub(self, events: IntArray) -> FloatArray:
-        """Log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
+        """Return the log of Π_i exp(u_i) / Σ_{j≥i} exp(u_j) over the items of each event."""
         if len(events) < 2**self.n_items and events.shape[1] == self.n_items:
             return self._log_chain(events)
         log_prob = np.zeros((len(self), len(events)))
         for place in range(events.shape[1] - 1):
             log_prob += self.log_utilities[:, events[:, place]]
-            # Many events, few sets of items: each set's denominator is summed once.
+            # There are fewer sets of items than events: compute the denominator of each set once.
             left, which = unique_rows(np.sort(events[:, place:], axis=1), self.n_items)
             log_prob -= self._log_sums(left)[:, which]
         return log_prob
 
     def _log_chain(self, orders: IntArray) -> FloatArray:
-        """Do the same for a few complete orders: denominators build up from the last item backwards."""
+        """Do the same for a few complete orders, adding up denominators from the last item backwards."""
         total = np.zeros((len(self), len(orders)))
         log_rest = self.log_utilities[:, orders[:, -1]]
         for place in range(self.n_items - 2, -1, -1):
@@ -212,7 +219,7 @@ class PlackettLuce:
         return total
 
     def _log_sums(self, sets: IntArray) -> FloatArray:
-        """Log-sum-exp of the utilities of each set of items: sets (S, j) -> (n, S)."""
+        """Return the log-sum-exp of the log-utilities of each set of items: sets (S, j) -> (n, S)."""
         result = np.empty((len(self), len(sets)))
         for rows in chunks(len(sets), len(self) * sets.shape[1]):
             utilities = self.log_utilities[:, sets[rows]]
@@ -222,13 +229,13 @@ class PlackettLuce:
 
 
 def _running_mean(values: FloatArray, beta: float) -> FloatArray:
-    """Mean of the first j values under weights exp(β·value), for every j: (n, m)."""
+    """Return the mean of the first j values under weights exp(β·value), for every j: (n, m)."""
     logits = beta * values
     weights = np.exp(logits - logits.max(axis=1, keepdims=True))
     totals = np.cumsum(weights, axis=1)
     if (totals > 1e-250).all():
         return np.cumsum(weights * values, axis=1) / totals
-    # Far-apart utilities: the first items weigh nothing beside the largest, so scale every prefix by its own.
+    # If utilities are far apart, the first weights underflow: scale each prefix by its own largest value.
     peaks = np.maximum.accumulate(logits, axis=1)
     prefix = np.tri(values.shape[1], dtype=bool)
     scaled = np.exp(np.where(prefix, logits[:, None, :] - peaks[:, :, None], -np.inf))

@@ -1,4 +1,4 @@
-"""Read files of PrefLib (preflib.org): strict or tied, complete or incomplete orders with counts."""
+"""Read PrefLib files (preflib.org): strict or tied, complete or incomplete orders with counts."""
 
 import re
 from dataclasses import dataclass
@@ -27,6 +27,12 @@ class Profile:
         The distinct rankings, (R, m).
     counts : int array (R,)
         How many voters gave each ranking.
+
+    Examples
+    --------
+    >>> profile = Profile(("tea", "coffee"), PartialRankings([[0, 1], [1, 0]]), np.array([2, 1]))
+    >>> len(profile)
+    3
     """
 
     alternatives: tuple[str, ...]
@@ -38,7 +44,7 @@ class Profile:
         return int(self.counts.sum())
 
     def per_voter(self) -> PartialRankings:
-        """Return one ranking per voter, as the notions of calibration need them: (voters, m).
+        """Return one ranking per voter, as the calibration notions need them: (voters, m).
 
         >>> profile = Profile(("a", "b"), PartialRankings([[0, 1], [1, 0]]), np.array([2, 1]))
         >>> profile.per_voter().buckets.tolist()
@@ -56,7 +62,7 @@ def read_preflib(path: str | Path) -> Profile:
     Parameters
     ----------
     path : str or Path
-        The file. Lines that start with ``#`` hold the metadata; every other line is ``count: order``, with
+        The file. Lines that start with ``#`` are metadata; every other line is ``count: order``, with
         alternatives numbered from 1 and ties in braces, such as ``10: 1,2,{3,4}``.
 
     Returns
@@ -145,7 +151,7 @@ def _check_kind(ranking: list[list[int]], m: int, suffix: str, where: str) -> No
 
 
 def _check_totals(metadata: dict[str, str], counts: list[int], source: Path) -> None:
-    """Compare with what the header says, which shows whether a file was cut off."""
+    """Compare with the numbers in the header, to detect files that were cut off."""
     found = {"NUMBER VOTERS": sum(counts), "NUMBER UNIQUE ORDERS": len(counts)}
     for name, value in found.items():
         stated = _whole(metadata.get(name, ""))

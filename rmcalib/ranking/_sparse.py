@@ -1,4 +1,4 @@
-"""The rank classifier's distribution: a logit for every known ranking, one shared by all others."""
+"""The distribution of the rank classifier: a logit for every listed ranking, and one for all others."""
 
 import math
 from collections.abc import Callable
@@ -17,11 +17,22 @@ __all__ = ["SparseRankings"]
 
 
 class SparseRankings:
-    """N listed rankings with logits z, and the m! − N others, which share one logit c.
+    """The distribution of a rank classifier: N listed rankings with logits z; all others share one logit c.
 
-    P(r) = exp(z_r) / (Σ exp(z) + (m! − N) exp(c)) for a listed ranking, exp(c) over the same for any other
-    (the paper's modified softmax). ``unseen_logit`` of −inf rules the others out.
+    This is the paper's modified softmax: P(r) = exp(z_r) / (Σ exp(z) + (m! − N) exp(c)) for a listed ranking,
+    and exp(c) divided by the same sum for any other.
 
+    Parameters
+    ----------
+    orders : int array (N, m)
+        Distinct rankings, best item first.
+    logits : float array (n, N)
+        Their logits z for each instance.
+    unseen_logit : float array (n,) or float
+        The logit c of each ranking that is not listed; −inf gives them probability 0.
+
+    Examples
+    --------
     >>> model = SparseRankings([[0, 1, 2]], [[np.log(5.0)]], 0.0)
     >>> np.exp(model.log_prob([[0, 1, 2], [2, 1, 0]])).round(2)
     array([[0.5, 0.1]])
@@ -30,7 +41,7 @@ class SparseRankings:
     """
 
     def __init__(self, orders: ArrayLike, logits: ArrayLike, unseen_logit: ArrayLike) -> None:
-        """Take distinct orders (N, m), logits (n, N), and the others' logit, one number or (n,)."""
+        """Check distinct orders (N, m), logits (n, N), and the logit of the others, one number or (n,)."""
         self.orders = as_orders(orders)
         self.logits = as_floats(logits, "logits", ndim=2)
         check_distinct(self.orders)
@@ -60,7 +71,7 @@ class SparseRankings:
         return math.factorial(self.n_items) - len(self.orders)
 
     def log_prob(self, orders: ArrayLike) -> FloatArray:
-        """Return log-probabilities (n, R); a ranking that is not listed gets its share of the rest.
+        """Return log-probabilities (n, R), also of rankings that are not listed.
 
         >>> SparseRankings([[0, 1]], [[0.0]], 0.0).log_prob([[1, 0]]).round(4)
         array([[-0.6931]])
@@ -70,7 +81,9 @@ class SparseRankings:
         return np.column_stack([log_listed, log_unseen])[:, index]
 
     def sub(self, events: ArrayLike) -> FloatArray:
-        """Return sub-k marginals (n, E): listed rankings of the event, plus m!/k! minus their number others.
+        """Return sub-k marginals (n, E).
+
+        An event has m!/k! rankings: the listed ones have their own probabilities, the others the shared one.
 
         >>> SparseRankings([[0, 1, 2]], [[0.0]], 0.0).sub([[0, 1]])
         array([[0.5]])
@@ -79,7 +92,7 @@ class SparseRankings:
         return self._marginals(array, "sub", math.factorial(self.n_items) // math.factorial(array.shape[1]))
 
     def top(self, events: ArrayLike) -> FloatArray:
-        """Return top-k marginals (n, E): as :meth:`sub`, of the (m − k)! rankings of the event.
+        """Return top-k marginals (n, E), as `sub` but for the (m − k)! rankings of the event.
 
         >>> SparseRankings([[0, 1, 2]], [[0.0]], -np.inf).top([[0], [1]])
         array([[1., 0.]])
@@ -88,7 +101,7 @@ class SparseRankings:
         return self._marginals(array, "top", math.factorial(self.n_items - array.shape[1]))
 
     def mode(self) -> IntArray:
-        """Return the ranking of largest logit; where that is the shared one, the first unlisted: (n, m).
+        """Return the ranking of largest logit (n, m); if that is the shared one, the first unlisted ranking.
 
         >>> SparseRankings([[0, 1]], [[0.0], [0.0]], [-1.0, 1.0]).mode().tolist()
         [[0, 1], [1, 0]]
@@ -115,7 +128,7 @@ class SparseRankings:
         return result
 
     def take(self, instances: IntArray) -> "SparseRankings":
-        """Return the distributions of some instances.
+        """Return the distributions of the given instances, by number.
 
         >>> len(SparseRankings([[0, 1]], [[0.0]] * 3, 0.0).take(np.array([0, 2])))
         2
@@ -158,7 +171,7 @@ class SparseRankings:
         return slope
 
     def _log_probabilities(self) -> tuple[FloatArray, FloatArray]:
-        """Log-probability of each listed ranking (n, N) and of any one other (n,)."""
+        """Return the log-probability of each listed ranking (n, N) and of any other one (n,)."""
         log_total = np.logaddexp(
             np.logaddexp.reduce(self.logits, axis=1), self.unseen_logit + log_integer(self.n_unseen)
         )
@@ -170,7 +183,7 @@ class SparseRankings:
         result = np.empty((len(self), len(events)))
         for columns in chunks(len(events), len(self.orders) + len(self)):
             happens = occurs_unchecked(self.orders, events[columns], family)
-            # Counts of rankings overflow int64 from 21 items on: subtract in Python, go on in logarithms.
+            # Counts of rankings overflow int64 from 21 items on: subtract in Python, then use logarithms.
             seen, index = np.unique(happens.sum(axis=0), return_inverse=True)
             log_others = np.array([log_integer(n_rankings - int(count)) for count in seen])[index]
             others = np.exp(log_unseen[:, None] + log_others)
@@ -199,8 +212,20 @@ class SparseRankings:
 
 
 def log_integer(count: int) -> float:
-    """Return the log of a whole number of any size; of zero, −inf.
+    """Return the logarithm of an integer of any size; −inf for 0.
 
+    Parameters
+    ----------
+    count : int
+        A number of at least 0, such as m! for many items, which may be too large for a float.
+
+    Returns
+    -------
+    float
+        The logarithm.
+
+    Examples
+    --------
     >>> log_integer(0), round(log_integer(10**400), 1)
     (-inf, 921.0)
     """

@@ -1,8 +1,8 @@
-"""Sub-k and top-k events: which there are, which are frequent, and when they happen.
+"""Sub-k and top-k events: list all of them, find frequent ones, and see which happened.
 
-An event is an ordered tuple of k items. A *sub*-k event: these items are in this relative order. A *top*-k
-event: the ranking starts with exactly these items, in this order (equations 5 and 6 of the paper). A set of
-events is an int array (E, k).
+An event is an ordered tuple of k items. A *sub*-k event happens if these items are in this relative order. A
+*top*-k event happens if the ranking starts with exactly these items, in this order (equations 5 and 6 of the
+paper). Several events are an int array (E, k).
 """
 
 import math
@@ -23,9 +23,10 @@ __all__ = [
     "count_events",
     "most_frequent",
     "observed",
-    "observed_counts",
     "occurs",
+    "occurs_unchecked",
     "subsets",
+    "unique_rows",
 ]
 
 Family = Literal["sub", "top"]
@@ -34,8 +35,24 @@ _MAX_PROJECTIONS = 200_000_000
 
 
 def check_k(k: object, n_items: int, family: Family) -> int:
-    """Return ``k`` if the family has such events: 2..m for sub, 1..m for top.
+    """Return ``k`` after checking that the family has such events: 2..m for sub, 1..m for top.
 
+    Parameters
+    ----------
+    k : int
+        Number of items of an event.
+    n_items : int
+        The number m of items.
+    family : {"sub", "top"}
+        Which events.
+
+    Returns
+    -------
+    int
+        ``k``.
+
+    Examples
+    --------
     >>> check_k(1, 4, "sub")
     Traceback (most recent call last):
     ...
@@ -46,12 +63,28 @@ def check_k(k: object, n_items: int, family: Family) -> int:
 
 
 def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArray:
-    """Return ``events`` as an int array (E, k) of distinct items below ``n_items`` in every row.
+    """Check that each row of ``events`` has distinct items below ``n_items``, and return an int array.
 
+    Parameters
+    ----------
+    events : int array (E, k)
+        Items of each event.
+    n_items : int
+        The number m of items.
+    family : {"sub", "top"}
+        Which events; sub-k events have at least two items.
+
+    Returns
+    -------
+    int array (E, k)
+        The events.
+
+    Examples
+    --------
     >>> as_events([[0, 0]], 3)
     Traceback (most recent call last):
     ...
-    ValueError: events: row 0 is [0, 0]; an event names distinct items from 0 to 2
+    ValueError: events: row 0 is [0, 0]; an event has distinct items from 0 to 2
     """
     array = as_integers(events, "events", ndim=2)
     check_k(array.shape[1], n_items, family)
@@ -60,15 +93,28 @@ def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArr
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise ValueError(
-            f"events: row {row} is {array[row].tolist()}; "
-            f"an event names distinct items from 0 to {n_items - 1}"
+            f"events: row {row} is {array[row].tolist()}; an event has distinct items from 0 to {n_items - 1}"
         )
     return array
 
 
 def count_events(n_items: int, k: int) -> int:
-    """Return how many k-events there are: m!/(m-k)!, the same for both families.
+    """Return the number of events of k items: m!/(m-k)!, the same for both families.
 
+    Parameters
+    ----------
+    n_items : int
+        The number m of items.
+    k : int
+        Number of items of an event.
+
+    Returns
+    -------
+    int
+        The number of events.
+
+    Examples
+    --------
     >>> count_events(15, 4)
     32760
     """
@@ -88,6 +134,7 @@ def all_events(n_items: int, k: int) -> IntArray:
     Returns
     -------
     int array (m!/(m-k)!, k)
+        The events.
 
     Examples
     --------
@@ -105,8 +152,22 @@ def all_events(n_items: int, k: int) -> IntArray:
 
 
 def subsets(n_items: int, k: int) -> IntArray:
-    """Return all sets of ``k`` items as sorted rows (m choose k, k).
+    """Return all sets of k items.
 
+    Parameters
+    ----------
+    n_items : int
+        The number m of items.
+    k : int
+        Number of items of a set.
+
+    Returns
+    -------
+    int array (m choose k, k)
+        The sets, as sorted rows.
+
+    Examples
+    --------
     >>> subsets(3, 2).tolist()
     [[0, 1], [0, 2], [1, 2]]
     """
@@ -116,8 +177,24 @@ def subsets(n_items: int, k: int) -> IntArray:
 
 
 def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
-    """Return the events (E, k) that happen in ``orders`` (n, m), sorted.
+    """Return the events that happen in at least one of the rankings.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    k : int
+        Number of items of an event.
+    family : {"sub", "top"}
+        Which events.
+
+    Returns
+    -------
+    int array (E, k)
+        The events, sorted.
+
+    Examples
+    --------
     >>> observed([[0, 1, 2], [0, 2, 1]], 2, "top").tolist()
     [[0, 1], [0, 2]]
     """
@@ -125,7 +202,7 @@ def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
 
 
 def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
-    """Return the events that happen in ``orders`` and how often.
+    """Return the events that happen in the rankings, and how often each does.
 
     A ranking contains (m choose k) sub-k events, one for each set of k items, and one top-k event.
 
@@ -141,8 +218,9 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
     Returns
     -------
     events : int array (E, k)
-        Sorted.
+        The events, sorted.
     counts : int array (E,)
+        In how many rankings each happens.
 
     Examples
     --------
@@ -157,7 +235,7 @@ def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray
         return _count_rows(array[:, :k], m)
     if n * math.comb(m, k) * k > _MAX_PROJECTIONS:
         raise ValueError(
-            f"k: {n} rankings hold {n * math.comb(m, k):,} sub-{k} events, too many to count; "
+            f"k: {n} rankings have {n * math.comb(m, k):,} sub-{k} events, too many to count; "
             "use a smaller k or pass events="
         )
     # Items at increasing positions of an order are that order's projection onto those items.
@@ -183,7 +261,7 @@ def most_frequent(orders: ArrayLike, k: int, family: Family, mass: float = 0.95)
     Returns
     -------
     int array (E, k)
-        The most frequent event first.
+        The events, the most frequent one first.
 
     Examples
     --------
@@ -213,6 +291,7 @@ def occurs(orders: ArrayLike, events: ArrayLike, family: Family) -> BoolArray:
     Returns
     -------
     bool array (n, E)
+        Whether event e happens in ranking i.
 
     Examples
     --------
@@ -226,8 +305,24 @@ def occurs(orders: ArrayLike, events: ArrayLike, family: Family) -> BoolArray:
 
 
 def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> BoolArray:
-    """Do the work of :func:`occurs` on arrays that are known to be good.
+    """Return the same as `occurs`, without checking the arrays.
 
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    events : int array (E, k)
+        Events.
+    family : {"sub", "top"}
+        Which events they are.
+
+    Returns
+    -------
+    bool array (n, E)
+        Whether event e happens in ranking i.
+
+    Examples
+    --------
     >>> occurs_unchecked(np.array([[1, 0]]), np.array([[1]]), "top").tolist()
     [[True]]
     """
@@ -246,7 +341,7 @@ def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> Bool
 
 
 def row_codes(rows: IntArray, base: int) -> IntArray | None:
-    """Number rows of items below ``base`` so that sorting numbers sorts rows; None where int64 is too small.
+    """Return numbers that sort like the rows, whose items are below ``base``; None if int64 is too small.
 
     >>> row_codes(np.array([[0, 2], [1, 0]]), 3)
     array([2, 3])
@@ -258,8 +353,24 @@ def row_codes(rows: IntArray, base: int) -> IntArray | None:
 
 
 def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows, sorted, and where each row is among them; items are below ``base``.
+    """Return the distinct rows, and the index of each row among them; faster than ``np.unique`` on rows.
 
+    Parameters
+    ----------
+    rows : int array (N, k)
+        Rows of items.
+    base : int
+        Items are below this number.
+
+    Returns
+    -------
+    distinct : int array (D, k)
+        The distinct rows, sorted.
+    index : int array (N,)
+        Row numbers in ``distinct``.
+
+    Examples
+    --------
     >>> distinct, index = unique_rows(np.array([[1, 0], [0, 2], [1, 0]]), 3)
     >>> distinct.tolist(), index.tolist()
     ([[0, 2], [1, 0]], [1, 0, 1])

@@ -1,7 +1,7 @@
-"""Synthetic label-ranking data with known truth, and forecasts of it that are off by a known factor.
+"""Synthetic label-ranking data with a known truth, and forecasts with a known miscalibration.
 
-``confidence`` distorts the forecast, not the truth: 1 forecasts the truth itself (perfectly calibrated),
-2 doubles the log-utilities or dispersions (over-confident), 0.5 halves them (under-confident).
+``confidence`` changes the forecast, not the truth. With 1 the forecast is the truth itself (perfectly
+calibrated). 2 doubles the log-utilities or dispersions (over-confident), 0.5 halves them (under-confident).
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,23 @@ __all__ = ["Synthetic", "synthetic_mallows", "synthetic_mixture", "synthetic_pla
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A forecast, the truth, and one ranking (n, m) drawn from the truth for each instance."""
+    """Synthetic data: a forecast, the truth, and rankings drawn from the truth.
+
+    Attributes
+    ----------
+    forecast : RankingDistribution
+        The forecast: n instances, m items.
+    truth : RankingDistribution
+        The true distribution.
+    orders : int array (n, m)
+        One ranking per instance, drawn from the truth.
+
+    Examples
+    --------
+    >>> data = synthetic_plackett_luce(5, 3, rng=np.random.default_rng(0))
+    >>> data.forecast, data.orders.shape
+    (PlackettLuce(5 instances, 3 items), (5, 3))
+    """
 
     forecast: RankingDistribution
     truth: RankingDistribution
@@ -29,7 +45,7 @@ class Synthetic:
 def synthetic_plackett_luce(
     n: int, n_items: int, *, spread: float = 1.0, confidence: float = 1.0, rng: np.random.Generator
 ) -> Synthetic:
-    """Draw log-utilities from N(0, spread²) for each instance, and a ranking from each.
+    """Draw log-utilities from N(0, spread²), and one Plackett-Luce ranking per instance.
 
     Parameters
     ----------
@@ -45,6 +61,7 @@ def synthetic_plackett_luce(
     Returns
     -------
     Synthetic
+        Forecast, truth and rankings.
 
     Examples
     --------
@@ -60,7 +77,7 @@ def synthetic_plackett_luce(
 def synthetic_mallows(
     n: int, n_items: int, *, dispersion: float = 1.0, confidence: float = 1.0, rng: np.random.Generator
 ) -> Synthetic:
-    """Draw a centre and a dispersion, uniform on (0, 2·dispersion), for each instance, and a ranking.
+    """Draw centres and dispersions, uniform on (0, 2·dispersion), and one Mallows ranking per instance.
 
     Parameters
     ----------
@@ -76,6 +93,7 @@ def synthetic_mallows(
     Returns
     -------
     Synthetic
+        Forecast, truth and rankings.
 
     Examples
     --------
@@ -97,7 +115,7 @@ def synthetic_mixture(
     confidence: float = 1.0,
     rng: np.random.Generator,
 ) -> Synthetic:
-    """Mix Plackett-Luce components in equal parts: a truth that no single Plackett-Luce model fits.
+    """Draw rankings from an equal mixture of Plackett-Luce distributions, which no single one of them fits.
 
     Parameters
     ----------
@@ -115,6 +133,7 @@ def synthetic_mixture(
     Returns
     -------
     Synthetic
+        Forecast, truth and rankings.
 
     Examples
     --------

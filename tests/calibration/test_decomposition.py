@@ -1,4 +1,4 @@
-"""Lost and usable information, temperature intervals and the CORP split, against slow code."""
+"""Lost and usable information, temperature intervals and CORP, compared with slow code."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def slow_pav(p: FloatArray, y: FloatArray) -> FloatArray:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0.05, 0.2, 0.35, 0.5, 0.8, 0.95]), st.booleans()), min_size=1))
-def test_corp_adds_up_and_is_exact(rows: list[tuple[float, bool]]) -> None:
+def test_corp_parts_add_up_and_match_slow_code(rows: list[tuple[float, bool]]) -> None:
     p, y = np.array([row[0] for row in rows]), np.array([float(row[1]) for row in rows])
     scores = {"brier": brier_score, "log": log_score}
     for name, mean in scores.items():
@@ -90,7 +90,7 @@ def test_scale_loss_against_slow_code() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 25), st.floats(0.01, 30), st.integers(0, 10**6))
-def test_any_scale_loss_holds_its_values(n: int, scale: float, seed: int) -> None:
+def test_intervals_of_scale_loss_contain_their_values(n: int, scale: float, seed: int) -> None:
     r, y, groups = rewards(n, scale, seed)
     found = scale_loss(r, y, groups)
     for interval in (found.lost, found.usable, found.temperature):
@@ -135,7 +135,7 @@ def test_temperature_limits_are_those_of_the_likelihood_ratio() -> None:
 
 
 def test_a_very_accurate_model_has_an_interval_that_reaches_zero() -> None:
-    """Every answer is right, as a calibrated model of accuracy .99 often shows it with 60 prompts."""
+    """Every answer is right, which is common for a calibrated model of accuracy .99 with 60 prompts."""
     r, groups = np.tile([5.0, 0.0], 60), np.repeat(np.arange(60), 2)
     found = scale_loss(r, np.tile([1, 0], 60), groups)
     assert found.lost.low == 0
@@ -148,11 +148,11 @@ def test_differences_of_lost_information() -> None:
     found = difference(one.lost, other.lost, one.lost_influence, other.lost_influence)
     assert found.low > 0
     scaled = difference(one.usable, other.usable, one.usable_influence, other.usable_influence)
-    assert scaled.value == pytest.approx(0, abs=1e-9)  # the scale does not change what is usable
+    assert scaled.value == pytest.approx(0, abs=1e-9)  # usable information does not depend on the scale
     assert scaled.low <= 0 <= scaled.high
 
 
-def test_bad_input_is_named() -> None:
+def test_errors_name_the_bad_input() -> None:
     with pytest.raises(ValueError, match="outcomes: 1 outcomes for 2 rewards"):
         scale_loss([1.0, 2.0], [1], [0, 0])
     with pytest.raises(ValueError, match="outcomes: group number 0 has 2 outcomes of 1"):

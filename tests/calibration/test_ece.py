@@ -1,4 +1,4 @@
-"""Binned and smooth errors against loops, and against implementations from outside."""
+"""Binned and smooth errors, compared with loops and with other packages."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def random_forecast(n: int, seed: int, confidence: float = 1.0) -> tuple[FloatAr
 
 @given(p=probabilities, seed=st.integers(0, 1000))
 @settings(deadline=None)
-def test_ece_is_the_loop_over_bins(p: FloatArray, seed: int) -> None:
+def test_ece_matches_a_loop_over_bins(p: FloatArray, seed: int) -> None:
     y = (np.random.default_rng(seed).random(len(p)) < 0.5).astype(np.float64)
     assert ece(p, y) == pytest.approx(oracles.ece(p.tolist(), y.tolist()), abs=1e-12)
 
@@ -64,7 +64,7 @@ def test_agrees_with_torchmetrics(bins: int, norm: Any) -> None:
     torch = pytest.importorskip("torch")
     functional = pytest.importorskip("torchmetrics.functional.classification")
     p, y = random_forecast(2000, seed=bins)
-    # Its bins are those of the likelier side's confidence, with a bin of its own for p = 1: stay below.
+    # torchmetrics bins the confidence of the likelier side, and p = 1 has its own bin: stay below.
     p = np.clip(np.where(p < 0.5, 1 - p, p), 0.5, 0.999)
     name = {1: "l1", 2: "l2", "max": "max"}[norm]
     theirs = functional.binary_calibration_error(
@@ -78,13 +78,13 @@ def test_certain_forecasts_belong_to_the_last_bin() -> None:
     assert reliability([1.0, 0.95], [1, 0]).count[-1] == 2
 
 
-def test_edges_are_where_a_reader_expects_them() -> None:
+def test_decimal_probabilities_lie_in_the_expected_bins() -> None:
     edges = bin_edges(np.array([0.5]), ErrorOptions())
     for tenth in range(10):
         assert bin_index(np.array([tenth / 10]), edges)[0] == tenth
 
 
-def test_equal_mass_bins_hold_equal_shares() -> None:
+def test_equal_mass_bins_have_equal_counts() -> None:
     p = np.random.default_rng(0).random(1000) ** 3
     assert reliability(p, p < 0.1, spacing="mass").count.tolist() == [100] * 10
 
@@ -94,16 +94,16 @@ def test_equal_probabilities_stay_in_one_bin() -> None:
     assert sorted(reliability(p, p > 0.5, spacing="mass").count.tolist())[-2:] == [10, 90]
 
 
-def test_log_bins_tell_tiny_probabilities_apart() -> None:
+def test_log_bins_separate_tiny_probabilities() -> None:
     p = np.array([1e-11, 1e-6, 1e-3, 0.5])
     assert np.count_nonzero(reliability(p, [0, 0, 0, 1], spacing="log").count) == 4
 
 
-def test_own_edges_can_be_given() -> None:
+def test_bins_can_be_given_as_edges() -> None:
     assert reliability([0.1, 0.4], [0, 1], bins=[0, 0.3, 1]).count.tolist() == [1, 1]
 
 
-def test_divergences_have_their_formulas() -> None:
+def test_divergences_match_their_formulas() -> None:
     p, y = [0.25, 0.25, 0.25, 0.25], [1, 1, 0, 0]
     f, c = 0.5, 0.25
     kl = f * np.log(f / c) + (1 - f) * np.log((1 - f) / (1 - c))
@@ -136,7 +136,7 @@ def test_smooth_error_agrees_with_relplot(confidence: float) -> None:
     relplot = pytest.importorskip("relplot")
     for seed in range(3):
         p, y = random_forecast(800, seed, confidence)
-        # Its grid on σ is 0.001 wide.
+        # relplot searches σ on a grid of step 0.001.
         assert smooth_ece(p, y) == pytest.approx(relplot.smECE(p, y), abs=3e-3)
 
 
@@ -163,7 +163,7 @@ def test_scores_of_grouped_forecasts_are_multiclass_scores() -> None:
     assert log_score(p.reshape(-1), y, groups=groups) == pytest.approx(expected)
 
 
-def test_an_impossible_outcome_costs_infinitely_much() -> None:
+def test_an_outcome_of_probability_0_has_an_infinite_score() -> None:
     assert log_score([0.0, 0.5], [1, 1]) == np.inf
 
 
@@ -181,14 +181,14 @@ def test_an_impossible_outcome_costs_infinitely_much() -> None:
         (([0.5], ["yes"]), {}, "outcomes: expected numbers"),
         (([0.5], [1]), {"bins": 0}, "bins: 0 is out of range"),
         (([0.5], [1]), {"bins": 2.5}, "bins: 2.5 is not a whole number"),
-        (([0.5], [1]), {"bins": [0.2, 1]}, "bins: edges [0.2, 1.0] do not rise from 0 to 1"),
+        (([0.5], [1]), {"bins": [0.2, 1]}, "bins: edges [0.2, 1.0] do not increase from 0 to 1"),
         (([0.5], [1]), {"spacing": "even"}, "spacing: unknown 'even' (have: 'width', 'mass', 'log')"),
         (([0.5], [1]), {"discrepancy": "l1"}, "discrepancy: unknown 'l1'"),
         (([0.5], [1]), {"norm": 3}, "norm: unknown 3"),
-        (([0.5], [1]), {"debias": True, "discrepancy": "kl"}, "debias: works on discrepancy 'abs'"),
+        (([0.5], [1]), {"debias": True, "discrepancy": "kl"}, "debias: needs discrepancy 'abs'"),
     ],
 )
-def test_bad_input_is_named(arguments: Any, options: Any, message: str) -> None:
+def test_errors_name_the_bad_input(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         ece(*arguments, **options)
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Intervals of calibration errors: exact against slow code, in agreement with the tests, unmoved by order."""
+"""Intervals of calibration errors: compared with slow code, with the tests, and with shuffled rows."""
 
 import itertools
 from typing import Any
@@ -93,7 +93,7 @@ def test_intervals_grow_with_the_level() -> None:
     st.integers(0, 10**6),
     st.sampled_from(OPTIONS),
 )
-def test_any_interval_holds_its_value(n: int, confidence: float, seed: int, options: Any) -> None:
+def test_intervals_contain_their_value(n: int, confidence: float, seed: int, options: Any) -> None:
     p, y, groups = forecasts(n, confidence, seed)
     interval = ece_interval(p, y, groups=groups, resamples=40, rng=seed, **options)
     assert interval.value == pytest.approx(ece(p, y, **options), abs=1e-12)
@@ -266,7 +266,7 @@ def test_skew_interval_reaches_towards_rare_values() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=30))
-def test_intervals_of_means_hold_them(values: list[float]) -> None:
+def test_intervals_of_means_contain_them(values: list[float]) -> None:
     interval = mean_interval(values)
     assert interval.low <= interval.value <= interval.high
     shares = np.clip(np.abs(values) / 5, 0, 1)
@@ -283,7 +283,7 @@ def test_means_of_groups_resample_groups() -> None:
     assert together.high - together.low == pytest.approx(boot.high - boot.low, rel=0.15)
 
 
-def test_wilson_is_textbook_and_ties_narrow_it() -> None:
+def test_wilson_interval_matches_the_textbook_and_ties_narrow_it() -> None:
     exact = proportion_interval([1] * 9 + [0])
     assert (exact.low, exact.high) == pytest.approx((0.5958, 0.9821), abs=1e-4)
     tied = proportion_interval([0.5] * 50 + [1.0] * 25 + [0.0] * 25)
@@ -324,7 +324,7 @@ def test_p_value_and_interval_of_a_difference_agree(
             assert (found.p_value <= 0.05) == (not found.low <= 0 <= found.high)
 
 
-def test_difference_of_errors_that_noise_pushes_up() -> None:
+def test_difference_of_errors_with_upward_bias() -> None:
     one, other = np.array([1.0, -1.0]), np.array([1.0, 1.0])
     noise, real = Interval(0.05, 0.0, 0.06, 0.95, 0), Interval(0.11, 0.07, 0.14, 0.95, 0)
     found = difference(noise, real, one, other, centres=(0.0, 0.1))
@@ -350,7 +350,7 @@ def test_centre_has_no_bias_of_noise() -> None:
     assert 5 <= sum(centre == 0 for centre in centres) <= 25  # half of them
 
 
-def test_a_jump_that_no_prompt_shows_is_possible() -> None:
+def test_jumps_widen_the_interval_even_if_no_prompt_has_one() -> None:
     same = np.ones(100)
     assert mean_difference(same, same) == Difference(0.0, 0.0, 0.0, 1.0)
     found = mean_difference(same, same, jumps=True)
@@ -372,7 +372,7 @@ def test_mean_difference_is_paired() -> None:
     assert mean_difference(a, a).p_value == 1
 
 
-def test_an_error_that_is_0_by_construction_is_not_known_to_be_0() -> None:
+def test_the_interval_of_an_error_that_is_0_by_construction() -> None:
     rng = np.random.default_rng(0)
     p = np.full((200, 4), 0.25) + rng.uniform(-0.02, 0.02, (200, 1)) * [1, -1, 0, 0]
     y = (np.arange(4) == rng.integers(4, size=(200, 1))).astype(float)

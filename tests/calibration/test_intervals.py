@@ -4,22 +4,21 @@ import pytest
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import (
     BinSums,
-    bootstrap_sums,
     consistency_band,
     ece,
     ece_interval,
     ece_null,
     mean_interval,
-    null_test,
     reliability,
     resampling_weights,
     top_1_probabilities,
 )
-from rmcalib.calibration._intervals import recentred
+from rmcalib.calibration._intervals import bootstrap_sums, recentred
+from rmcalib.calibration._nulls import null_test
 
 
 def prompts(n: int, confidence: float, seed: int) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Top-1 forecasts of prompts with four responses whose rewards are ``confidence`` times the truth's."""
+    """Return top-1 forecasts of four responses per prompt; rewards are ``confidence`` times the true ones."""
     rng = np.random.default_rng(seed)
     rewards = rng.normal(scale=1.5, size=(n, 4))
     winner = (rewards + rng.gumbel(size=rewards.shape)).argmax(axis=1)
@@ -31,8 +30,8 @@ def prompts(n: int, confidence: float, seed: int) -> tuple[FloatArray, FloatArra
     )
 
 
-def test_bootstrap_of_bin_sums_is_the_bootstrap_of_rows() -> None:
-    """The same resampled groups, once as sums and once as rows, give the same errors."""
+def test_bootstrap_of_bin_sums_equals_bootstrap_of_rows() -> None:
+    """Resample the same groups as sums and as rows: the errors are the same."""
     p, y, groups = prompts(50, 2.0, 0)
     weights = resampling_weights(20, 50, np.random.default_rng(7))
     from_rows = []
@@ -70,7 +69,7 @@ def test_same_seed_same_numbers() -> None:
     assert ece_null(p, y, rng=3) == ece_null(p, y, rng=3)
 
 
-def test_interval_reaches_zero_for_a_calibrated_forecast_and_holds_the_value() -> None:
+def test_interval_of_a_calibrated_forecast_contains_zero_and_the_value() -> None:
     p, y, groups = prompts(400, 1.0, 1)
     interval = ece_interval(p, y, groups=groups)
     assert interval.low == 0
@@ -82,7 +81,7 @@ def test_interval_reaches_zero_for_a_calibrated_forecast_and_holds_the_value() -
 @pytest.mark.parametrize(
     "options", [{"norm": 2}, {"discrepancy": "jeffreys"}, {"spacing": "mass"}, {"debias": True}]
 )
-def test_intervals_of_all_errors_hold_the_value(options: dict[str, object]) -> None:
+def test_intervals_of_all_errors_contain_the_value(options: dict[str, object]) -> None:
     p, y, groups = prompts(200, 2.0, 1)
     interval = ece_interval(p, y, groups=groups, resamples=200, **options)  # type: ignore[arg-type]
     assert interval.value == pytest.approx(ece(p, y, **options))  # type: ignore[arg-type]
@@ -91,7 +90,7 @@ def test_intervals_of_all_errors_hold_the_value(options: dict[str, object]) -> N
 
 
 def test_coverage_and_level_of_the_test() -> None:
-    """A small version of results/statistics.md: 95% intervals and 5% tests are what they say, roughly."""
+    """A small version of results/statistics.md: about 95% coverage, and about 5% of the tests reject."""
     covered, rejected, runs = 0, 0, 120
     for seed in range(runs):
         p, y, groups = prompts(150, 1.0, seed)
@@ -113,8 +112,8 @@ def test_p_values_of_calibrated_forecasts_are_uniform() -> None:
     assert np.mean(np.array(values) < 0.25) == pytest.approx(0.25, abs=0.12)
 
 
-def test_null_draws_one_winner_for_each_group() -> None:
-    """With one certain prompt and one fair coin, the null error takes the values the coin allows."""
+def test_null_draws_one_winner_per_group() -> None:
+    """With one certain prompt and one fair coin, the null error has the values of the coin's outcomes."""
     p, groups = [1.0, 0.0, 0.5, 0.5], [0, 0, 1, 1]
     null = ece_null(p, [1, 0, 1, 0], groups=groups, draw="one_per_group", resamples=50)
     assert null.value == 0
@@ -122,7 +121,7 @@ def test_null_draws_one_winner_for_each_group() -> None:
     assert null.p_value == 1
 
 
-def test_null_means_agree_between_the_fast_and_the_general_way() -> None:
+def test_ece_null_agrees_with_the_general_null_test() -> None:
     p, y, groups = prompts(150, 1.0, 3)
 
     def simulate(rng: np.random.Generator) -> float:
@@ -135,7 +134,7 @@ def test_null_means_agree_between_the_fast_and_the_general_way() -> None:
     assert fast.high == pytest.approx(general.high, rel=0.08)
 
 
-def test_bands_hold_the_bars_of_a_calibrated_forecast() -> None:
+def test_bands_contain_the_bars_of_a_calibrated_forecast() -> None:
     inside = total = 0
     for seed in range(40):
         p, y, groups = prompts(200, 1.0, seed)
@@ -147,13 +146,13 @@ def test_bands_hold_the_bars_of_a_calibrated_forecast() -> None:
     assert inside / total == pytest.approx(0.96, abs=0.03)
 
 
-def test_recentring_takes_the_gap_out() -> None:
+def test_recentring_removes_the_gap() -> None:
     sums = BinSums(np.array([10.0, 0.0]), np.array([4.0, 0.0]), np.array([7.0, 0.0]))
     assert recentred(sums, sums, 0.0).outcome.tolist() == [4.0, 0.0]
     assert recentred(sums, sums, 1.0).outcome.tolist() == [7.0, 0.0]
 
 
-def test_sums_of_any_statistic_can_be_resampled() -> None:
+def test_bootstrap_of_any_function_of_sums() -> None:
     values = np.random.default_rng(0).normal(size=500)
     interval = bootstrap_sums(np.column_stack([values, np.ones(500)]), lambda s: s[:, 0] / s[:, 1])
     assert interval.high - interval.low == pytest.approx(2 * 1.96 / np.sqrt(500), rel=0.15)
@@ -175,7 +174,7 @@ def test_sums_of_any_statistic_can_be_resampled() -> None:
         (lambda: mean_interval([np.nan]), "values: nan"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
+def test_errors_name_the_bad_input(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()  # type: ignore[operator]
     assert message in str(caught.value)

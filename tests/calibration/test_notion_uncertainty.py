@@ -1,4 +1,4 @@
-"""Null tests and intervals of the ranking notions, and notions of partial rankings, against slow code."""
+"""Null tests and intervals of the notions, and notions of partial rankings, compared with slow code."""
 
 import inspect
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def top_lists(orders: Any, length: int) -> PartialRankings:
 @pytest.mark.parametrize(
     "notion", [sub_k, top_k, rankwise, stagewise, full_rank, notion_null, notion_interval, summarise]
 )
-def test_public_functions_spell_their_keywords_out(notion: Callable[..., Any]) -> None:
+def test_public_functions_have_explicit_keywords(notion: Callable[..., Any]) -> None:
     kinds = {parameter.kind for parameter in inspect.signature(notion).parameters.values()}
     assert inspect.Parameter.VAR_KEYWORD not in kinds
     assert "Parameters\n    ----------" in (notion.__doc__ or "")
@@ -182,7 +182,7 @@ def test_partial_rankings_by_hand(open_events: Any) -> None:
         assert result.per_event[number] == pytest.approx(expected, abs=1e-12)
 
 
-def test_complete_partial_rankings_are_rankings() -> None:
+def test_partial_rankings_without_ties_equal_complete_rankings() -> None:
     d = data()
     complete = PartialRankings.from_orders(d.orders)
     for option in ("leave_out", "marginalise"):
@@ -203,10 +203,10 @@ def test_partial_rankings_pass_if_calibrated_and_fail_if_not(open_events: Any) -
         assert (interval.low == 0) is calibrated
 
 
-def test_events_that_nothing_settles_have_no_weight() -> None:
+def test_undecided_events_have_no_weight() -> None:
     d = data(30)
     only_first = PartialRankings.from_lists([[int(order[0])] for order in d.orders], n_items=4)
-    with pytest.raises(ValueError, match="settle none of the 12 events"):
+    with pytest.raises(ValueError, match="decide none of the 12 events"):
         sub_k(d.forecast, only_first, 2)
     tied = PartialRankings.from_lists([[{0, 1}, {2, 3}]] * 30, n_items=4)
     result = sub_k(d.forecast, tied, 2)
@@ -225,7 +225,7 @@ def test_events_that_nothing_settles_have_no_weight() -> None:
         (lambda d, _: sub_k(d, PartialRankings([[0, 1]] * 5), 2), "rows have 2 items, expected 4"),
     ],
 )
-def test_bad_input_is_named(
+def test_errors_name_the_bad_input(
     call: Callable[[RankingDistribution, PartialRankings], object], message: str
 ) -> None:
     d = data(5)
@@ -234,7 +234,7 @@ def test_bad_input_is_named(
     assert message in str(caught.value)
 
 
-def test_a_list_of_rankings_cannot_marginalise() -> None:
+def test_explicit_rankings_cannot_marginalise() -> None:
     listed = ExplicitRankings([[0, 1, 2], [2, 1, 0]], [[0.5, 0.5]])
     tied = PartialRankings([[0, 0, 1]])
     with pytest.raises(ValueError, match=r"ExplicitRankings has no probabilities of partial rankings"):

@@ -33,7 +33,7 @@ def data(n: int = 40, m: int = 4, confidence: float = 1.0, seed: int = 0) -> Syn
 
 @pytest.mark.parametrize("family", ["sub", "top"])
 @pytest.mark.parametrize("k", [2, 3, 4])
-def test_notions_average_the_events_own_errors(family: str, k: int) -> None:
+def test_notions_average_the_errors_of_events(family: str, k: int) -> None:
     d = data()
     notion = sub_k if family == "sub" else top_k
     result = notion(d.forecast, d.orders, k)
@@ -79,14 +79,14 @@ def test_coverage_chooses_events_and_drops_no_instance() -> None:
     assert np.allclose(result.per_event, everything.per_event[where])
 
 
-def test_events_are_counted_where_asked() -> None:
+def test_events_are_counted_in_counted_on() -> None:
     d, train = data(50, 5), data(300, 5, seed=9)
     result = top_k(d.forecast, d.orders, 2, coverage=0.8, counted_on=train.orders)
     assert (result.events == most_frequent(train.orders, 2, "top", 0.8)).all()
     assert result.selection == "covering 80% of occurrences in the training fold"
 
 
-def test_too_many_events_turn_to_the_frequent_ones() -> None:
+def test_above_max_events_only_frequent_ones_are_used() -> None:
     d = data(60, 6)
     result = sub_k(d.forecast, d.orders, 4, max_events=100)
     assert result.selection == "covering 95% of occurrences"
@@ -100,7 +100,7 @@ def test_given_events_are_used_as_they_are() -> None:
     assert result.value == result.per_event[0]
 
 
-def test_slicing_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
     d = data(100, 5)
     whole = sub_k(d.forecast, d.orders, 3)
     strong = full_rank(d.forecast, d.orders, family="sub", k=3)
@@ -110,7 +110,7 @@ def test_slicing_events_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("generate", [synthetic_plackett_luce, synthetic_mallows, synthetic_mixture])
-def test_a_forecast_of_the_truth_is_within_its_null_and_a_distorted_one_is_not(generate: Any) -> None:
+def test_null_accepts_the_truth_and_rejects_a_distorted_forecast(generate: Any) -> None:
     for confidence, calibrated in ((1.0, True), (3.0, False), (0.2, False)):
         d = generate(1500, 4, confidence=confidence, rng=np.random.default_rng(5))
         for family, k in (("sub", 2), ("sub", 3), ("top", 1)):
@@ -132,7 +132,7 @@ def test_the_null_selects_events_again_in_every_draw(
 ) -> None:
     d = data(40, 6)
     notion = sub_k if family == "sub" else top_k
-    drawn = [notion(d.forecast, world, k, **options).value for world in d.forecast.sample(30, _rng())]
+    drawn = [notion(d.forecast, orders, k, **options).value for orders in d.forecast.sample(30, _rng())]
     observed = notion(d.forecast, d.orders, k, **options).value
     if chunk is not None:
         monkeypatch.setattr("rmcalib._util.arrays.chunks.__defaults__", (chunk,))
@@ -164,7 +164,7 @@ def test_calibrated_forecasts_pass_however_the_events_are_chosen(
 
 
 @pytest.mark.parametrize("options", [{"coverage": 0.8}, {"max_events": 20}])
-def test_intervals_with_selected_events_find_a_forecast_that_is_off(options: dict[str, Any]) -> None:
+def test_intervals_with_selected_events_detect_miscalibration(options: dict[str, Any]) -> None:
     d = data(300, 5, confidence=4.0)
     interval = notion_interval(d.forecast, d.orders, 3, "sub", resamples=50, **options)
     events = sub_k(d.forecast, d.orders, 3, **options).events
@@ -177,7 +177,7 @@ def test_intervals_with_selected_events_find_a_forecast_that_is_off(options: dic
 
 
 @pytest.mark.parametrize("selected", [True, False])
-def test_events_that_the_data_did_not_choose_stay_as_they_are(selected: bool) -> None:
+def test_events_not_selected_by_the_data_stay_the_same(selected: bool) -> None:
     d, train = data(50, 5), data(300, 5, seed=9)
     options: dict[str, Any] = {"coverage": 0.8, "counted_on": train.orders} if selected else {}
     events = sub_k(d.forecast, d.orders, 3, **options).events
@@ -186,7 +186,7 @@ def test_events_that_the_data_did_not_choose_stay_as_they_are(selected: bool) ->
         assert by_options == measure(d.forecast, d.orders, 3, "sub", resamples=20, events=events)
 
 
-def test_intervals_of_notions_hold_the_value_and_reach_zero_when_calibrated() -> None:
+def test_intervals_of_notions_contain_the_value_and_zero_if_calibrated() -> None:
     d = data(300)
     interval = notion_interval(d.forecast, d.orders, 2, "sub")
     assert interval.low == 0
@@ -195,7 +195,7 @@ def test_intervals_of_notions_hold_the_value_and_reach_zero_when_calibrated() ->
     assert notion_interval(off.forecast, off.orders, 2, "sub").low > 0.05
 
 
-def test_estimated_marginals_are_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_estimated_marginals_give_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     d = synthetic_mallows(30, 6, rng=np.random.default_rng(0))
     exact = sub_k(d.forecast, d.orders, 3)
     assert exact.marginal_error == 0
@@ -206,7 +206,7 @@ def test_estimated_marginals_are_announced(monkeypatch: pytest.MonkeyPatch) -> N
     assert estimated.value == pytest.approx(exact.value, abs=0.02)
 
 
-def test_stagewise_goes_on_while_errors_are_small() -> None:
+def test_stagewise_stops_at_the_first_large_error() -> None:
     good = data(2000)
     walk = stagewise(good.forecast, good.orders)
     assert [result.k for result in walk.results] == [2, 3, 4]
@@ -219,7 +219,7 @@ def test_stagewise_goes_on_while_errors_are_small() -> None:
 
 
 def slow_canonical(p: Any, y: Any, bandwidth: float, norm: int) -> float:
-    """The kernel estimate, instance by instance, straight from its formula."""
+    """Return the kernel estimate, instance by instance, from its formula."""
     total = 0.0
     for j in range(len(p)):
         weights = []
@@ -235,7 +235,7 @@ def slow_canonical(p: Any, y: Any, bandwidth: float, norm: int) -> float:
 
 
 @pytest.mark.parametrize("norm", [1, 2])
-def test_full_rank_is_the_kernel_formula(norm: Any) -> None:
+def test_full_rank_matches_the_kernel_formula(norm: Any) -> None:
     rng = np.random.default_rng(0)
     p, y = rng.dirichlet(np.ones(3), size=25), rng.integers(3, size=25)
     result = full_rank(p, y, bandwidth=0.2, norm=norm)
@@ -264,7 +264,7 @@ def test_strong_notions_are_classifications_of_the_marginals() -> None:
     )
 
 
-def test_certain_forecasts_do_not_make_nan() -> None:
+def test_certain_forecasts_give_no_nan() -> None:
     p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     assert full_rank(p, [0, 1, 0, 1]).value == pytest.approx(0.0, abs=1e-12)
     assert np.isfinite(full_rank(p, [2, 2, 0, 1]).value)
@@ -272,13 +272,13 @@ def test_certain_forecasts_do_not_make_nan() -> None:
     assert np.isfinite(full_rank(d, d.mode()).value)
 
 
-def test_a_bandwidth_is_found_that_tells_good_from_bad() -> None:
+def test_the_default_bandwidth_separates_good_from_bad() -> None:
     good, bad = (data(500, 3, confidence=c) for c in (1.0, 5.0))
     errors = [full_rank(d.forecast, d.orders, family="top", k=1).value for d in (good, bad)]
     assert errors[0] < 0.1 * errors[1]
 
 
-def test_summary_has_a_row_for_each_notion_asked_for() -> None:
+def test_summary_has_one_row_per_requested_notion() -> None:
     d = data(200, 3, confidence=2.0)
     summary = summarise(d.forecast, d.orders, sub=[2, 3, 7], top=[1], resamples=30)
     assert [(row.family, row.k) for row in summary.rows] == [("sub", 2), ("sub", 3), ("top", 1)]
@@ -288,7 +288,7 @@ def test_summary_has_a_row_for_each_notion_asked_for() -> None:
     assert summarise(mixed.forecast, mixed.orders, sub=[2], top=[], resamples=30).rows[0].recalibrated is None
 
 
-def test_pairwise_forecasts_can_be_judged_by_pairs_only() -> None:
+def test_pairwise_forecasts_have_only_the_sub_2_notion() -> None:
     d = data(50, 3)
     matrix = np.full((50, 3, 3), 0.5)
     for i, j in all_events(3, 2):
@@ -325,7 +325,7 @@ D = data(5)
         (lambda: top_k(D.forecast, D.orders, 1, protocol="public"), "protocol: unknown 'public'"),  # type: ignore[arg-type]
         (
             lambda: top_k(D.forecast, D.orders, 1, support=D.orders),
-            "support: belongs to protocol='reference'",
+            "support: only for protocol='reference'",
         ),
         (lambda: full_rank(D.forecast, D.orders, k=2), "family: k = 2 needs family"),
         (lambda: full_rank(D.forecast, D.orders, bandwidth=0.0), "bandwidth: 0.0 is not a positive number"),
@@ -337,7 +337,7 @@ D = data(5)
         (lambda: full_rank(Mallows([np.arange(15)] * 9, 1.0), [np.arange(15)] * 9), "do not fit in memory"),
     ],
 )
-def test_bad_input_is_named(call: Any, message: str) -> None:
+def test_errors_name_the_bad_input(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()
     assert message in str(caught.value)

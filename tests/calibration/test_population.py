@@ -1,4 +1,4 @@
-"""The paper's counterexamples and implications, as statements about exact population errors."""
+"""The paper's counterexamples and implications, checked with exact population errors."""
 
 from fractions import Fraction as F
 from typing import Any
@@ -35,15 +35,15 @@ NOTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def errors(world: tuple[Any, Any], weights: Any = None) -> dict[str, Any]:
-    truth, forecast = (np.array(table, dtype=object) for table in world)
+def errors(joint: tuple[Any, Any], weights: Any = None) -> dict[str, Any]:
+    truth, forecast = (np.array(table, dtype=object) for table in joint)
     return {
         name: population_error(ORDERS, truth, forecast, weights=weights, **n) for name, n in NOTIONS.items()
     }
 
 
 @pytest.mark.parametrize(
-    ("world", "calibrated"),
+    ("joint", "calibrated"),
     [
         (SUB_2_NOT_FULL_RANK, {"sub-2", "rankwise sub-2"}),
         (RANKWISE_NOT_SUB_2_NOR_TOP_1, {"rankwise"}),
@@ -51,13 +51,13 @@ def errors(world: tuple[Any, Any], weights: Any = None) -> dict[str, Any]:
     ],
     ids=["sub-2 without full-rank", "rankwise without sub-2 and top-1", "top-1 without rankwise"],
 )
-def test_the_papers_tables(world: tuple[Any, Any], calibrated: set[str]) -> None:
+def test_tables_of_the_paper(joint: tuple[Any, Any], calibrated: set[str]) -> None:
     claims = {
         frozenset({"sub-2", "rankwise sub-2"}): {"full-rank", "rankwise"},
         frozenset({"rankwise"}): {"full-rank", "sub-2", "top-1"},
         frozenset({"top-1", "rankwise top-1"}): {"full-rank", "rankwise"},
     }
-    found = errors(world)
+    found = errors(joint)
     for name in calibrated:
         assert found[name] == 0
         assert isinstance(found[name], F | int)
@@ -65,18 +65,19 @@ def test_the_papers_tables(world: tuple[Any, Any], calibrated: set[str]) -> None
         assert found[name] > 0
 
 
-def test_the_violations_are_where_the_captions_say() -> None:
-    """Table 2, from its rankings. Three of the marginals printed below them do not sum up: under h(x1),
-    P(1 before 2) is 2/3 and P(1 before 3) is 5/6, not the other way round; under h(x2), P(2 first) is 2/3."""
+def test_violations_are_those_in_the_captions() -> None:
+    """Table 2, computed from its rankings. Three of the marginals printed below it do not agree with them:
+    under h(x1), P(1 before 2) is 2/3 and P(1 before 3) is 5/6, not vice versa; under h(x2), P(2 first) = 2/3.
+    """
     found = errors(RANKWISE_NOT_SUB_2_NOR_TOP_1)
-    # Of the three pairs only (1, 3) is off: by 1/6 for each instance, on both sides of the pair.
+    # Of the three pairs only (1, 3) has an error: 1/6 for each instance, in both orders of the pair.
     assert found["sub-2"] == F(1, 3) * 2 * F(1, 6)
-    # Both instances are off by (1/6, 0, 1/6).
+    # Both instances have the errors (1/6, 0, 1/6).
     assert found["top-1"] == F(1, 3)
 
 
-def random_world(rng: np.random.Generator, n: int = 5) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Instances with few distinct forecasts, so that conditioning pools some of them."""
+def random_joint(rng: np.random.Generator, n: int = 5) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return truth and forecast of instances with few distinct forecasts, some of which are pooled."""
 
     def rows(size: int) -> list[list[F]]:
         counts = rng.multinomial(12, np.ones(6) / 6, size=size)
@@ -87,9 +88,9 @@ def random_world(rng: np.random.Generator, n: int = 5) -> tuple[NDArray[Any], ND
     return np.array(rows(n), dtype=object), np.array(picked, dtype=object)
 
 
-def calibrated_world(rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A full-rank calibrated model: the forecast of a group is the mean truth of the group."""
-    truth, _ = random_world(rng, 6)
+def calibrated_joint(rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return truth and forecast of a full-rank calibrated model: the mean truth of each group."""
+    truth, _ = random_joint(rng, 6)
     groups = [[0, 1, 2], [3, 4], [5]]
     forecast = truth.copy()
     for group in groups:
@@ -99,16 +100,16 @@ def calibrated_world(rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[An
 
 @pytest.mark.parametrize("seed", range(10))
 def test_full_rank_calibration_implies_every_other_notion(seed: int) -> None:
-    """Theorems 4.1, 4.2 and, through them, 4.3."""
-    found = errors(calibrated_world(np.random.default_rng(seed)))
+    """Theorems 4.1 and 4.2, which imply 4.3."""
+    found = errors(calibrated_joint(np.random.default_rng(seed)))
     assert all(value == 0 for value in found.values())
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_errors_order_as_the_implications_say(seed: int) -> None:
-    """Conditioning on more can only show more: the strong error bounds its weak one (Theorem 4.3), and the
-    full-rank error bounds the sub-k and top-k errors (Theorem 4.2)."""
-    found = errors(random_world(np.random.default_rng(seed)))
+def test_errors_are_ordered_by_the_implications(seed: int) -> None:
+    """A strong error is at least its weak one (Theorem 4.3), and the full-rank error at least the sub-k and
+    top-k errors (Theorem 4.2)."""
+    found = errors(random_joint(np.random.default_rng(seed)))
     assert found["rankwise"] <= found["full-rank"]
     assert found["rankwise sub-2"] <= found["sub-2"] <= found["full-rank"]
     assert found["rankwise top-1"] <= found["top-1"] <= found["full-rank"]
@@ -123,10 +124,10 @@ def test_weights_are_the_distribution_of_instances() -> None:
 
 
 def test_floats_and_fractions_agree() -> None:
-    world = random_world(np.random.default_rng(0))
-    exact = errors(world)
+    joint = random_joint(np.random.default_rng(0))
+    exact = errors(joint)
     for name, notion in NOTIONS.items():
-        value = population_error(ORDERS, world[0].astype(float), world[1].astype(float), **notion)
+        value = population_error(ORDERS, joint[0].astype(float), joint[1].astype(float), **notion)
         assert value == pytest.approx(float(exact[name]), abs=1e-12)
 
 
@@ -141,8 +142,8 @@ def test_floats_and_fractions_agree() -> None:
         ({"k": 1}, "family: k = 1 needs family"),
     ],
 )
-def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
-    world: dict[str, Any] = {"truth": [[0.5, 0.5]], "forecast": [[0.5, 0.5]], "strong": True, **change}
+def test_errors_name_the_bad_input(change: dict[str, Any], message: str) -> None:
+    options: dict[str, Any] = {"truth": [[0.5, 0.5]], "forecast": [[0.5, 0.5]], "strong": True, **change}
     with pytest.raises(ValueError, match=r".") as caught:
-        population_error([[0, 1], [1, 0]], **world)
+        population_error([[0, 1], [1, 0]], **options)
     assert message in str(caught.value)

@@ -20,7 +20,6 @@ from rmcalib.calibration import (
     log_score,
     recalibrate_pairs,
     scale_loss,
-    scale_temperature,
     sub_k,
     top_1_probabilities,
 )
@@ -66,20 +65,20 @@ def test_the_fitted_temperature_is_the_optimum(name: str) -> None:
     assert fit.at_limit is None
     assert abs(fit.slope) < 1e-9
     assert fit.temperature == pytest.approx(2.5, rel=0.2)
-    best = likelihood(scale_temperature(dist, fit.temperature), orders)
+    best = likelihood(dist.at_temperature(fit.temperature), orders)
     for factor in (0.9, 0.999, 1.001, 1.1, 2.0):
-        assert best < likelihood(scale_temperature(dist, factor * fit.temperature), orders)
+        assert best < likelihood(dist.at_temperature(factor * fit.temperature), orders)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_forecasts_that_ask_for_an_extreme_say_so(name: str) -> None:
+def test_optima_at_a_limit_are_reported(name: str) -> None:
     dist, _ = CASES[name](np.random.default_rng(0))
     assert fit_temperature(dist, dist.mode()).at_limit == "cold"
     if name == "plackett_luce":
         assert fit_temperature(dist, dist.mode()[:, ::-1]).at_limit == "hot"
 
 
-def test_far_apart_utilities_have_a_temperature_too() -> None:
+def test_temperature_of_far_apart_utilities() -> None:
     utilities = 1e4 * np.random.default_rng(0).normal(size=(50, 6))
     orders = PlackettLuce(utilities / 1e4).sample(1, np.random.default_rng(1))[0]
     assert fit_temperature(PlackettLuce(utilities), orders).temperature == pytest.approx(1e4, rel=0.5)
@@ -118,12 +117,12 @@ def test_top_1_temperature_of_ragged_prompts() -> None:
     assert loss(fit.temperature) < min(loss(0.99 * fit.temperature), loss(1.01 * fit.temperature))
 
 
-def test_top_1_probabilities_survive_extreme_rewards() -> None:
+def test_top_1_probabilities_of_extreme_rewards() -> None:
     p = top_1_probabilities([1e4, -1e4, 0.0, 0.0], [0, 0, 1, 1])
     assert p.tolist() == [1.0, 0.0, 0.5, 0.5]
 
 
-def test_cross_fitting_never_fits_on_what_it_predicts() -> None:
+def test_cross_fitting_never_predicts_training_rows() -> None:
     seen: list[set[int]] = []
 
     def fit(train: IntArray) -> set[int]:
@@ -189,7 +188,7 @@ def test_isotonic_agrees_with_scikit_learn() -> None:
 
 
 @pytest.mark.parametrize("fit", [fit_platt, fit_beta, fit_isotonic])
-def test_maps_repair_an_over_confident_forecast(fit: Callable[..., Callable[..., FloatArray]]) -> None:
+def test_maps_improve_an_over_confident_forecast(fit: Callable[..., Callable[..., FloatArray]]) -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=6000)
     y = rng.random(6000) < 1 / (1 + np.exp(-logits))
@@ -221,8 +220,8 @@ def test_symmetric_platt_keeps_pairs_consistent() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: scale_temperature(PlackettLuce([[0.0, 1.0]]), 0.0), "temperature: 0.0 is not positive"),
-        (lambda: scale_temperature(PlackettLuce([[0.0, 1.0]]), [1.0, 2.0]), "2 values for 1 instances"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).at_temperature(0.0), "temperature: 0.0 is not positive"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).at_temperature([1.0, 2.0]), "2 values for 1 instances"),
         (lambda: fit_temperature(ExplicitRankings([[0, 1]], [[1.0]]), [[0, 1]]), "has no temperature"),
         (lambda: fit_top_1_temperature([1.0, 2.0], [1, 1], [0, 0]), "group number 0 has 2 outcomes of 1"),
         (lambda: fit_top_1_temperature([1.0, 2.0], [1], [0, 0]), "outcomes: 1 outcomes for 2 rewards"),
@@ -241,7 +240,7 @@ def test_symmetric_platt_keeps_pairs_consistent() -> None:
         ),
     ],
 )
-def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
+def test_errors_name_the_bad_input(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()
     assert message in str(caught.value)
@@ -249,7 +248,7 @@ def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-90, 1e-12, 1e12, 1e90])
 def test_temperatures_of_rewards_on_any_scale(unit: float) -> None:
-    """The information does not depend on the unit. A range that ends too early made it -inf."""
+    """The information does not depend on the unit, also where temperatures are extreme."""
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=(40, 2)) + np.array([0.5, 0.0])
     correct, groups = np.tile([1, 0], 40), np.repeat(np.arange(40), 2)

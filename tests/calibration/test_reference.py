@@ -1,4 +1,4 @@
-"""The reference protocol against what the paper's public code returned on the same predictions."""
+"""The reference protocol, compared with results of the paper's public code on the same predictions."""
 
 from collections import Counter
 from functools import lru_cache
@@ -122,7 +122,7 @@ def test_every_event_and_filter_is_the_same(name: str) -> None:
         ours = {tuple(event + 1): error for event, error in zip(result.events, result.per_event, strict=True)}
         assert len(ours) == len(rows)
         for event, error, _, _ in rows:
-            # One event's error is off by what upstream's sums of up to 720 float32 are off.
+            # The public code sums up to 720 numbers in float32; this is its rounding error.
             assert ours[tuple(event)] == pytest.approx(error, abs=3e-6)
     for model in MODELS:
         info = values["info"][f"filter|{model}|95_prob_mass"]
@@ -132,8 +132,8 @@ def test_every_event_and_filter_is_the_same(name: str) -> None:
         assert result.n == info["n_samples_kept"]
 
 
-def test_the_truncation_is_what_the_protocol_measures() -> None:
-    """On political the filter throws most of the forecast away, and the "error" is mostly what is missing."""
+def test_the_protocol_mostly_measures_the_truncation() -> None:
+    """On political, the filter drops most of the forecast; the "error" is mostly the missing probability."""
     arrays, values, listed, orders = golden("political")
     for model in MODELS:
         p = arrays[f"probs_{model}"]
@@ -145,7 +145,7 @@ def test_the_truncation_is_what_the_protocol_measures() -> None:
         assert sub_k(dist, orders, 2).value < 0.5 * reference
 
 
-def test_the_notions_reach_the_protocol_by_name() -> None:
+def test_notions_select_the_protocol_by_name() -> None:
     d = synthetic_plackett_luce(60, 4, rng=np.random.default_rng(0))
     result = sub_k(d.forecast, d.orders, 2, protocol="reference", coverage=0.95)
     assert result.protocol == "reference"
@@ -185,21 +185,21 @@ def test_reference_top_1_is_one_minus_the_mean() -> None:
         ({"norm": 2}, "norm 1"),
         ({"spacing": "mass"}, "spacing 'width' or 'log'"),
         ({"discrepancy": "jeffreys"}, "reports jeffreys_unit"),
-        ({"coverage": 0.9}, "knows coverage=0.95"),
+        ({"coverage": 0.9}, "has coverage=0.95"),
         ({"events": [[0, 1]]}, "chooses its own events"),
     ],
 )
-def test_what_the_protocol_does_not_know_is_refused(options: Any, message: str) -> None:
+def test_options_that_the_protocol_does_not_have_raise(options: Any, message: str) -> None:
     dist = PlackettLuce([[0.0, 1.0]] * 3)
     with pytest.raises(ValueError, match=message):
         sub_k(dist, [[0, 1]] * 3, 2, protocol="reference", **options)
 
 
-def test_bad_arrays_are_named() -> None:
+def test_errors_name_the_bad_array() -> None:
     with pytest.raises(ValueError, match=r"probabilities: shape \(1, 1\), expected \(1, 2\)"):
         reference_rankwise([[0, 1], [1, 0]], [[1.0]], [[0, 1]], 2, "sub")
     kind: ReferenceDiscrepancy = "l1"  # type: ignore[assignment]
     with pytest.raises(ValueError, match="discrepancy: unknown 'l1'"):
         reference_rankwise([[0, 1]], [[1.0]], [[0, 1]], 2, "sub", discrepancy=kind)
-    with pytest.raises(ValueError, match=r"knows coverage=0\.95 or None"):
+    with pytest.raises(ValueError, match=r"has coverage=0\.95 or None"):
         reference_strong_notion(PlackettLuce([[0.0, 1.0]]), np.array([[0, 1]]), 2, "sub", coverage=0.5)

@@ -1,4 +1,4 @@
-"""Forecasts against votes: scores and ceilings against slow direct code, and what noise does to them."""
+"""Forecasts compared with votes: scores and ceilings, compared with slow direct code, and their noise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib.calibration import (
-    TieModel,
     VoteForecasts,
     effective_votes,
     fit_ties,
@@ -29,13 +28,14 @@ from rmcalib.calibration import (
 from rmcalib.calibration._draws import expected_sums
 from rmcalib.calibration._votes import _ceilings
 from rmcalib.calibration._votes._error import _ShareOutcomes
+from rmcalib.calibration._votes._ties import TieModel
 
-KUPPER: Any = "kupper"  # no model of ties
+KUPPER: Any = "kupper"  # not a model of ties
 
 
 @st.composite
 def ballots(draw: st.DrawFn) -> tuple[list[list[float]], list[list[int]], list[int]]:
-    """Forecasts, votes and ties of up to four prompts with m responses."""
+    """Draw forecasts, votes and ties of up to four prompts with m responses."""
     n, m = draw(st.integers(1, 4)), draw(st.integers(2, 4))
     weights = draw(st.lists(st.lists(st.integers(1, 9), min_size=m, max_size=m), min_size=n, max_size=n))
     votes = draw(st.lists(st.lists(st.integers(0, 3), min_size=m, max_size=m), min_size=n, max_size=n))
@@ -46,7 +46,7 @@ def ballots(draw: st.DrawFn) -> tuple[list[list[float]], list[list[int]], list[i
 
 
 def voters(votes: list[int], ties: int) -> list[np.ndarray]:
-    """One vector per person: which response they chose, or an equal part of each."""
+    """Return one vector per person: the response they chose, or an equal part of each."""
     m = len(votes)
     return [np.eye(m)[i] for i in range(m) for _ in range(votes[i])] + [np.full(m, 1 / m)] * ties
 
@@ -113,7 +113,7 @@ def draw_votes(shares: np.ndarray, n: int, rng: np.random.Generator) -> VoteFore
 
 
 @pytest.mark.parametrize(("n_votes", "m"), [(2, 2), (4, 2), (50, 2), (4, 4)])
-def test_ceilings_are_what_the_truth_scores(n_votes: int, m: int) -> None:
+def test_ceilings_are_the_scores_of_the_truth(n_votes: int, m: int) -> None:
     rng = np.random.default_rng([n_votes, m])
     shares = rng.dirichlet(np.full(m, 0.7), 20_000)
     shares = np.clip(shares, 1e-12, None) / np.clip(shares, 1e-12, None).sum(axis=1, keepdims=True)
@@ -126,7 +126,7 @@ def test_ceilings_are_what_the_truth_scores(n_votes: int, m: int) -> None:
     ):
         error = values.std() / np.sqrt(len(values))
         assert abs(values.mean() - truth) < 4 * error + 0.002
-    # The truth itself has no error beyond noise.
+    # The truth itself has only noise.
     for scores, ceilings in (
         (vote_briers(forecasts), vote_brier_ceilings(forecasts)),
         (vote_log_losses(forecasts), vote_log_loss_ceilings(forecasts)),
@@ -135,7 +135,7 @@ def test_ceilings_are_what_the_truth_scores(n_votes: int, m: int) -> None:
         assert abs(excess.mean()) < 4 * excess.std() / np.sqrt(len(excess)) + 0.002
 
 
-def test_ties_are_no_choice_for_the_agreement_ceiling() -> None:
+def test_ties_agree_with_no_response_in_the_agreement_ceiling() -> None:
     rng = np.random.default_rng(5)
     first = rng.beta(0.8, 0.8, 20_000)
     shares = np.column_stack([first * 0.7, (1 - first) * 0.7, np.full(len(first), 0.3)])
@@ -153,16 +153,16 @@ def test_single_votes_have_no_ceiling() -> None:
 
 
 @pytest.mark.parametrize("votes", [[[4, 0], [3, 0]], [[2, 2], [1, 1]]])
-def test_ceilings_of_unanimous_and_of_level_votes_are_finite(votes: list[list[int]]) -> None:
+def test_ceilings_of_unanimous_and_tied_votes_are_finite(votes: list[list[int]]) -> None:
     forecasts = VoteForecasts.from_arrays([[0.6, 0.4]] * 2, votes)
     unanimous = votes[0][1] == 0
     loss = vote_log_loss_ceilings(forecasts).mean()
-    # Without bias means that two prompts can exceed log 2, which no truth does.
+    # An unbiased estimate from two prompts can exceed log 2, which the true entropy cannot.
     assert loss == pytest.approx(0, abs=0.01) if unanimous else np.log(2) < loss < 1.4
     assert vote_agreement_ceilings(forecasts).mean() == pytest.approx(1 if unanimous else 0.5, abs=0.05)
 
 
-def test_the_error_is_that_of_shares_in_bins() -> None:
+def test_the_error_compares_shares_within_bins() -> None:
     p, shares = np.array([0.55, 0.58, 0.92]), np.array([0.5, 0.75, 1.0])
     assert vote_error(p, shares) == pytest.approx((abs(1.13 - 1.25) + abs(0.92 - 1.0)) / 3)
     found = vote_inference(p, shares, np.array([4, 4, 2]), resamples=50)
@@ -185,7 +185,7 @@ def test_drawn_votes_have_the_forecast_mean_and_the_observed_spread() -> None:
 
 
 @pytest.mark.parametrize("n_votes", [2, 50])
-def test_calibrated_forecasts_that_know_less_than_people_pass(n_votes: int) -> None:
+def test_calibrated_forecasts_pass_although_people_agree_more(n_votes: int) -> None:
     rng, rejected = np.random.default_rng(n_votes), 0
     for run in range(30):
         p = rng.uniform(0.5, 0.9, 300)
@@ -218,7 +218,7 @@ def test_the_order_of_prompts_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("model", ["davidson", "rao-kupper"])
-def test_the_parameter_of_ties_is_found_again(model: TieModel) -> None:
+def test_the_parameter_of_ties_is_recovered(model: TieModel) -> None:
     rng = np.random.default_rng(1)
     first = rng.beta(1.5, 1.5, 20_000)
     if model == "davidson":
@@ -237,19 +237,19 @@ def test_the_parameter_of_ties_is_found_again(model: TieModel) -> None:
     assert more.is_tie.reshape(-1, 3).tolist()[0] == [False, False, True]
 
 
-def test_ties_of_several_responses_follow_davidson_alone() -> None:
+def test_only_davidson_has_ties_of_several_responses() -> None:
     forecasts = VoteForecasts.from_arrays([[0.5, 0.3, 0.2]] * 4, [[1, 1, 0]] * 4, [2] * 4)
     found = with_tie_outcome(forecasts).probability.reshape(4, 4)
-    assert found[0, 3] == pytest.approx(0.5)  # as often as people say so
+    assert found[0, 3] == pytest.approx(0.5)  # half of the people find them equal
     assert found[0, :3] / found[0, :3].sum() == pytest.approx([0.5, 0.3, 0.2])
     with pytest.raises(ValueError, match="rao-kupper is for two responses, not 3; use davidson or split"):
         with_tie_outcome(forecasts, "rao-kupper")
-    with pytest.raises(ValueError, match="an outcome already"):
+    with pytest.raises(ValueError, match="already an outcome"):
         fit_ties(with_tie_outcome(forecasts))
 
 
 @pytest.mark.parametrize(("model", "none"), [("davidson", 0.0), ("rao-kupper", 1.0)])
-def test_without_ties_there_is_nothing_to_fit(model: TieModel, none: float) -> None:
+def test_parameters_without_ties(model: TieModel, none: float) -> None:
     forecasts = VoteForecasts.from_arrays([[0.5, 0.5]] * 2, [[1, 1]] * 2)
     assert fit_ties(forecasts, model) == none
     everybody = VoteForecasts.from_arrays([[0.5, 0.5]] * 2, [[0, 0]] * 2, [3, 3])
@@ -271,6 +271,6 @@ def test_without_ties_there_is_nothing_to_fit(model: TieModel, none: float) -> N
         (lambda: with_tie_outcome(VoteForecasts.from_arrays([[0.5, 0.5]], [[1, 1]], [1])), "two prompts"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
+def test_errors_name_the_bad_input(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()  # type: ignore[operator]

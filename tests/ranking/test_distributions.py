@@ -1,4 +1,4 @@
-"""Every distribution against enumeration of all m! rankings in plain Python."""
+"""Every distribution, compared with an enumeration of all m! rankings in plain Python."""
 
 import math
 from collections.abc import Callable
@@ -165,7 +165,7 @@ def test_unlisted_rankings_of_many_items_are_sampled_by_rejection() -> None:
     assert not known & {tuple(order) for order in drawn.reshape(-1, 10).tolist()}
 
 
-def test_pairwise_probabilities_know_pairs_only() -> None:
+def test_pairwise_probabilities_have_only_pairs() -> None:
     matrix = np.array([[[0.5, 0.9, 0.6], [0.1, 0.5, 0.7], [0.4, 0.3, 0.5]]])
     pairs = PairwiseProbabilities(matrix)
     assert pairs.sub([[0, 1], [2, 1]]).tolist() == [[0.9, 0.3]]
@@ -177,7 +177,7 @@ def test_pairwise_probabilities_know_pairs_only() -> None:
 
 
 @pytest.mark.parametrize("m", [3, 4])
-def test_taking_instances_takes_their_forecasts(m: int) -> None:
+def test_take_selects_instances(m: int) -> None:
     rng = np.random.default_rng(m)
     index = np.array([1, 0, 1])
     for case in (plackett_luce_case, mallows_case, sparse_case, explicit_case, mixture_case):
@@ -241,7 +241,7 @@ def test_the_temperature_slope_is_the_derivative_of_the_likelihood(case: Callabl
         (lambda: Mixture([PlackettLuce([[0.0, 1.0]])], [0.5, 0.5]), "2 weights for 1 components"),
     ],
 )
-def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
+def test_errors_name_the_bad_input(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()
     assert message in str(caught.value)

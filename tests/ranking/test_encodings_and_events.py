@@ -37,7 +37,7 @@ def test_all_events_are_all_arrangements_in_order(m: int, k: int) -> None:
 
 @pytest.mark.parametrize("family", ["sub", "top"])
 @pytest.mark.parametrize("k", [2, 3, 5])
-def test_occurs_is_the_definition(family: Family, k: int) -> None:
+def test_occurs_follows_the_definition(family: Family, k: int) -> None:
     rng = np.random.default_rng(k)
     orders = np.array([rng.permutation(5) for _ in range(7)])
     events = all_events(5, k)
@@ -102,7 +102,7 @@ def test_rows_too_long_for_a_code_are_still_distinguished() -> None:
         (lambda: observed(np.tile(np.arange(40), (5, 1)), 20, "sub"), "too many to count"),
     ],
 )
-def test_bad_input_is_named(call: object, message: str) -> None:
+def test_errors_name_the_bad_input(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()  # type: ignore[operator]
     assert message in str(caught.value)

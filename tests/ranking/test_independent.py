@@ -1,4 +1,4 @@
-"""Independent random rewards against fine grids and draws."""
+"""Independent random rewards, compared with fine grids and draws."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def test_order_of_quantiles_and_of_instances_does_not_matter() -> None:
     ("make", "message"),
     [
         (lambda: IndependentRewards.normal([[0.0, 1.0]], [[1.0]]), "spread: expected shape"),
-        (lambda: IndependentRewards.normal([[0.0, 1.0]], [[1.0, -1.0]]), "item 1 has -1, and a spread is"),
+        (lambda: IndependentRewards.normal([[0.0, 1.0]], [[1.0, -1.0]]), "item 1 has -1; a spread must be"),
         (lambda: IndependentRewards.normal([[0.0]], [[1.0]]), "points: expected shape"),
         (lambda: IndependentRewards.from_quantiles([[[1.0], [2.0]]]), "at least 2 for each reward, got 1"),
         (lambda: IndependentRewards.from_quantiles([[[1.0, 1.0], [2.0, 3.0]]]), "item 0 are all equal"),
         (lambda: IndependentRewards.normal([[0.0, 1.0, 2.0]], [[1.0] * 3]).sub([[0, 1, 2]]), "in pairs"),
     ],
 )
-def test_bad_rewards_are_refused(make: Any, message: str) -> None:
+def test_bad_rewards_raise(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()

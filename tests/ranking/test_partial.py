@@ -1,4 +1,4 @@
-"""Partial rankings against enumeration of all m! rankings in plain Python."""
+"""Partial rankings, compared with an enumeration of all m! rankings in plain Python."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ CASES = pytest.mark.parametrize("case", [plackett_luce, mallows])
 
 @CASES
 @pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
-def test_likelihoods_sum_over_all_rankings_that_fit(
+def test_likelihoods_sum_over_all_consistent_rankings(
     case: Callable[[int, int, np.random.Generator], Case], m: int
 ) -> None:
     rng = np.random.default_rng(m)
@@ -131,7 +131,7 @@ def test_coarsening_keeps_what_is_listed_and_the_sizes_of_ties() -> None:
     assert all(consistent(o, b) for o, b in zip(orders.tolist(), seen.buckets.tolist(), strict=True))
 
 
-def test_what_costs_too_much_is_refused() -> None:
+def test_results_that_take_too_long_raise() -> None:
     many = PlackettLuce(np.zeros((1, 20)))
     with pytest.raises(TooCostlyError, match="a tie of 18 items"):
         many.log_prob_partial(PartialRankings.from_lists([[set(range(18)), 18]], n_items=20))
@@ -162,7 +162,7 @@ def test_what_costs_too_much_is_refused() -> None:
         ),
     ],
 )
-def test_bad_input_is_named(call: Callable[[], object], message: str) -> None:
+def test_errors_name_the_bad_input(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         call()
     assert message in str(caught.value)

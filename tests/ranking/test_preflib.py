@@ -1,4 +1,4 @@
-"""PrefLib files as PrefLib writes them, and broken ones."""
+"""PrefLib files in PrefLib's own form, and broken ones."""
 
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def write(folder: Path, kind: str, *votes: str) -> Path:
         ("toi", ["7: {2,4},1", "1: 3 , {1, 2}"], [[1, 0, -1, 0], [1, 1, 0, -1]]),
     ],
 )
-def test_every_kind_is_read(kind: str, votes: list[str], buckets: list[list[int]], tmp_path: Path) -> None:
+def test_reads_every_file_type(kind: str, votes: list[str], buckets: list[list[int]], tmp_path: Path) -> None:
     profile = read_preflib(write(tmp_path, kind, *votes))
     assert profile.alternatives == ("Tea: green", "Café", "Milk", "Juice")
     assert profile.rankings.buckets.tolist() == buckets
@@ -51,7 +51,7 @@ def test_every_kind_is_read(kind: str, votes: list[str], buckets: list[list[int]
     assert len(profile) == profile.counts.sum() == len(profile.per_voter())
 
 
-def test_unlisted_alternatives_come_last_only_if_asked(tmp_path: Path) -> None:
+def test_unlisted_alternatives_come_last_only_on_request(tmp_path: Path) -> None:
     profile = read_preflib(write(tmp_path, "soi", "5: 2,1"))
     pair = np.array([[0, 2]])
     assert profile.rankings.outcomes(pair, "sub").tolist() == [[-1]]
@@ -73,14 +73,14 @@ def test_unlisted_alternatives_come_last_only_if_asked(tmp_path: Path) -> None:
         ("soi", "1:", "line 17 is '1:'"),
     ],
 )
-def test_bad_votes_are_named(kind: str, vote: str, message: str, tmp_path: Path) -> None:
+def test_errors_name_the_bad_vote(kind: str, vote: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         read_preflib(write(tmp_path, kind, vote))
     assert message in str(caught.value)
     assert str(tmp_path) in str(caught.value)
 
 
-def test_bad_files_are_named(tmp_path: Path) -> None:
+def test_errors_name_the_bad_file(tmp_path: Path) -> None:
     whole = write(tmp_path, "soc", "10: 1,2,3,4", "3: 4,3,1,2")
     text = whole.read_text(encoding="utf-8")
     cases = {

@@ -1,4 +1,4 @@
-"""Properties that hold for every parameter: relabelling, subsets, extremes."""
+"""Properties that hold for all parameters: relabelled items, subsets of items, extreme values."""
 
 import math
 
@@ -76,13 +76,13 @@ def test_top_m_and_sub_m_are_the_likelihood(kind: str, seed: int) -> None:
 
 @given(u=utilities, shift=st.floats(-1e6, 1e6))
 @settings(deadline=None)
-def test_plackett_luce_knows_differences_only(u: FloatArray, shift: float) -> None:
+def test_plackett_luce_depends_only_on_differences(u: FloatArray, shift: float) -> None:
     events = all_events(u.shape[1], 2)
     assert np.allclose(PlackettLuce(u).top(events), PlackettLuce(u + shift).top(events), atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e4, 1e300])
-def test_extreme_utilities_are_finite_and_right(scale: float) -> None:
+def test_extreme_utilities_give_finite_correct_results(scale: float) -> None:
     rng = np.random.default_rng(0)
     m = 30
     u = scale * np.array([np.linspace(1, -1, m), rng.permutation(m) / m, np.zeros(m)])
@@ -108,7 +108,7 @@ def test_mallows_without_dispersion_is_uniform_for_thirty_items(k: int) -> None:
     assert np.allclose(dist.top(events), math.factorial(30 - k) / math.factorial(30), rtol=1e-9)
 
 
-def test_mallows_with_huge_dispersion_is_its_centre() -> None:
+def test_mallows_with_huge_dispersion_is_always_the_centre() -> None:
     center = np.random.default_rng(0).permutation(30)
     dist = Mallows(center, 50.0)
     assert dist.sub(center[[[0, 1, 2], [3, 9, 27]]]).tolist() == [[1.0, 1.0]]
@@ -126,13 +126,13 @@ def test_mallows_pairs_have_the_closed_form(gap: int, dispersion: float) -> None
     assert dist.sub([[0, gap]])[0, 0] == pytest.approx(h(gap + 1) - h(gap), abs=1e-12)
 
 
-def test_mallows_items_outside_do_not_matter() -> None:
+def test_mallows_ignores_items_outside_the_chosen_range() -> None:
     inner = Mallows(np.arange(6), 0.4).sub(all_events(6, 3))
     outer = Mallows(np.arange(12), 0.4).sub(all_events(6, 3) + 3)
     assert np.allclose(inner, outer, atol=1e-14)
 
 
-def test_mallows_instances_share_work_but_not_parameters() -> None:
+def test_mallows_instances_keep_their_own_parameters() -> None:
     rng = np.random.default_rng(0)
     centers = np.array([rng.permutation(7) for _ in range(3)])[[0, 1, 2, 0, 1]]
     dispersions = np.array([0.1, 0.5, 0.1, 0.5, 0.5])
@@ -141,7 +141,7 @@ def test_mallows_instances_share_work_but_not_parameters() -> None:
         assert np.allclose(together[row], Mallows(center, dispersion).sub(all_events(7, 3))[0], atol=1e-14)
 
 
-def test_marginals_that_cost_too_much_are_refused_and_can_be_estimated(
+def test_marginals_that_take_too_long_raise_and_can_be_estimated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dist = Mallows([np.random.default_rng(0).permutation(10)], 0.3)
@@ -156,7 +156,7 @@ def test_marginals_that_cost_too_much_are_refused_and_can_be_estimated(
     assert z.std() == pytest.approx(1.0, abs=0.35)
 
 
-def test_rank_classifier_counts_more_rankings_than_int64_holds() -> None:
+def test_rank_classifier_with_more_rankings_than_int64_can_hold() -> None:
     rng = np.random.default_rng(0)
     orders = np.unique([rng.permutation(25) for _ in range(10)], axis=0)
     dist = SparseRankings(orders, np.zeros((1, len(orders))), -math.lgamma(26))

@@ -17,11 +17,11 @@ from rmcalib._util.arrays import (
 )
 from rmcalib.calibration._intervals import Interval, check_level
 from rmcalib.calibration._nulls import NullTest, compare_with_null
+from rmcalib.calibration._rankings.inputs import check_complete, check_ranks, marginals
 from rmcalib.calibration._rankings.kernel import KernelForecast, kernel_forecast
-from rmcalib.calibration._rankings.questions import check_complete, check_ranks, marginals
 from rmcalib.calibration._rankings.reference import reference_strong_notion
 from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
-from rmcalib.ranking import PairMarginals, arrangements
+from rmcalib.ranking import PairMarginals
 from rmcalib.ranking.events import Family, all_events, check_k, count_events, occurs_unchecked, subsets
 
 __all__ = ["full_rank"]
@@ -47,13 +47,15 @@ def full_rank(
     support: ArrayLike | None = None,
     rng: np.random.Generator | int = 0,
 ) -> NotionResult:
-    """Return the canonical calibration error: mean over j of ‖Σ_{i≠j} w_ji y_i − h_j‖_p^p.
+    """Return the canonical calibration error: the mean over j of ‖Σ_{i≠j} w_ji y_i − h_j‖_p^p.
 
-    w_ji are kernel weights, largest for instances with forecasts like that of j. With few neighbours the
-    error is mostly noise: a calibrated forecast of 24 classes and 800 instances shows 0.75. So the value says
-    nothing by itself. Read its excess over the null mean (``result.null().excess``), with its interval
-    (``result.interval()``) and p-value. A positive excess is what over-confident forecasts have. It can be
-    negative for under-confident ones, whose outcomes are less noisy than the forecast says.
+    w_ji are kernel weights, which are largest for instances with forecasts similar to that of j.
+
+    The value alone means little: with few similar forecasts it is mostly noise. A calibrated forecast of 24
+    classes has an error of 0.75 with 800 instances. Use its excess over the null mean
+    (``result.null().excess``), with its interval (``result.interval()``) and p-value. The excess is positive
+    for over-confident forecasts. It can be negative for under-confident ones, whose outcomes are less noisy
+    than the forecasts say.
 
     Parameters
     ----------
@@ -68,25 +70,25 @@ def full_rank(
     bandwidth : float, optional
         Bandwidth of the kernel. By default that of the largest leave-one-out likelihood.
     norm : {1, 2}, optional
-        p; 2 by default, as in the paper. The reference protocol takes the p-norm itself, p = 1 and
-        bandwidth 1.
+        The p of the formula; 2 by default, as in the paper. The reference protocol uses the p-norm without
+        the power, with p = 1 and bandwidth 1 by default.
     protocol : {"exact", "reference"}
-        "exact" follows the definition; "reference" does what the paper's public code does, and gives the
-        value alone.
+        "exact" follows the definition; "reference" does what the paper's public code does, and returns only
+        the value.
     coverage, support
-        Of the reference protocol, as in :func:`sub_k`.
+        For the reference protocol, as in `sub_k`.
     rng : numpy Generator or int
         Used only if marginals have to be estimated by sampling.
 
     Returns
     -------
     NotionResult
-        ``per_event`` is what each class adds, ``value = weights @ per_event``. ``interval()`` is about the
-        excess over the null mean.
+        ``per_event`` has the contribution of each class, and ``value = weights @ per_event``. ``interval()``
+        is the interval of the excess over the null mean.
 
     Examples
     --------
-    >>> full_rank([[0.5, 0.5]] * 4, [0, 1, 0, 1], norm=1).value.__round__(4)
+    >>> round(full_rank([[0.5, 0.5]] * 4, [0, 1, 0, 1], norm=1).value, 4)
     0.3333
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(300, 3, confidence=3.0, rng=np.random.default_rng(0))
@@ -116,7 +118,7 @@ def full_rank(
         return _reference(dist, orders, k, family, coverage, support, bandwidth, norm)
     if coverage is not None or support is not None:
         raise ValueError(
-            "coverage, support: belong to protocol='reference'; the exact notion has all classes"
+            "coverage, support: only for protocol='reference'; the exact notion uses all classes"
         )
     if len(orders) * count_events(dist.n_items, k) > _MAX_FORECAST:
         raise ValueError(
@@ -142,8 +144,8 @@ class _Strong:
     def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
         """Compare the error with its distribution under outcomes drawn from the forecast.
 
-        The p-value has two sides: outcomes that are less noisy than the forecast says, because it is
-        under-confident, bring the error below its null mean.
+        The p-value is two-sided: the outcomes of an under-confident forecast are less noisy than it says, and
+        the error is then below its null mean.
         """
         generator = np.random.default_rng(rng)
         drawn = self.draws(check_integer(resamples, "resamples", 1), generator)
@@ -151,11 +153,11 @@ class _Strong:
         return _two_sided(float(value), np.array(null), self.kernel.expected_error(self.kernel.p))
 
     def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
-        """Return the excess over the null mean with an interval of its expectation, given the forecasts.
+        """Return the excess over the null mean with a confidence interval, given the forecasts.
 
-        The spread comes from data sets drawn from an estimate of the truth: a mixture of the forecast and of
-        the frequencies around it, chosen by leave-one-out likelihood. The interval contains 0 if the null
-        test does not reject.
+        The width comes from data sets drawn from an estimate of the truth: a mixture of the forecast and the
+        local frequencies, chosen by leave-one-out likelihood. The interval contains 0 if the null test does
+        not reject.
         """
         check_level(level)
         kernel, generator = self.kernel, np.random.default_rng(rng)
@@ -280,11 +282,11 @@ def _reference(
 
 
 def _grouped_events(n_items: int, k: int, family: Family) -> tuple[IntArray, int]:
-    """Events ordered so that the classes of one classification stand together, and how many there are."""
+    """Return the events, with the classes of each set of items next to each other, and the number of sets."""
     if family == "top" or k == n_items:
         return all_events(n_items, k), 1
     sets = subsets(n_items, k)
-    return sets[:, arrangements(k, k)].reshape(-1, k), math.comb(n_items, k)
+    return sets[:, all_events(k, k)].reshape(-1, k), math.comb(n_items, k)
 
 
 def _as_classes(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, IntArray]:

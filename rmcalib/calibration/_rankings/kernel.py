@@ -1,8 +1,8 @@
-"""The Dirichlet kernel behind the strong notions: local frequencies of classes around each forecast.
+"""The Dirichlet kernel of the strong notions: local frequencies of classes around each forecast.
 
-For every instance j the outcomes of the other instances are averaged with weights w_ji ∝ K(h_j; h_i), the
-Dirichlet density at h_j with parameters h_i/bandwidth + 1, and compared with h_j itself. Everything is in
-logarithms: probabilities of exactly 0 and 1 are fine.
+For every instance j, the outcomes of the other instances are averaged with weights w_ji ∝ K(h_j; h_i), the
+Dirichlet density at h_j with parameters h_i/bandwidth + 1. The average is compared with h_j. Logarithms are
+used throughout, so that probabilities may be exactly 0 or 1.
 """
 
 from collections.abc import Iterator
@@ -58,8 +58,8 @@ class KernelForecast:
     def expected_error(self, truth: FloatArray) -> float | None:
         """Return the mean error if outcomes have the probabilities ``truth`` (sets, n, C); norm 2 only.
 
-        With q the truth it is the mean over j of ‖Σ_i w_ji q_i − h_j‖² + Σ_i w_ji² (1 − ‖q_i‖²): what the
-        kernel shows without noise, and the noise.
+        With q the truth, it is the mean over j of ‖Σ_i w_ji q_i − h_j‖² + Σ_i w_ji² (1 − ‖q_i‖²): the error
+        without noise, plus the noise.
         """
         if self.norm != 2:
             return None
@@ -101,8 +101,8 @@ class KernelForecast:
 def kernel_forecast(p: FloatArray, bandwidth: float | None, norm: Literal[1, 2]) -> KernelForecast:
     """Return the kernel of forecasts (sets, n, C); the default bandwidth has the largest likelihood.
 
-    There are 13 candidates from 1e-4 to 1, compared by leave-one-out likelihood of at most 1,000 evenly
-    spaced instances. The bandwidth does not depend on outcomes.
+    13 candidates from 1e-4 to 1 are compared by the leave-one-out likelihood of at most 1,000 evenly spaced
+    instances. The bandwidth does not depend on outcomes.
 
     >>> kernel_forecast(np.full((1, 4, 2), 0.5), None, 2).widths.shape
     (1,)

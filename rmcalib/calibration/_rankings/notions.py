@@ -1,6 +1,4 @@
-"""The weak notions of the paper: rankwise, rankwise sub-k and rankwise top-k, and the stagewise walk."""
-
-from typing import NamedTuple
+"""The weak notions of the paper: rankwise, rankwise sub-k and rankwise top-k calibration."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,10 +6,12 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import check_choice
 from rmcalib.calibration._binning import Discrepancy, ErrorOptions, Norm, Spacing, as_bins
 from rmcalib.calibration._ece import round_off
-from rmcalib.calibration._rankings.questions import (
+from rmcalib.calibration._intervals import Interval
+from rmcalib.calibration._nulls import NullTest
+from rmcalib.calibration._rankings.inputs import (
     MAX_EVENTS,
+    NotionInputs,
     OpenEvents,
-    Question,
     Selection,
     Weighting,
     check_complete,
@@ -25,9 +25,9 @@ from rmcalib.calibration._rankings.questions import (
 from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
 from rmcalib.calibration._rankings.uncertainty import RankwiseUncertainty
 from rmcalib.ranking import PairMarginals, PartialRankings, RankingDistribution
-from rmcalib.ranking.events import Family, check_k
+from rmcalib.ranking.events import Family
 
-__all__ = ["Stagewise", "rankwise", "stagewise", "sub_k", "top_k"]
+__all__ = ["notion_interval", "notion_null", "rankwise", "sub_k", "top_k"]
 
 
 def sub_k(
@@ -53,8 +53,8 @@ def sub_k(
     """Return the rankwise sub-k calibration error (Definition 6 of the paper).
 
     For every sub-k event, an ordered choice of k items, the forecast gives the probability that these items
-    are in this relative order. The error of the event is the binned ECE of that probability over instances;
-    the result is the average over events.
+    are in this relative order. The error of the event is the binned ECE of that probability over instances.
+    The result is the average over events.
 
     Parameters
     ----------
@@ -68,25 +68,25 @@ def sub_k(
         The events to average over. By default all of them, if there are at most ``max_events``.
     coverage : float, optional
         Average only over the most frequent events that together make up this fraction of all occurrences.
-        Above ``max_events`` events it is 0.95.
+        The default is 0.95 if there are more than ``max_events`` events.
     counted_on : int array (N, m), optional
-        Rankings in which events are counted, such as the training fold. Without it they are counted in
+        Rankings in which events are counted, such as the training fold. By default they are counted in
         ``orders``, which makes rare events look more frequent than they are. ``null`` and ``interval`` of the
         result allow for that; the value alone does not.
     max_events : int
-        Largest number of events that are all looked at.
+        Largest number of events for which all are used.
     weighting : {"uniform", "frequency", "probability"}
         Weights of the average over events: equal, by frequency in the data, or by mean probability.
     open_events : {"leave_out", "marginalise"}
-        What to do where a partial ranking does not settle an event. "leave_out" leaves the instance out of
-        that event. "marginalise" takes the probability of the event given what was observed
-        (:func:`rmcalib.ranking.conditional_probabilities`).
+        What to do where a partial ranking does not decide an event. "leave_out" leaves the instance out of
+        that event. "marginalise" uses the probability of the event given what was observed
+        (`conditional_probabilities`).
     protocol : {"exact", "reference"}
         "exact" follows the definition; "reference" does what the paper's public code does.
     support : int array (R, m), optional
-        For the reference protocol: the rankings that its marginals are sums over.
+        For the reference protocol: the rankings over which it sums.
     bins, spacing, discrepancy, norm, debias
-        How the error of one event is computed, as in :func:`rmcalib.calibration.ece`.
+        How the error of one event is computed, as in `ece`.
     rng : numpy Generator or int
         Used only if marginals have to be estimated by sampling.
 
@@ -105,8 +105,8 @@ def sub_k(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, "sub", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, k, "sub", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
 def top_k(
@@ -131,7 +131,7 @@ def top_k(
 ) -> NotionResult:
     """Return the rankwise top-k calibration error (Definition 7 of the paper).
 
-    As :func:`sub_k`, with top-k events: the ranking starts with exactly these k items, in this order.
+    As `sub_k`, for top-k events: the ranking starts with exactly these k items, in this order.
 
     Parameters
     ----------
@@ -142,9 +142,9 @@ def top_k(
     k : int
         Number of items of an event, from 1 to m.
     events, coverage, counted_on, max_events, weighting, open_events, protocol, support
-        Which events and how they are averaged, as in :func:`sub_k`.
+        Which events and how they are averaged, as in `sub_k`.
     bins, spacing, discrepancy, norm, debias
-        How the error of one event is computed, as in :func:`rmcalib.calibration.ece`.
+        How the error of one event is computed, as in `ece`.
     rng : numpy Generator or int
         Used only if marginals have to be estimated by sampling.
 
@@ -162,8 +162,8 @@ def top_k(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, "top", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, k, "top", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
 def rankwise(
@@ -185,9 +185,9 @@ def rankwise(
     debias: bool = False,
     rng: np.random.Generator | int = 0,
 ) -> NotionResult:
-    """Return the rankwise calibration error (Definition 2 of the paper): every full ranking is an event.
+    """Return the rankwise calibration error (Definition 2 of the paper): every complete ranking is an event.
 
-    It is :func:`top_k` with k = m.
+    This is `top_k` with k = m.
 
     Parameters
     ----------
@@ -196,9 +196,9 @@ def rankwise(
     orders : int array (n, m) or PartialRankings
         What happened: the items of each instance, best first.
     events, coverage, counted_on, max_events, weighting, open_events, protocol, support
-        Which events and how they are averaged, as in :func:`sub_k`.
+        Which events and how they are averaged, as in `sub_k`.
     bins, spacing, discrepancy, norm, debias
-        How the error of one event is computed, as in :func:`rmcalib.calibration.ece`.
+        How the error of one event is computed, as in `ece`.
     rng : numpy Generator or int
         Used only if marginals have to be estimated by sampling.
 
@@ -216,103 +216,152 @@ def rankwise(
     error = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
     selection = Selection(events, coverage, counted_on, max_events)
     checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, dist.n_items, "top", selection, weighting, error, open_events)
-    return _answer(question, protocol, support, rng)
+    inputs = NotionInputs(dist, checked, dist.n_items, "top", selection, weighting, error, open_events)
+    return _evaluate(inputs, protocol, support, rng)
 
 
-class Stagewise(NamedTuple):
-    """The outcome of :func:`stagewise`: the results for k = 2, 3, ... and a sentence on them."""
-
-    results: tuple[NotionResult, ...]
-    uncalibrated_from: int | None
-    verdict: str
-
-
-def stagewise(
+def notion_null(
     dist: RankingDistribution,
-    orders: ArrayLike,
+    orders: ArrayLike | PartialRankings,
+    k: int,
+    family: Family,
     *,
-    k_max: int | None = None,
-    threshold: float = 0.1,
-    family: Family = "sub",
+    resamples: int = 200,
+    rng: np.random.Generator | int = 0,
+    events: ArrayLike | None = None,
     coverage: float | None = None,
     counted_on: ArrayLike | None = None,
+    max_events: int = MAX_EVENTS,
     weighting: Weighting = "uniform",
+    open_events: OpenEvents = "leave_out",
     bins: int | ArrayLike = 10,
-    rng: np.random.Generator | int = 0,
-) -> Stagewise:
-    """Go through k = 2, 3, ... and stop where the error exceeds ``threshold``, as the paper advises.
+) -> NullTest:
+    """Compare a sub-k or top-k error with its distribution under rankings drawn from the forecast itself.
 
-    A model that is off on pairs is off on longer rankings too, although their ECE gets small simply because
-    their probabilities do.
+    This is ``sub_k(...).null(...)`` or ``top_k(...).null(...)``, with the family as an argument.
 
     Parameters
     ----------
     dist : RankingDistribution
         The forecast: n instances, m items.
-    orders : int array (n, m)
-        What happened: the items of each instance, best first.
-    k_max : int, optional
-        Last k, by default m.
-    threshold : float
-        Largest error at which the walk goes on.
+    orders : int array (n, m) or PartialRankings
+        What happened. With partial rankings, the same is observed of each drawn ranking: the same items, and
+        ties of the same sizes.
+    k : int
+        Number of items of an event.
     family : {"sub", "top"}
         Which events.
-    coverage, counted_on, weighting, bins, rng
-        As in :func:`sub_k`.
+    resamples : int
+        Number of simulated data sets.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
+    events, coverage, counted_on, max_events, weighting, open_events, bins
+        As in `sub_k`. Events that are selected by their frequency in ``orders`` are selected again in
+        every draw.
 
     Returns
     -------
-    Stagewise
-        The results, the k at which the error is too large (None if there is none), and a sentence.
+    NullTest
+        The error, the null's mean and 95% point, and the p-value of calibration.
 
     Examples
     --------
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 3), [[0, 1, 2]] * 3).verdict
-    'uncalibrated from k = 2 on: the sub-2 error of 0.246 is above 0.1'
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(300, 3, confidence=3.0, rng=np.random.default_rng(0))
+    >>> notion_null(data.forecast, data.orders, 2, "sub").p_value < 0.01
+    True
     """
-    last = check_k(dist.n_items if k_max is None else k_max, dist.n_items, family)
-    ask = sub_k if family == "sub" else top_k
-    results: list[NotionResult] = []
-    for k in range(2, last + 1):
-        result = ask(
-            dist, orders, k, coverage=coverage, counted_on=counted_on, weighting=weighting, bins=bins, rng=rng
-        )
-        results.append(result)
-        if result.value > threshold:
-            verdict = (
-                f"uncalibrated from k = {k} on: the {family}-{k} error of {result.value:.3f} "
-                f"is above {threshold:g}"
-            )
-            return Stagewise(tuple(results), k, verdict)
-    return Stagewise(tuple(results), None, f"no error above {threshold:g} up to k = {last}")
+    selection = Selection(events, coverage, counted_on, max_events)
+    error = ErrorOptions(as_bins(bins))
+    checked = check_orders_for(dist, orders)
+    inputs = NotionInputs(dist, checked, k, family, selection, weighting, error, open_events)
+    return RankwiseUncertainty(inputs).null(resamples=resamples, rng=rng)
 
 
-def _answer(
-    question: Question,
+def notion_interval(
+    dist: PairMarginals,
+    orders: ArrayLike | PartialRankings,
+    k: int,
+    family: Family,
+    *,
+    resamples: int = 200,
+    level: float = 0.95,
+    rng: np.random.Generator | int = 0,
+    events: ArrayLike | None = None,
+    coverage: float | None = None,
+    counted_on: ArrayLike | None = None,
+    max_events: int = MAX_EVENTS,
+    weighting: Weighting = "uniform",
+    open_events: OpenEvents = "leave_out",
+    bins: int | ArrayLike = 10,
+) -> Interval:
+    """Return a sub-k or top-k error with its confidence interval.
+
+    This is ``sub_k(...).interval(...)`` or ``top_k(...).interval(...)``, with the family as an argument.
+
+    Parameters
+    ----------
+    dist : RankingDistribution, or PairMarginals for sub-2
+        The forecast: n instances, m items.
+    orders : int array (n, m) or PartialRankings
+        What happened.
+    k : int
+        Number of items of an event.
+    family : {"sub", "top"}
+        Which events.
+    resamples : int
+        Number of simulated data sets.
+    level : float
+        Probability that the interval contains the true error.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
+    events, coverage, counted_on, max_events, weighting, open_events, bins
+        As in `sub_k`.
+
+    Returns
+    -------
+    Interval
+        The error and its limits.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(300, 3, rng=np.random.default_rng(0))
+    >>> interval = notion_interval(data.forecast, data.orders, 2, "sub")
+    >>> interval.low, bool(interval.value > 0)
+    (0.0, True)
+    """
+    selection = Selection(events, coverage, counted_on, max_events)
+    error = ErrorOptions(as_bins(bins))
+    checked = check_orders_for(dist, orders)
+    inputs = NotionInputs(dist, checked, k, family, selection, weighting, error, open_events)
+    return RankwiseUncertainty(inputs).interval(resamples=resamples, level=level, rng=rng)
+
+
+def _evaluate(
+    inputs: NotionInputs,
     protocol: NotionProtocol,
     support: ArrayLike | None,
     rng: np.random.Generator | int,
 ) -> NotionResult:
     check_choice(protocol, "protocol", ("exact", "reference"))
     if protocol == "reference":
-        return _reference_answer(question, support)
+        return _evaluate_reference(inputs, support)
     if support is not None:
-        raise ValueError("support: belongs to protocol='reference'; exact marginals need no list of rankings")
-    events, how = question.choose()
+        raise ValueError("support: only for protocol='reference'; exact marginals need no list of rankings")
+    events, how = inputs.choose()
     per_event, weights = np.empty(len(events)), np.empty(len(events))
     worst = 0.0
-    for chunk in event_chunks(question, events, np.random.default_rng(rng)):
-        sums = event_sums(chunk.bin_of, chunk.probabilities, chunk.outcomes, n_bins(question.error))
-        per_event[chunk.columns] = event_errors(sums, question.error)
-        weights[chunk.columns] = event_weights(question.weighting, sums)
+    for chunk in event_chunks(inputs, events, np.random.default_rng(rng)):
+        sums = event_sums(chunk.bin_of, chunk.probabilities, chunk.outcomes, n_bins(inputs.error))
+        per_event[chunk.columns] = event_errors(sums, inputs.error)
+        weights[chunk.columns] = event_weights(inputs.weighting, sums)
         worst = max(worst, chunk.marginal_error)
     if weights.sum() == 0:
-        if isinstance(question.orders, PartialRankings):
-            raise ValueError(f"orders: the partial rankings settle none of the {len(events)} events")
+        if isinstance(inputs.orders, PartialRankings):
+            raise ValueError(f"orders: the partial rankings decide none of the {len(events)} events")
         raise ValueError(
-            f"weighting: {question.weighting!r} gives every one of the {len(events)} events weight 0"
+            f"weighting: {inputs.weighting!r} gives every one of the {len(events)} events weight 0"
         )
     weights /= weights.sum()
     value = round_off(float(weights @ per_event))
@@ -321,20 +370,20 @@ def _answer(
         per_event,
         events,
         weights,
-        question.family,
-        question.k,
-        len(question.dist),
+        inputs.family,
+        inputs.k,
+        len(inputs.dist),
         "exact",
         how,
         worst,
-        RankwiseUncertainty(question),
+        RankwiseUncertainty(inputs),
     )
 
 
-def _reference_answer(question: Question, support: ArrayLike | None) -> NotionResult:
+def _evaluate_reference(inputs: NotionInputs, support: ArrayLike | None) -> NotionResult:
     from rmcalib.calibration._rankings.reference import reference_notion
 
-    chosen = question.selection
+    chosen = inputs.selection
     given = {"events": chosen.events, "counted_on": chosen.counted_on}
     named = [name for name, value in given.items() if value is not None]
     if chosen.max_events != MAX_EVENTS:
@@ -342,12 +391,12 @@ def _reference_answer(question: Question, support: ArrayLike | None) -> NotionRe
     if named:
         raise ValueError(f"{', '.join(named)}: the reference protocol chooses its own events")
     return reference_notion(
-        question.dist,
-        check_complete(question.dist, question.orders, "the reference protocol"),
-        question.k,
-        question.family,
+        inputs.dist,
+        check_complete(inputs.dist, inputs.orders, "the reference protocol"),
+        inputs.k,
+        inputs.family,
         coverage=chosen.coverage,
-        weighting=question.weighting,
+        weighting=inputs.weighting,
         support=support,
-        error=question.error,
+        error=inputs.error,
     )

@@ -1,9 +1,10 @@
-"""Population calibration errors of finite joint distributions: the hierarchy of notions, made executable.
+"""Exact calibration errors of finite joint distributions, to check how the notions relate to each other.
 
 A finite joint distribution has instances x with weights P(x), the true distribution P(Π | x) and the
-forecast h(x), both over the same list of rankings. Conditioning means grouping instances with equal
-forecasts, so every notion of the paper can be evaluated without sampling. With ``fractions.Fraction`` entries
-(numpy object arrays) the arithmetic is exact, and the error of a calibrated model is exactly zero.
+forecast h(x), both over the same list of rankings. Conditioning on a forecast means grouping the instances
+with equal forecasts, so every notion of the paper can be evaluated without sampling. With
+``fractions.Fraction`` entries (numpy object arrays) the arithmetic is exact, and the error of a calibrated
+model is exactly zero.
 """
 
 from typing import Any
@@ -30,7 +31,7 @@ def population_error(
     k: int | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Return the population error of one notion; zero if and only if the model is calibrated in its sense.
+    """Return the population error of one notion, which is zero if and only if the model is calibrated.
 
     The error is Σ over events of E |P(event | forecast) − forecast|, averaged over sets of items for sub-k.
     Values closer than 1e-9 count as equal, unless they are fractions.
@@ -47,7 +48,7 @@ def population_error(
         rankwise sub-k, rankwise top-k.
     family, k : {"sub", "top"}, int, optional
         Which events; by default all rankings.
-    weights : array (X,), optional
+    weights : array of shape (X,), optional
         P(x), uniform by default.
 
     Returns
@@ -109,7 +110,7 @@ def _equal(rows: NDArray[Any], row: NDArray[Any]) -> BoolArray:
 
 
 def _marginals(table: NDArray[Any], happens: BoolArray) -> NDArray[Any]:
-    # Fractions have no matrix product with booleans, but with whole numbers they do.
+    # Fractions can be multiplied by integers, but not by booleans.
     return table @ (happens.astype(object) * 1 if table.dtype == object else happens.astype(np.float64))
 
 

@@ -1,8 +1,8 @@
 """The reference protocol: what the paper's public code computes, kept apart from the exact code.
 
-It departs from the paper's text in ways that change conclusions (docs/protocols.md has the figures):
-marginals are sums over a finite list of rankings, whatever its probability; the 95% filter drops rankings
-and instances; everything is float32. It is here to reproduce published figures, not to measure calibration.
+It differs from the paper's text in ways that change conclusions (docs/protocols.md has the numbers):
+marginals are sums over a finite list of rankings, whatever its probability; the 95% filter drops rankings and
+instances; everything is float32. Use it to reproduce published numbers, not to measure calibration.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
 from rmcalib.calibration._binning import ErrorOptions
-from rmcalib.calibration._rankings.questions import Weighting, check_ranks
+from rmcalib.calibration._rankings.inputs import Weighting, check_ranks
 from rmcalib.calibration._rankings.results import NotionResult
 from rmcalib.ranking import (
     PairMarginals,
@@ -64,8 +64,8 @@ def reference_rankwise(
 ) -> NotionResult:
     """Return the sub-k or top-k "ECE" of the public code.
 
-    ``listed`` (R, m): the rankings it knows of. ``probabilities`` (n, R): their probabilities, which need
-    not sum to one. ``orders`` (n, m): what happened. The names of the options are the public code's.
+    ``listed`` (R, m) are the rankings that have a probability. ``probabilities`` (n, R) need not sum to 1.
+    ``orders`` (n, m) are the rankings that happened. Options have the names of the public code.
 
     >>> reference_rankwise([[0, 1], [1, 0]], [[0.7, 0.2]] * 2, [[0, 1]] * 2, 2, "sub").value
     0.25
@@ -113,7 +113,7 @@ def reference_notion(
     support: ArrayLike | None,
     error: ErrorOptions,
 ) -> NotionResult:
-    """Do what ``sub_k(..., protocol="reference")`` asks: translate its options to the public code's.
+    """Compute ``sub_k(..., protocol="reference")``: translate its options to those of the public code.
 
     coverage=0.95 is the filter ``95_prob_mass``; frequency is ``prevalence``; probability is ``pred_mass``.
 
@@ -128,9 +128,7 @@ def reference_notion(
             "protocol: the reference protocol has 10 bins, spacing 'width' or 'log', norm 1, no debias"
         )
     if coverage not in (None, 0.95) or (coverage is not None and weighting != "uniform"):
-        raise ValueError(
-            "coverage: the reference protocol knows coverage=0.95 with uniform weighting, or None"
-        )
+        raise ValueError("coverage: the reference protocol has coverage=0.95 with uniform weighting, or None")
     names: dict[str, Any] = {"uniform": "uniform", "frequency": "prevalence", "probability": "pred_mass"}
     name: ReferenceWeighting = "95_prob_mass" if coverage else names[weighting]
     discrepancies: dict[str, Any] = {"abs": "abs", "kl": "kl", "jeffreys_unit": "jeff"}
@@ -153,7 +151,7 @@ def reference_strong_notion(
     bandwidth: float = 1.0,
     norm: Literal[1, 2] = 1,
 ) -> float:
-    """Do what ``full_rank(..., protocol="reference")`` asks.
+    """Compute ``full_rank(..., protocol="reference")``.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> dist, orders = PlackettLuce([[0.0, 0.0]] * 4), np.array([[0, 1], [1, 0]] * 2)
@@ -161,14 +159,14 @@ def reference_strong_notion(
     0.3333
     """
     if coverage not in (None, 0.95):
-        raise ValueError(f"coverage: the reference protocol knows coverage=0.95 or None, not {coverage}")
+        raise ValueError(f"coverage: the reference protocol has coverage=0.95 or None, not {coverage}")
     weighting: ReferenceWeighting = "95_prob_mass" if coverage else "uniform"
     forecasts = _forecasts(dist, orders, k, family, weighting, support)
     return _strong(forecasts, family, bandwidth, norm)
 
 
 def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:
-    """Return the rankings the public code would sum over: ``support``, or all of them below 8 items.
+    """Return the rankings over which the public code sums: ``support``, or all rankings below 8 items.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> reference_support(PlackettLuce([[0.0, 0.0]]), None).tolist()
@@ -187,9 +185,21 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
 def reference_top_1(probability_of_first_chosen: ArrayLike) -> float:
     """Return what the public code calls the top-1 ECE of a reward model: 1 − mean P(first chosen response).
 
-    It looks at the chosen response only, whose outcome is always 1: a smooth error rate, not a calibration
-    error.
+    It uses only the first chosen response of each prompt, whose outcome is always 1. It is therefore a smooth
+    error rate, not a calibration error.
 
+    Parameters
+    ----------
+    probability_of_first_chosen : array of shape (n,)
+        The probability of the first chosen response of each prompt.
+
+    Returns
+    -------
+    float
+        One minus the mean.
+
+    Examples
+    --------
     >>> reference_top_1([0.5, 0.75])
     0.375
     """
@@ -254,7 +264,7 @@ def _listed_forecasts(
     ranks, p, array = _checked(listed, probabilities, orders)
     events = _events(array, check_k(k, array.shape[1], family), family)
     ranks, p, array = _filtered(ranks, p, array, weighting)
-    # Summed in float64: sums of float32 come out differently on every kind of processor.
+    # Summed in float64, because sums of float32 differ between processors.
     marginals = (p.astype(np.float64) @ occurs_unchecked(ranks, events, family)).astype(np.float32)
     return _Forecasts(events, marginals, occurs_unchecked(array, events, family))
 
@@ -262,7 +272,7 @@ def _listed_forecasts(
 def _forecasts(
     dist: PairMarginals, orders: IntArray, k: int, family: Family, weighting: str, support: ArrayLike | None
 ) -> _Forecasts:
-    """Sum over listed rankings where there is a distribution; otherwise take the pair marginals."""
+    """Sum over listed rankings if ``dist`` is a distribution; otherwise use its pair marginals."""
     if family == "sub" and not isinstance(dist, RankingDistribution):
         return _pairwise_forecasts(dist, orders, k, family, weighting)
     ranks = check_ranks(dist, "top_k")
@@ -273,7 +283,7 @@ def _forecasts(
 def _pairwise_forecasts(
     dist: PairMarginals, orders: IntArray, k: int, family: Family, weighting: str
 ) -> _Forecasts:
-    """RPC is not truncated by the filters: a pair stays if some kept ranking agrees with it."""
+    """Return pair marginals. Filters do not truncate them; a pair stays if a kept ranking agrees with it."""
     events = _events(orders, k, family)
     marginals = dist.sub(events).astype(np.float32)
     if weighting in ("95_prob_mass", "top_10"):
@@ -301,7 +311,7 @@ def _averaged(
     if weighting == "most_confident":
         leaders = np.argsort(-marginals.mean(axis=0), kind="stable")[:5]
         weights = np.zeros(len(events))
-        # Divided by five even where there are fewer events.
+        # The public code divides by five even if there are fewer events.
         weights[leaders] = 1 / 5
     else:
         weights /= weights.sum()
@@ -320,7 +330,7 @@ def _strong(forecasts: _Forecasts, family: Family, bandwidth: float, norm: int) 
 
 
 def _binary_errors(p: Float32Array, y: BoolArray, discrepancy: str, spacing: str) -> NDArray[np.float64]:
-    """Binned error of every column, computed in float32 as upstream does."""
+    """Return the binned error of every column, computed in float32 as in the public code."""
     edges = np.linspace(0, 1, _N_BINS + 1, dtype=np.float32)
     if spacing == "log":
         edges = np.concatenate([[0.0], np.logspace(-12, 0, _N_BINS + 1)[1:]]).astype(np.float32)
@@ -369,7 +379,7 @@ def _kernel_error(p: NDArray[np.float64], target: NDArray[np.float64], bandwidth
     log_constant = gammaln(alpha.sum(axis=1)) - gammaln(alpha).sum(axis=1)
     log_kernel = log_constant + np.log(np.maximum(p, _KERNEL_EPSILON)) @ (alpha - 1).T
     np.fill_diagonal(log_kernel, -np.inf)
-    # Relative to the largest kernel of the row: that is where upstream adds its 1e-8.
+    # Relative to the largest kernel of the row, because the public code adds its 1e-8 there.
     kernel = np.exp(log_kernel - log_kernel.max(axis=1, keepdims=True))
     local = kernel @ target / (kernel.sum(axis=1, keepdims=True) + _KERNEL_EPSILON)
     gap = np.abs(local - p)

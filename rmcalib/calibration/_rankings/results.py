@@ -1,4 +1,4 @@
-"""What a notion returns: its error, and from there its null test and its interval."""
+"""The result of a notion: its error, with methods for the null test and the interval."""
 
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -16,7 +16,7 @@ NotionProtocol = Literal["exact", "reference"]
 
 
 class Uncertainty(Protocol):
-    """Where the null test and the interval of a result come from."""
+    """What computes the null test and the interval of a result."""
 
     def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
         """Compare the error with that of a calibrated forecast."""
@@ -40,8 +40,8 @@ class NotionResult:
     events : int array (E, k)
         The events.
     weights : float array (E,)
-        Weights of the average; they sum to 1. Those of ``full_rank`` add up the classes of each set of items
-        and average over sets.
+        Weights of the average, which sum to 1. Those of ``full_rank`` sum over the classes of each set of
+        items and average over sets.
     family, k : {"sub", "top"}, int
         What the events are.
     n : int
@@ -51,7 +51,14 @@ class NotionResult:
     selection : str
         How the events were chosen.
     marginal_error : float
-        The largest standard error of a marginal, 0 where all of them are exact.
+        The largest standard error of a marginal; 0 if all are exact.
+
+    Examples
+    --------
+    >>> from rmcalib.calibration import sub_k
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> sub_k(PlackettLuce([[2.0, 0.0, 0.0]] * 3), [[0, 1, 2]] * 3, 2)
+    NotionResult(sub-2: 0.246135, 6 events (all), 3 instances, exact)
     """
 
     value: float
@@ -72,7 +79,7 @@ class NotionResult:
         return len(self.events)
 
     def null(self, *, resamples: int = 200, rng: np.random.Generator | int = 0) -> NullTest:
-        """Compare the error with what a calibrated forecast would show at this sample size.
+        """Compare the error with the errors of a calibrated forecast at this sample size.
 
         Rankings are drawn from the forecast itself. Events that were selected by their frequency in the
         evaluated rankings are selected again in every draw.
@@ -116,6 +123,7 @@ class NotionResult:
         Returns
         -------
         Interval
+            The error (or excess) and its limits.
 
         Examples
         --------

@@ -1,31 +1,46 @@
-"""All notions of one forecast at once: errors, intervals, nulls, and what recalibration would do."""
+"""Several notions of one forecast: the summary, the stagewise procedure of the paper, and recalibration."""
 
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import IntArray
+from rmcalib.calibration._rankings.inputs import Weighting, check_complete
 from rmcalib.calibration._rankings.notions import sub_k, top_k
-from rmcalib.calibration._rankings.questions import check_complete
-from rmcalib.calibration._temperature import (
-    TemperatureFit,
-    cross_fit,
-    fit_temperature,
-)
+from rmcalib.calibration._rankings.results import NotionResult
+from rmcalib.calibration._temperature import TemperatureFit, cross_fit, fit_temperature
 from rmcalib.ranking import HasTemperature, RankingDistribution
-from rmcalib.ranking.events import Family
+from rmcalib.ranking.events import Family, check_k
 
-__all__ = ["Summary", "SummaryRow", "summarise"]
+__all__ = ["Stagewise", "Summary", "SummaryRow", "cross_fitted_temperature", "stagewise", "summarise"]
 
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One notion: error with interval, null mean, 95% point and p-value, and the recalibrated error.
+    """One notion in a `Summary`.
 
-    ``recalibrated`` is the error after temperature scaling, cross-fitted; None where there is no temperature.
+    Attributes
+    ----------
+    family, k : {"sub", "top"}, int
+        The notion.
+    value, low, high : float
+        The error and its 95% interval.
+    null_mean, null_high : float
+        Mean and 95% point of the errors of a calibrated forecast.
+    p_value : float
+        The p-value of calibration.
+    recalibrated : float or None
+        The error after cross-fitted temperature scaling; None for forecasts without a temperature.
+
+    Examples
+    --------
+    >>> row = SummaryRow("sub", 2, 0.08, 0.05, 0.11, 0.02, 0.03, 0.005, recalibrated=0.02)
+    >>> row.value > row.null_high
+    True
     """
 
     family: Family
@@ -41,7 +56,25 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class Summary:
-    """The rows, and the temperature of largest likelihood on all the data (None where there is none)."""
+    """The result of `summarise`.
+
+    Attributes
+    ----------
+    rows : tuple of SummaryRow
+        One row per notion.
+    temperature : TemperatureFit or None
+        The temperature of largest likelihood on all data; None for forecasts without a temperature.
+    n, n_items : int
+        Number of instances and of items.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
+    >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
+    >>> summary = summarise(data.forecast, data.orders, sub=[2], top=[1], resamples=20)
+    >>> summary.n, summary.n_items, len(summary.rows)
+    (100, 3, 2)
+    """
 
     rows: tuple[SummaryRow, ...]
     temperature: TemperatureFit | None
@@ -59,7 +92,7 @@ def summarise(
     folds: int = 5,
     rng: np.random.Generator | int = 0,
 ) -> Summary:
-    """Evaluate a forecast of rankings by several sub-k and top-k notions at once.
+    """Evaluate a forecast of rankings by several sub-k and top-k notions.
 
     Parameters
     ----------
@@ -68,9 +101,9 @@ def summarise(
     orders : int array (n, m)
         What happened: the items of each instance, best first.
     sub, top : sequences of int
-        The k of each family; those above m are left out.
+        The values of k for each family. Values above m are left out.
     resamples : int
-        Number of simulated data sets behind each interval and null test.
+        Number of simulated data sets for each interval and null test.
     folds : int
         Folds of the cross-fitted temperature.
     rng : numpy Generator or int
@@ -102,7 +135,7 @@ def summarise(
             continue
         notion = sub_k if family == "sub" else top_k
         result = notion(dist, array, k)
-        # The same draws for both, so that interval and test agree about 0.
+        # With the same draws, the interval excludes 0 exactly if the test rejects.
         interval = result.interval(resamples=resamples, rng=deepcopy(generator))
         null = result.null(resamples=resamples, rng=generator)
         after = notion(recalibrated, array, k).value if recalibrated is not None else None
@@ -122,11 +155,115 @@ def summarise(
     return Summary(tuple(rows), fit, len(array), dist.n_items)
 
 
+class Stagewise(NamedTuple):
+    """The result of `stagewise`.
+
+    Attributes
+    ----------
+    results : tuple of NotionResult
+        The results for k = 2, 3, ...
+    uncalibrated_from : int or None
+        The first k with an error above the threshold; None if there is none.
+    verdict : str
+        A sentence that says so.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> found = stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 3), [[0, 1, 2]] * 3)
+    >>> found.uncalibrated_from, len(found.results)
+    (2, 1)
+    """
+
+    results: tuple[NotionResult, ...]
+    uncalibrated_from: int | None
+    verdict: str
+
+
+def stagewise(
+    dist: RankingDistribution,
+    orders: ArrayLike,
+    *,
+    k_max: int | None = None,
+    threshold: float = 0.1,
+    family: Family = "sub",
+    coverage: float | None = None,
+    counted_on: ArrayLike | None = None,
+    weighting: Weighting = "uniform",
+    bins: int | ArrayLike = 10,
+    rng: np.random.Generator | int = 0,
+) -> Stagewise:
+    """Evaluate k = 2, 3, ... and stop where the error exceeds ``threshold``, as the paper recommends.
+
+    A model that is miscalibrated on pairs is also miscalibrated on longer rankings. Their ECE is small only
+    because their probabilities are.
+
+    Parameters
+    ----------
+    dist : RankingDistribution
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+    k_max : int, optional
+        Last k, by default m.
+    threshold : float
+        The largest error that counts as calibrated.
+    family : {"sub", "top"}
+        Which events.
+    coverage, counted_on, weighting, bins, rng
+        As in `sub_k`.
+
+    Returns
+    -------
+    Stagewise
+        The results, and the k at which the error is too large.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> stagewise(PlackettLuce([[2.0, 0.0, 0.0]] * 3), [[0, 1, 2]] * 3).verdict
+    'uncalibrated from k = 2 on: the sub-2 error of 0.246 is above 0.1'
+    """
+    last = check_k(dist.n_items if k_max is None else k_max, dist.n_items, family)
+    notion = sub_k if family == "sub" else top_k
+    results: list[NotionResult] = []
+    for k in range(2, last + 1):
+        result = notion(
+            dist, orders, k, coverage=coverage, counted_on=counted_on, weighting=weighting, bins=bins, rng=rng
+        )
+        results.append(result)
+        if result.value > threshold:
+            verdict = (
+                f"uncalibrated from k = {k} on: the {family}-{k} error of {result.value:.3f} "
+                f"is above {threshold:g}"
+            )
+            return Stagewise(tuple(results), k, verdict)
+    return Stagewise(tuple(results), None, f"no error above {threshold:g} up to k = {last}")
+
+
 def cross_fitted_temperature(
     dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
 ) -> HasTemperature:
-    """Return the forecast with every instance at the temperature fitted on the other folds.
+    """Return the forecast with each instance at the temperature fitted on the other folds.
 
+    Parameters
+    ----------
+    dist : PlackettLuce, Mallows or SparseRankings
+        The forecast: n instances, m items.
+    orders : int array (n, m)
+        What happened: the items of each instance, best first.
+    folds : int
+        Number of folds.
+    rng : numpy Generator or int
+        Source of randomness of the folds, or its seed.
+
+    Returns
+    -------
+    HasTemperature
+        A forecast of the same kind as ``dist``.
+
+    Examples
+    --------
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(200, 3, rng=np.random.default_rng(0))
     >>> len(cross_fitted_temperature(data.forecast, data.orders))

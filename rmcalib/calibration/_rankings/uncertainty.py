@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer
-from rmcalib.calibration._binning import BinSums, ErrorOptions, as_bins
+from rmcalib.calibration._binning import BinSums
 from rmcalib.calibration._intervals import (
     SIZES,
     Interval,
@@ -17,16 +16,11 @@ from rmcalib.calibration._intervals import (
     resampling_weights,
 )
 from rmcalib.calibration._nulls import NullTest, compare_with_null
-from rmcalib.calibration._rankings.questions import (
-    MAX_EVENTS,
+from rmcalib.calibration._rankings.inputs import (
     EventChunk,
-    OpenEvents,
+    NotionInputs,
     Orders,
-    Question,
-    Selection,
-    Weighting,
     check_complete,
-    check_orders_for,
     check_ranks,
     event_chunks,
     event_errors,
@@ -35,217 +29,103 @@ from rmcalib.calibration._rankings.questions import (
     happened,
     n_bins,
 )
-from rmcalib.ranking import PairMarginals, PartialRankings, RankingDistribution
-from rmcalib.ranking.events import Family, unique_rows
+from rmcalib.ranking import PartialRankings, RankingDistribution
+from rmcalib.ranking.events import unique_rows
 
-__all__ = ["RankwiseUncertainty", "notion_interval", "notion_null"]
+__all__ = ["RankwiseUncertainty"]
 
-# Shares of the observed miscalibration. Those above 1 use the data sets of 1.
+# Fractions of the observed miscalibration. Those above 1 use the data sets of 1.
 _SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
-
-
-def notion_null(
-    dist: RankingDistribution,
-    orders: ArrayLike | PartialRankings,
-    k: int,
-    family: Family,
-    *,
-    resamples: int = 200,
-    rng: np.random.Generator | int = 0,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    open_events: OpenEvents = "leave_out",
-    bins: int | ArrayLike = 10,
-) -> NullTest:
-    """Compare the value of ``sub_k`` or ``top_k`` with what rankings drawn from the forecast itself show.
-
-    It is ``sub_k(...).null(...)`` or ``top_k(...).null(...)`` with the family as an argument.
-
-    Parameters
-    ----------
-    dist : RankingDistribution
-        The forecast: n instances, m items.
-    orders : int array (n, m) or PartialRankings
-        What happened. Draws are coarsened as the partial rankings are: same items, same sizes of ties.
-    k : int
-        Number of items of an event.
-    family : {"sub", "top"}
-        Which events.
-    resamples : int
-        Number of simulated data sets.
-    rng : numpy Generator or int
-        Source of randomness, or its seed.
-    events, coverage, counted_on, max_events, weighting, open_events, bins
-        As in :func:`sub_k`. Events that are selected by their frequency in ``orders`` are selected again in
-        every draw.
-
-    Returns
-    -------
-    NullTest
-        The error, the null's mean and 95% point, and the p-value of calibration.
-
-    Examples
-    --------
-    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
-    >>> data = synthetic_plackett_luce(300, 3, confidence=3.0, rng=np.random.default_rng(0))
-    >>> notion_null(data.forecast, data.orders, 2, "sub").p_value < 0.01
-    True
-    """
-    selection = Selection(events, coverage, counted_on, max_events)
-    error = ErrorOptions(as_bins(bins))
-    checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).null(resamples=resamples, rng=rng)
-
-
-def notion_interval(
-    dist: PairMarginals,
-    orders: ArrayLike | PartialRankings,
-    k: int,
-    family: Family,
-    *,
-    resamples: int = 200,
-    level: float = 0.95,
-    rng: np.random.Generator | int = 0,
-    events: ArrayLike | None = None,
-    coverage: float | None = None,
-    counted_on: ArrayLike | None = None,
-    max_events: int = MAX_EVENTS,
-    weighting: Weighting = "uniform",
-    open_events: OpenEvents = "leave_out",
-    bins: int | ArrayLike = 10,
-) -> Interval:
-    """Return the value of ``sub_k`` or ``top_k`` with a confidence interval over instances.
-
-    It is ``sub_k(...).interval(...)`` or ``top_k(...).interval(...)`` with the family as an argument.
-
-    Parameters
-    ----------
-    dist : RankingDistribution, or PairMarginals for sub-2
-        The forecast: n instances, m items.
-    orders : int array (n, m) or PartialRankings
-        What happened.
-    k : int
-        Number of items of an event.
-    family : {"sub", "top"}
-        Which events.
-    resamples : int
-        Number of simulated data sets.
-    level : float
-        Probability that the interval contains the true error.
-    rng : numpy Generator or int
-        Source of randomness, or its seed.
-    events, coverage, counted_on, max_events, weighting, open_events, bins
-        As in :func:`sub_k`.
-
-    Returns
-    -------
-    Interval
-
-    Examples
-    --------
-    >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
-    >>> data = synthetic_plackett_luce(300, 3, rng=np.random.default_rng(0))
-    >>> interval = notion_interval(data.forecast, data.orders, 2, "sub")
-    >>> interval.low, bool(interval.value > 0)
-    (0.0, True)
-    """
-    selection = Selection(events, coverage, counted_on, max_events)
-    error = ErrorOptions(as_bins(bins))
-    checked = check_orders_for(dist, orders)
-    question = Question(dist, checked, k, family, selection, weighting, error, open_events)
-    return RankwiseUncertainty(question).interval(resamples=resamples, level=level, rng=rng)
 
 
 @dataclass(frozen=True, eq=False)
 class RankwiseUncertainty:
-    """The null test and the interval of the error that a question asks for."""
+    """The null test and the interval of the error of a weak notion."""
 
-    question: Question
+    inputs: NotionInputs
 
     def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
         """Compare the error with its distribution under rankings drawn from the forecast."""
-        question, generator = self.question, np.random.default_rng(rng)
-        dist = check_ranks(question.dist, "the null test")
+        inputs, generator = self.inputs, np.random.default_rng(rng)
+        dist = check_ranks(inputs.dist, "the null test")
         drawn = dist.sample(check_integer(resamples, "resamples", 1), generator)
-        sets = [question.orders, *(_observed(question, orders) for orders in drawn)]
-        chosen = [question.choose_in(orders) for orders in sets] if question.reselects else None
-        values = _Average((len(sets),), question)
-        for chunk, columns in _chunks_with_columns(question, chosen, generator):
+        sets = [inputs.orders, *(_observed(inputs, orders) for orders in drawn)]
+        chosen = [inputs.choose_in(orders) for orders in sets] if inputs.reselects else None
+        values = _Average((len(sets),), inputs)
+        for chunk, columns in _chunks_with_columns(inputs, chosen, generator):
             for number, orders in enumerate(sets):
                 local = columns(number)
-                outcomes = happened(question, orders, chunk.events[local])
+                outcomes = happened(inputs, orders, chunk.events[local])
                 values.add(
-                    number, _sums(question, chunk.bin_of[:, local], chunk.probabilities[:, local], outcomes)
+                    number, _sums(inputs, chunk.bin_of[:, local], chunk.probabilities[:, local], outcomes)
                 )
         observed, *null = values.means()
         return compare_with_null(float(observed), np.array(null))
 
     def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
-        """Return the true errors that make the observed one likely.
+        """Return the interval: all true errors under which the observed error is not extreme.
 
-        Data sets are simulated with a share s of the observed miscalibration: with probability s an instance
-        is replaced by a resampled one, otherwise its ranking is drawn from the forecast. The interval
-        contains the errors of all s at which the observed value is not extreme. At s = 0 the data sets are
-        those of the null test, so that the interval excludes 0 exactly if the test rejects. It is united with
-        the interval of the error as a linear function of the gaps, whose signs are known if gaps are large.
+        Data sets are simulated with a fraction s of the observed miscalibration: with probability s an
+        instance is replaced by a resampled one, otherwise its ranking is drawn from the forecast. The
+        interval contains the true errors of all s at which the observed error is not extreme. At s = 0 the
+        data sets are those of the null test, so the interval excludes 0 exactly if the test rejects.
+
+        The result is the union with a second interval, which treats the error as a linear function of the
+        gaps. This is right for large gaps, because their signs are known.
         """
         check_level(level)
         n_replicates, generator = check_integer(resamples, "resamples", 1), np.random.default_rng(rng)
-        if isinstance(self.question.dist, RankingDistribution):
-            return _simulated_interval(self.question, self.question.dist, n_replicates, level, generator)
-        return _resampled_interval(self.question, n_replicates, level, generator)
+        if isinstance(self.inputs.dist, RankingDistribution):
+            return _simulated_interval(self.inputs, self.inputs.dist, n_replicates, level, generator)
+        return _resampled_interval(self.inputs, n_replicates, level, generator)
 
 
 def _simulated_interval(
-    question: Question, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
+    inputs: NotionInputs, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
     n, mixed = len(dist), _SHARES[_SHARES <= 1]
     rankings = dist.sample(resamples, rng)
-    drawn_orders = [_observed(question, orders) for orders in rankings]
+    drawn_orders = [_observed(inputs, orders) for orders in rankings]
     resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
 
     def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
-        """Return which instances are observed ones, and the instances (n,). All shares share the draws."""
+        """Return which instances are resampled, and their numbers: (n,) each. Shares use the same draws."""
         kept = uniform[replicate] < mixed[share]
         return kept, np.where(kept, resampled[replicate], np.arange(n))
 
     chosen = None
-    if question.reselects:
-        orders = check_complete(dist, question.orders, "a selection by frequency")
+    if inputs.reselects:
+        orders = check_complete(dist, inputs.orders, "a selection by frequency")
         sets = [
             np.where(kept[:, None], orders[rows], rankings[replicate])
             for share in range(len(mixed))
             for replicate in range(resamples)
             for kept, rows in [simulated(share, replicate)]
         ]
-        chosen = [question.choose_in(one) for one in [*sets, orders]]
-    draws, truths = (_Average((len(_SHARES), resamples), question) for _ in "ab")
-    value, linear = _Average((1,), question), _LinearError(resamples, question)
-    for chunk, columns in _chunks_with_columns(question, chosen, rng):
+        chosen = [inputs.choose_in(one) for one in [*sets, orders]]
+    draws, truths = (_Average((len(_SHARES), resamples), inputs) for _ in "ab")
+    value, linear = _Average((1,), inputs), _LinearError(resamples, inputs)
+    for chunk, columns in _chunks_with_columns(inputs, chosen, rng):
         own = columns(-1)
-        observed = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
+        observed = _sums(inputs, chunk.bin_of, chunk.probabilities, chunk.outcomes)
         value.add(0, _take(observed, own))
         for replicate, observed_orders in enumerate(drawn_orders):
-            drawn = happened(question, observed_orders, chunk.events)
+            drawn = happened(inputs, observed_orders, chunk.events)
             for share in range(len(mixed)):
                 local = columns(share * resamples + replicate)
                 kept, rows = simulated(share, replicate)
                 outcomes = np.where(kept[:, None], chunk.outcomes[rows], drawn)
-                sums = _sums(question, chunk.bin_of[rows], chunk.probabilities[rows], outcomes)
+                sums = _sums(inputs, chunk.bin_of[rows], chunk.probabilities[rows], outcomes)
                 if share == len(mixed) - 1:
                     linear.add(replicate, _take(observed, own), _take(sums, own))
                 sums, total = _take(sums, local), _take(observed, local)
                 for place in range(share, len(_SHARES) if share == len(mixed) - 1 else share + 1):
-                    # Up to a share of 1 the data set contains the miscalibration; what goes beyond is added.
+                    # Up to a share of 1, the data set contains the miscalibration. Above 1, add the rest.
                     beyond = max(float(_SHARES[place]), 1.0)
                     draws.add((place, replicate), recentred(total, sums, beyond))
                     if replicate == 0 or chosen is not None:
                         truths.add((place, replicate), recentred(total, total, float(_SHARES[place])))
-    # Where all data sets have the same events, they have the same true errors.
+    # Data sets with the same events have the same true errors.
     true = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
     return _inverted(float(value.means()[0]), draws.means(), true, linear.values(), level)
 
@@ -253,19 +133,19 @@ def _simulated_interval(
 def _inverted(
     value: float, draws: FloatArray, truths: FloatArray, linear: FloatArray, level: float
 ) -> Interval:
-    """Invert errors drawn at each share (S, R), with true errors (S,), and unite with the linear interval."""
+    """Invert errors drawn at each share (S, R), with true errors (S,), and add the linear interval."""
     alpha = 1 - level
 
     def true_error(tail: float) -> float:
         """Return the true error at which the observed value is this quantile of the draws."""
-        # Larger miscalibration shows larger errors; what little the draws waver is smoothed away.
+        # Errors grow with the miscalibration; running maxima remove simulation noise.
         return float(np.interp(value, np.maximum.accumulate(np.quantile(draws, tail, axis=1)), truths))
 
     high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
     if compare_with_null(value, draws[0]).p_value > alpha:
         return Interval(value, 0.0, high, level, draws.shape[1])
-    # Noise adds to an average of absolute gaps. Resampling adds to it once more, but less, by a factor of up
-    # to 0.8 / (1.13 − 0.8) = 2.4 for gaps that are all noise.
+    # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
+    # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
     noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
     linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
     possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
@@ -273,14 +153,14 @@ def _inverted(
 
 
 def _resampled_interval(
-    question: Question, resamples: int, level: float, rng: np.random.Generator
+    inputs: NotionInputs, resamples: int, level: float, rng: np.random.Generator
 ) -> Interval:
-    """Return an interval without simulated rankings, for pair marginals: resample and recentre bin sums."""
-    weights = resampling_weights(resamples, len(question.dist), rng)
-    draws, truths = _Average((len(SIZES), resamples), question), _Average((len(SIZES),), question)
-    for chunk in event_chunks(question, question.choose()[0], rng, replicates=resamples):
-        total = _sums(question, chunk.bin_of, chunk.probabilities, chunk.outcomes)
-        replicates = _weighted_sums(weights, chunk, n_bins(question.error))
+    """Return the interval for pair marginals, which cannot simulate rankings: resample and recentre sums."""
+    weights = resampling_weights(resamples, len(inputs.dist), rng)
+    draws, truths = _Average((len(SIZES), resamples), inputs), _Average((len(SIZES),), inputs)
+    for chunk in event_chunks(inputs, inputs.choose()[0], rng, replicates=resamples):
+        total = _sums(inputs, chunk.bin_of, chunk.probabilities, chunk.outcomes)
+        replicates = _weighted_sums(weights, chunk, n_bins(inputs.error))
         for number, share in enumerate(SIZES):
             draws.add(number, recentred(total, replicates, share))
             truths.add(number, recentred(total, total, share))
@@ -291,12 +171,12 @@ def _resampled_interval(
 class _Average:
     """A weighted average over events that arrive in chunks, kept for many data sets at once."""
 
-    def __init__(self, shape: tuple[int, ...], question: Question) -> None:
-        self._errors, self._weights, self._question = np.zeros(shape), np.zeros(shape), question
+    def __init__(self, shape: tuple[int, ...], inputs: NotionInputs) -> None:
+        self._errors, self._weights, self._inputs = np.zeros(shape), np.zeros(shape), inputs
 
     def add(self, number: int | tuple[int, int], sums: BinSums) -> None:
-        weights = event_weights(self._question.weighting, sums)
-        self._errors[number] += (weights * event_errors(sums, self._question.error)).sum(axis=-1)
+        weights = event_weights(self._inputs.weighting, sums)
+        self._errors[number] += (weights * event_errors(sums, self._inputs.error)).sum(axis=-1)
         self._weights[number] += weights.sum(axis=-1)
 
     def means(self) -> FloatArray:
@@ -306,11 +186,11 @@ class _Average:
 class _LinearError:
     """How much resampling moves the average error if every gap keeps its sign: (R,)."""
 
-    def __init__(self, resamples: int, question: Question) -> None:
-        self._moved, self._weight, self._question = np.zeros(resamples), np.zeros(resamples), question
+    def __init__(self, resamples: int, inputs: NotionInputs) -> None:
+        self._moved, self._weight, self._inputs = np.zeros(resamples), np.zeros(resamples), inputs
 
     def add(self, number: int, observed: BinSums, resampled: BinSums) -> None:
-        weights = event_weights(self._question.weighting, observed)
+        weights = event_weights(self._inputs.weighting, observed)
         gap = observed.outcome - observed.probability
         moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
         per_event = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
@@ -325,24 +205,24 @@ _Columns = Callable[[int], IntArray | slice]
 
 
 def _chunks_with_columns(
-    question: Question, chosen: Sequence[IntArray] | None, rng: np.random.Generator
+    inputs: NotionInputs, chosen: Sequence[IntArray] | None, rng: np.random.Generator
 ) -> Iterator[tuple[EventChunk, _Columns]]:
     """Yield chunks of all events, and a function from a data set's number to its events in the chunk.
 
     ``chosen``: the events of each data set; None if all have the same.
     """
     if chosen is None:
-        for chunk in event_chunks(question, question.choose()[0], rng):
+        for chunk in event_chunks(inputs, inputs.choose()[0], rng):
             yield chunk, lambda _: slice(None)
         return
-    events, index = unique_rows(np.concatenate(chosen), question.dist.n_items)
-    # Sorted by items, so that event_chunks keeps their order.
+    events, index = unique_rows(np.concatenate(chosen), inputs.dist.n_items)
+    # event_chunks sorts by items; sorting here keeps its order.
     order = np.lexsort(np.sort(events, axis=1).T[::-1])
     place = np.argsort(order)
     ends = np.cumsum([len(part) for part in chosen])[:-1]
     columns = [np.sort(place[part]) for part in np.split(index, ends)]
     start = 0
-    for chunk in event_chunks(question, events[order], rng):
+    for chunk in event_chunks(inputs, events[order], rng):
         first, last = start, start + len(chunk.events)
 
         def local(number: int, first: int = first, last: int = last) -> IntArray:
@@ -353,13 +233,13 @@ def _chunks_with_columns(
         start = last
 
 
-def _observed(question: Question, orders: IntArray) -> Orders:
-    """Return what would have been observed of complete ``orders`` (n, m)."""
-    return question.orders.coarsen(orders) if isinstance(question.orders, PartialRankings) else orders
+def _observed(inputs: NotionInputs, orders: IntArray) -> Orders:
+    """Return what would have been observed of the complete rankings ``orders`` (n, m)."""
+    return inputs.orders.coarsen(orders) if isinstance(inputs.orders, PartialRankings) else orders
 
 
-def _sums(question: Question, bin_of: IntArray, p: FloatArray, outcomes: FloatArray) -> BinSums:
-    return event_sums(bin_of, p, outcomes, n_bins(question.error))
+def _sums(inputs: NotionInputs, bin_of: IntArray, p: FloatArray, outcomes: FloatArray) -> BinSums:
+    return event_sums(bin_of, p, outcomes, n_bins(inputs.error))
 
 
 def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
@@ -367,7 +247,7 @@ def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
 
 
 def _weighted_sums(weights: FloatArray, chunk: EventChunk, size: int) -> BinSums:
-    """Bin sums of resamples with ``weights`` (R, n): arrays (R, e, B)."""
+    """Return the bin sums of resamples with ``weights`` (R, n): arrays (R, e, B)."""
     counts = ~np.isnan(chunk.outcomes)
     members = [(chunk.bin_of == number) & counts for number in range(size)]
 

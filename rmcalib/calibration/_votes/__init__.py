@@ -1,4 +1,4 @@
-"""Forecasts against people's votes: scores, noise ceilings, calibration error, ties."""
+"""Forecasts compared with people's votes: scores, noise ceilings, calibration error, ties."""
 
 from rmcalib.calibration._votes._ceilings import (
     vote_agreement_ceilings,
@@ -13,11 +13,9 @@ from rmcalib.calibration._votes._forecasts import (
     vote_log_losses,
     voter_disagreements,
 )
-from rmcalib.calibration._votes._ties import TIE_MODELS, TieModel, fit_ties, with_tie_outcome
+from rmcalib.calibration._votes._ties import fit_ties, with_tie_outcome
 
 __all__ = [
-    "TIE_MODELS",
-    "TieModel",
     "VoteForecasts",
     "effective_votes",
     "fit_ties",

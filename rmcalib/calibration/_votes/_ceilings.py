@@ -1,8 +1,8 @@
-"""Noise ceilings: what the true shares themselves would score against so few votes.
+"""Noise ceilings: the scores that the true shares of people's choices would have.
 
-The truth is not known, but much about it can be estimated without bias from votes of different people on the
-same prompt: the mean product of k votes estimates the k-th moments of the shares. One vote says nothing. What
-these moments leave open comes from a Dirichlet distribution of the shares with the observed agreement between
+The true shares are not known, but their moments can be estimated without bias from several votes on the same
+prompt: the mean product of k votes estimates a k-th moment. A single vote is not enough. What the moments
+leave open is filled in by a Dirichlet distribution of the shares, fitted to the observed agreement between
 voters.
 """
 
@@ -17,10 +17,10 @@ from rmcalib.calibration._votes._forecasts import VoteForecasts, pair_agreements
 
 __all__ = ["vote_agreement_ceilings", "vote_brier_ceilings", "vote_log_loss_ceilings"]
 
-_TERMS = 60  # of the series of the entropy that are estimated from votes; the rest is small
-_LOG_RANGE = (-8.0, 10.0)  # of the concentration: from unanimous votes to votes by coin flips
-_GRID: FloatArray = np.linspace(-30.0, 12.0, 1200)  # log of x in ∫ ... dx: sums of up to 160,000 votes
-_STEP = 1e-3  # of numerical derivatives by the log concentration
+_TERMS = 60  # terms of the entropy's series that are estimated from votes; the rest is small
+_LOG_RANGE = (-8.0, 10.0)  # log concentration: from unanimous votes to votes by coin flips
+_GRID: FloatArray = np.linspace(-30.0, 12.0, 1200)  # log of x in ∫ ... dx; enough for 160,000 votes
+_STEP = 1e-3  # step of numerical derivatives with respect to the log concentration
 
 Estimate = Callable[[float], FloatArray]
 
@@ -33,11 +33,13 @@ def vote_brier_ceilings(forecasts: VoteForecasts) -> FloatArray:
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
+    forecasts : VoteForecasts
+        Votes on n prompts; the forecasts are not used.
 
     Returns
     -------
-    (n,) scores; NaN where only one person voted.
+    float array (n,)
+        Scores; NaN where only one person voted.
 
     Examples
     --------
@@ -51,18 +53,19 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
     """Estimate the log loss that the true shares π of each prompt would have: their entropy.
 
     H(π) = Σ_k (1/k) Σ_i π_i (1 − π_i)^k. With N votes, the terms up to k = N − 1 are estimated without bias
-    (Zhang 2012). The terms after that are extrapolated with a Dirichlet distribution of the shares.
-    So the ceiling rests on the votes alone if there are many, and with two votes also on the shape of
-    that distribution.
+    (Zhang 2012). Later terms are extrapolated with a Dirichlet distribution of the shares. With many votes
+    the ceiling depends on the votes alone; with two it also depends on that distribution.
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
+    forecasts : VoteForecasts
+        Votes on n prompts; the forecasts are not used.
 
     Returns
     -------
-    (n,) estimates in nats; NaN where only one person voted. Their mean is the ceiling. Their spread includes
-    the uncertainty of the fit.
+    float array (n,)
+        Estimates in nats; NaN where only one person voted. Their mean is the ceiling. Their spread includes
+        the uncertainty of the fit.
 
     Examples
     --------
@@ -80,20 +83,22 @@ def vote_log_loss_ceilings(forecasts: VoteForecasts) -> FloatArray:
 
 
 def vote_agreement_ceilings(forecasts: VoteForecasts) -> FloatArray:
-    """Estimate the largest true share of each prompt: how many people agree with the best choice there is.
+    """Estimate the largest true share of each prompt: how many people agree with the most popular response.
 
-    The mean of max_i π_i given the votes for the responses, where the shares of those who choose have a
-    Dirichlet distribution. The largest share of the votes themselves would be too large, because it was
-    chosen by the same votes. Nobody who finds the responses equally good agrees with a choice; a split vote
-    agrees by 1/m.
+    It is the mean of max_i π_i given the votes, where the shares π of the people who choose a response have a
+    Dirichlet distribution. The largest observed share would be too large, because the same votes decide which
+    one is the largest. A split vote for m responses agrees by 1/m. Where ties are an outcome of their own,
+    people who find the responses equally good agree with no response.
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
+    forecasts : VoteForecasts
+        Votes on n prompts; the forecasts are not used.
 
     Returns
     -------
-    (n,) estimates; NaN where only one person voted. Their mean is the ceiling.
+    float array (n,)
+        Estimates; NaN where only one person voted. Their mean is the ceiling.
 
     Examples
     --------
@@ -125,8 +130,8 @@ def _estimated(
     """Return estimates (n,) that depend on the concentration of the shares; NaN for prompts with one vote.
 
     ``make`` returns what the concentration is fitted to, and the estimates (n,) as a function of its log.
-    Each prompt also moves the fit, and the fit moves all estimates. Adding this leaves the mean as it is and
-    makes the spread right.
+    Each prompt also influences the fit, and the fit influences all estimates. This term is added; it does
+    not change the mean, and it makes the spread right.
     """
     found = np.full(len(forecasts), np.nan)
     several = forecasts.n_votes > 1
@@ -142,7 +147,7 @@ def _estimated(
 
 
 def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
-    """The mean share of each outcome (N,): a tie has that of all ties, responses are exchangeable."""
+    """Return the mean share of each outcome (N,): that of all ties for a tie, equal shares for responses."""
     if not forecasts.is_tie.any():
         return np.repeat(1 / forecasts.sizes, forecasts.sizes)
     tie = float(forecasts.shares[forecasts.is_tie].mean())
@@ -153,8 +158,8 @@ def _mean_shares(forecasts: VoteForecasts) -> FloatArray:
 def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
     """Fit the log concentration log a of Dirichlet shares to how often two voters agree.
 
-    Shares with the means μ agree with the probability (a Σ μ_i² + 1) / (a + 1). Also returns how much each
-    prompt moves the fit (n,), times n.
+    If shares have the means μ, two voters agree with probability (a Σ μ_i² + 1) / (a + 1). Also return how
+    much each prompt moves the fit (n,), times n.
     """
     from scipy.optimize import brentq
 
@@ -168,7 +173,7 @@ def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
         return values
 
     moves, (low, high) = np.zeros(len(agree)), _LOG_RANGE
-    if excess(low).mean() >= 0 or excess(high).mean() <= 0:  # all agree, or no more than by chance
+    if excess(low).mean() >= 0 or excess(high).mean() <= 0:  # all agree, or not more often than by chance
         return (low if excess(low).mean() >= 0 else high), moves
     found = float(brentq(lambda x: excess(x).mean(), low, high))
     slope = float((excess(found + _STEP) - excess(found - _STEP)).sum()) / (2 * _STEP)
@@ -179,8 +184,8 @@ def _fit_concentration(forecasts: VoteForecasts) -> tuple[float, FloatArray]:
 def _first_terms(forecasts: VoteForecasts) -> tuple[FloatArray, FloatArray]:
     """Estimate the terms k < N of the entropy's series without bias: their sum, and k times the last: (n,).
 
-    The mean of x_a Π_b (1 − x_b) over different voters a, b_1, ..., b_k. Of the others than a, n₀ have x = 0,
-    and t have a split vote, x = 1/m; none may have x = 1.
+    A term is the mean of x_a Π_b (1 − x_b) over distinct voters a, b_1, ..., b_k. A voter has x = 0 or 1, or
+    x = 1/m for a split vote.
     """
     sizes = forecasts.sizes
     table = np.column_stack(
@@ -199,7 +204,7 @@ def _first_terms(forecasts: VoteForecasts) -> tuple[FloatArray, FloatArray]:
 
 
 def _without(zeros: IntArray, ties: IntArray, pool: IntArray, m: IntArray, k: int) -> FloatArray:
-    """Mean of Π (1 − x) over k of ``pool`` voters, of whom ``zeros`` have x = 0 and ``ties`` have 1/m."""
+    """Return the mean of Π (1 − x) over k of ``pool`` voters; ``zeros`` have x = 0 and ``ties`` have 1/m."""
     from scipy.special import comb
 
     total = np.zeros(len(zeros))
@@ -209,7 +214,7 @@ def _without(zeros: IntArray, ties: IntArray, pool: IntArray, m: IntArray, k: in
 
 
 def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> FloatArray:
-    """Terms k ≥ N as a multiple of N − 1 times the last one before (n,), for Dirichlet shares.
+    """Return the terms k ≥ N as a multiple of N − 1 times the term before them (n,), for Dirichlet shares.
 
     ``means`` (N,) are the means of the shares.
     """
@@ -231,10 +236,10 @@ def _rest(forecasts: VoteForecasts, means: FloatArray, log_size: float) -> Float
 
 
 def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:
-    """Mean of the largest share given the votes, under a symmetric Dirichlet distribution: (n,).
+    """Return the mean of the largest share given the votes, under a symmetric Dirichlet distribution: (n,).
 
-    Shares are Gamma variables g_i over their sum, which is independent of them: E max g / E Σ g, where
-    E max g = ∫ (1 − Π_i P(g_i ≤ x)) dx.
+    Shares are Gamma variables g_i divided by their sum, which is independent of them. So the mean is
+    E max g / E Σ g, where E max g = ∫ (1 − Π_i P(g_i ≤ x)) dx.
     """
     from scipy.special import gammainc
 
@@ -242,7 +247,7 @@ def _largest_shares(forecasts: VoteForecasts, log_size: float) -> FloatArray:
     largest = np.empty(len(forecasts))
     for m in np.unique(sizes):
         mine = np.flatnonzero(sizes == m)
-        # The order of the responses does not matter, so that there are few different prompts.
+        # The order of the responses does not matter. Sorted, there are few distinct rows.
         votes = np.sort(forecasts.votes[forecasts.starts[mine][:, None] + np.arange(m)], axis=1)
         distinct, index = np.unique(votes, axis=0, return_inverse=True)
         area = np.empty(len(distinct))

@@ -1,4 +1,4 @@
-"""Forecasts with votes, and scores that count every vote: one number per prompt, to be averaged."""
+"""Forecasts with votes, and scores over all votes: one number per prompt, to be averaged."""
 
 from __future__ import annotations
 
@@ -30,18 +30,23 @@ __all__ = [
 class VoteForecasts:
     """Forecasts of which outcome a person chooses, and how many people chose each.
 
-    Prompts have different numbers of outcomes, so arrays are flat: one entry per outcome (N,), prompt after
-    prompt. A person who finds the responses equally good is counted in ``ties`` and split: 1/m of a vote for
-    each of the m outcomes. Where ties have a probability of their own, they are the votes of one more outcome
-    instead (`with_tie_outcome`).
+    Prompts can have different numbers of outcomes, so arrays are flat: one entry per outcome (N,), prompt
+    after prompt. People who find the responses equally good are counted in ``ties``, and their votes are
+    split: 1/m of a vote for each of the m outcomes. `with_tie_outcome` makes ties an outcome of their own
+    instead.
 
     Attributes
     ----------
-    log_probability : (N,) log of the forecasts, which sum to 1 within each prompt.
-    votes : (N,) how many people chose the outcome.
-    sizes : (n,) number of outcomes of each prompt.
-    ties : (n,) number of people whose vote is split.
-    is_tie : (N,) true for the outcome "equally good".
+    log_probability : float array (N,)
+        Log of the forecasts, which sum to 1 within each prompt.
+    votes : int array (N,)
+        How many people chose the outcome.
+    sizes : int array (n,)
+        Number of outcomes of each prompt.
+    ties : int array (n,)
+        Number of people whose vote is split.
+    is_tie : bool array (N,)
+        True for the outcome "equally good".
 
     Examples
     --------
@@ -60,13 +65,25 @@ class VoteForecasts:
     def from_arrays(
         cls, probabilities: ArrayLike, votes: ArrayLike, ties: ArrayLike | None = None
     ) -> VoteForecasts:
-        """Build them from arrays with one row per prompt.
+        """Build forecasts from arrays with one row per prompt.
 
         Parameters
         ----------
-        probabilities : (n, m) forecasts; rows sum to 1.
-        votes : (n, m) how many people preferred each response.
-        ties : (n,) how many found them equally good; default 0.
+        probabilities : float array (n, m)
+            Forecasts; rows sum to 1.
+        votes : int array (n, m)
+            How many people preferred each response.
+        ties : int array (n,), optional
+            How many people found the responses equally good; 0 by default.
+
+        Returns
+        -------
+        VoteForecasts
+
+        Examples
+        --------
+        >>> VoteForecasts.from_arrays([[0.8, 0.2]], [[3, 1]], ties=[1]).n_votes
+        array([5])
         """
         p = as_probabilities(probabilities, "probabilities", ndim=2)
         n, m = p.shape
@@ -87,18 +104,18 @@ class VoteForecasts:
     def checked(
         cls, log_probability: ArrayLike, votes: ArrayLike, sizes: ArrayLike, ties: ArrayLike
     ) -> VoteForecasts:
-        """Build them from flat arrays; every prompt needs a vote, and no count is negative."""
+        """Build forecasts from flat arrays; every prompt needs a vote, and no count may be negative."""
         logs = as_floats(log_probability, "log_probability", ndim=1, allow="-inf")
         counts, level = as_integers(votes, "votes", ndim=1), as_integers(ties, "ties", ndim=1)
         if (counts < 0).any() or (level < 0).any():
-            raise ValueError("votes and ties: a number of votes is 0 or more")
+            raise ValueError("votes and ties: negative counts; a number of votes is 0 or more")
         found = cls(logs, counts, as_integers(sizes, "sizes", ndim=1), level, np.zeros(len(logs), dtype=bool))
         if (found.n_votes == 0).any():
             raise ValueError(f"votes: nobody voted on prompt {int(np.argmin(found.n_votes))}; leave it out")
         return found
 
     def __len__(self) -> int:
-        """Count the prompts."""
+        """Return the number of prompts."""
         return len(self.sizes)
 
     @property
@@ -155,18 +172,20 @@ class VoteForecasts:
 
 
 def vote_log_losses(forecasts: VoteForecasts) -> FloatArray:
-    """Return the log loss of each prompt: the mean over its votes of −log P(what was chosen).
+    """Return the log loss of each prompt: the mean over its votes of −log P(chosen outcome).
 
-    A split vote counts the mean of −log P over the outcomes. The log loss of all prompts is the mean of
-    these: every prompt counts the same, however many people voted on it.
+    A split vote has the mean of −log P over the outcomes. The log loss of the data is the mean over prompts,
+    each with the same weight, however many people voted on it.
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : VoteForecasts
+        Forecasts and votes of n prompts.
 
     Returns
     -------
-    (n,) losses in nats; infinite if an outcome with a vote has probability 0.
+    float array (n,)
+        Losses in nats; infinite if an outcome with a vote has probability 0.
 
     Examples
     --------
@@ -185,11 +204,13 @@ def vote_briers(forecasts: VoteForecasts) -> FloatArray:
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : VoteForecasts
+        Forecasts and votes of n prompts.
 
     Returns
     -------
-    (n,) scores; 0 is best, and 2 the worst.
+    float array (n,)
+        Scores; 0 is best, and 2 the worst.
 
     Examples
     --------
@@ -203,16 +224,18 @@ def vote_briers(forecasts: VoteForecasts) -> FloatArray:
 def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
     """Return how often two different voters on a prompt disagree.
 
-    1 − Σ_i v_i (v_i − 1) / (N (N − 1)) for votes v_i of N people, without bias. A split vote agrees 1/m with
-    any vote.
+    1 − Σ_i v_i (v_i − 1) / (N (N − 1)) for votes v_i of N people, without bias. A split vote agrees
+    with any vote by 1/m.
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
+    forecasts : VoteForecasts
+        Votes on n prompts; the forecasts are not used.
 
     Returns
     -------
-    (n,) fractions; NaN where only one person voted.
+    float array (n,)
+        Fractions; NaN where only one person voted.
 
     Examples
     --------
@@ -225,16 +248,18 @@ def voter_disagreements(forecasts: VoteForecasts) -> FloatArray:
 def majority_agreements(forecasts: VoteForecasts) -> FloatArray:
     """Return how often a voter agrees with the majority of the other voters.
 
-    The vote that is compared is left out of the majority, so that a vote is never compared with itself. If k
-    responses lead, each counts 1/k. This is what a model could reach that knew the other votes.
+    A voter's own vote is left out of the majority. If k responses have the most votes, each counts 1/k. A
+    model that knew the other votes could reach this agreement.
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
+    forecasts : VoteForecasts
+        Votes on n prompts; the forecasts are not used.
 
     Returns
     -------
-    (n,) fractions; NaN where only one person voted.
+    float array (n,)
+        Fractions; NaN where only one person voted.
 
     Examples
     --------
@@ -249,7 +274,8 @@ def majority_agreements(forecasts: VoteForecasts) -> FloatArray:
     behind = np.where(leads, -1, votes)
     second = np.maximum.reduceat(behind, starts)
     seconds = np.add.reduceat(behind == np.repeat(second, sizes), starts, dtype=np.int64)
-    # Only the votes for a single leader can agree with the others: without one of them it leads or is level.
+    # A vote can agree with the others only if it is for the single leader. Without it, that response still
+    # leads, or is level with the second.
     agree = np.where(most > second + 1, 1.0, 1 / (1 + seconds))
     found = np.where(leaders == 1, most * agree, 0.0) + forecasts.ties / sizes
     return np.where(forecasts.n_votes > 1, found / forecasts.n_votes, np.nan)
@@ -258,7 +284,8 @@ def majority_agreements(forecasts: VoteForecasts) -> FloatArray:
 def pair_agreements(forecasts: VoteForecasts) -> FloatArray:
     """Return the mean of x_k · x_l over pairs of different votes of each prompt: (n,), NaN for one vote.
 
-    Its expectation is Σ_i π_i² for the true shares π: no noise is squared.
+    Its expectation is Σ_i π_i² for the true shares π. The mean over all pairs would have a bias, because it
+    squares the noise of each vote.
     """
     n = forecasts.n_votes
     with np.errstate(divide="ignore", invalid="ignore"):

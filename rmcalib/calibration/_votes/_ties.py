@@ -1,4 +1,4 @@
-"""A probability for "equally good": the models of Davidson and of Rao and Kupper, with one parameter each."""
+"""The probability that people find responses equally good: models of Davidson and of Rao and Kupper."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib.calibration._temperature import cross_fit
 from rmcalib.calibration._votes._forecasts import VoteForecasts, segment_sums
 
-__all__ = ["TIE_MODELS", "TieModel", "fit_ties", "with_tie_outcome"]
+__all__ = ["TieModel", "fit_ties", "with_tie_outcome"]
 
 TieModel = Literal["davidson", "rao-kupper"]
-TIE_MODELS: tuple[TieModel, ...] = ("davidson", "rao-kupper")
+_MODELS: tuple[TieModel, ...] = ("davidson", "rao-kupper")
 _LOG_RANGE = (-20.0, 20.0)  # of Davidson's parameter
 _FOLDS = 5
 
 
 def fit_ties(forecasts: VoteForecasts, model: TieModel = "davidson") -> float:
-    """Fit the parameter of a model of ties by maximum likelihood; every prompt counts the same.
+    """Fit the parameter of a model of ties by maximum likelihood, with equal weight for every prompt.
 
-    With forecasts p_i ∝ π_i of m responses:
+    With forecasts p_i of m responses:
 
-    - Davidson (1970): P(i) ∝ p_i and P(tie) ∝ ν (Π p_i)^(1/m), so that those who choose do so by p_i. For
-      two responses (Π p_i)^(1/m) = √(p₁ p₂).
+    - Davidson (1970): P(i) ∝ p_i and P(tie) ∝ ν (Π p_i)^(1/m). Among the people who choose a response, the
+      probabilities are still p_i. For two responses (Π p_i)^(1/m) = √(p₁ p₂).
     - Rao and Kupper (1967), two responses only: P(1) = p₁ / (p₁ + θ p₂), P(2) = p₂ / (p₂ + θ p₁).
 
-    Ties are likely where the responses are about equally good, and rare where the forecast is sure.
+    In both models, ties are likely where the forecasts are about equal, and rare where they are not.
 
     Parameters
     ----------
-    forecasts : n prompts, with ties that are not an outcome yet.
-    model : "davidson" or "rao-kupper".
+    forecasts : VoteForecasts
+        Forecasts and votes of n prompts, in which ties are not an outcome yet.
+    model : {"davidson", "rao-kupper"}
+        The model.
 
     Returns
     -------
-    float: ν ≥ 0 (0 without ties), or θ ≥ 1 (1 without ties).
+    float
+        The parameter: ν ≥ 0 (0 without ties), or θ ≥ 1 (1 without ties).
 
     Examples
     --------
-    >>> half = VoteForecasts.from_arrays([[0.5, 0.5]], [[1, 1]], ties=[2])  # half of the people: a tie
+    >>> half = VoteForecasts.from_arrays([[0.5, 0.5]], [[1, 1]], ties=[2])  # half of the votes are ties
     >>> round(fit_ties(half), 3), round(fit_ties(half, "rao-kupper"), 3)
     (2.0, 3.0)
     """
-    check_choice(model, "model", TIE_MODELS)
+    check_choice(model, "model", _MODELS)
     _check_kind(forecasts, model)
     tied = forecasts.ties / forecasts.n_votes
     if not tied.any():
@@ -55,20 +58,24 @@ def fit_ties(forecasts: VoteForecasts, model: TieModel = "davidson") -> float:
 def with_tie_outcome(
     forecasts: VoteForecasts, model: TieModel = "davidson", *, rng: np.random.Generator | int = 0
 ) -> VoteForecasts:
-    """Return forecasts with one more outcome for each prompt, "equally good", whose votes are the ties.
+    """Return forecasts with one more outcome per prompt, "equally good", whose votes are the ties.
 
     The parameter is cross-fitted: the ties of a prompt are forecast with a parameter fitted on other prompts
     (five folds).
 
     Parameters
     ----------
-    forecasts : n ≥ 2 prompts, with ties that are not an outcome yet.
-    model : "davidson" or "rao-kupper"; see `fit_ties`.
-    rng : generator or seed of the folds.
+    forecasts : VoteForecasts
+        Forecasts and votes of n ≥ 2 prompts, in which ties are not an outcome yet.
+    model : {"davidson", "rao-kupper"}
+        The model of ties; see `fit_ties`.
+    rng : numpy Generator or int
+        Source of randomness of the folds, or its seed.
 
     Returns
     -------
-    VoteForecasts: the tie is the last outcome of each prompt.
+    VoteForecasts
+        The forecasts; the tie is the last outcome of each prompt.
 
     Examples
     --------
@@ -76,7 +83,7 @@ def with_tie_outcome(
     >>> with_tie_outcome(found).probability[:3].round(3)
     array([0.25, 0.25, 0.5 ])
     """
-    check_choice(model, "model", TIE_MODELS)
+    check_choice(model, "model", _MODELS)
     _check_kind(forecasts, model)
     n = len(forecasts)
     if n < 2:
@@ -124,7 +131,7 @@ def _fit_davidson(forecasts: VoteForecasts, tied: FloatArray) -> float:
     from scipy.optimize import brentq
     from scipy.special import expit
 
-    # The slope of the log-likelihood by log ν: ties seen less ties expected.
+    # The derivative of the log-likelihood with respect to log ν: observed minus expected ties.
     level = _log_mean(forecasts)
     low, high = _LOG_RANGE[0], _LOG_RANGE[1] - float(level.min())
 
@@ -160,7 +167,7 @@ def _log_mean(forecasts: VoteForecasts) -> FloatArray:
 
 def _check_kind(forecasts: VoteForecasts, model: TieModel) -> None:
     if forecasts.is_tie.any():
-        raise ValueError("forecasts: ties are an outcome already")
+        raise ValueError("forecasts: ties are already an outcome of these forecasts")
     if model == "rao-kupper" and (forecasts.sizes != 2).any():
         most = int(forecasts.sizes.max())
         raise ValueError(f"ties: rao-kupper is for two responses, not {most}; use davidson or split")

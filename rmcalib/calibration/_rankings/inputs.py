@@ -1,8 +1,8 @@
-"""One notion asked of one forecast: which events it looks at, their probabilities, and what happened.
+"""The inputs of a weak notion: the events, their forecast probabilities, and which of them happened.
 
-The error of an event is the binned ECE of (its probability, whether it happened) over instances; a notion's
-error is the average over events. Events may be chosen, instances never are: dropping instances by their
-outcome would bias the error.
+The error of an event is the binned ECE of its probability over instances. The error of a notion is the
+average over events. Events may be selected, but instances never are: dropping instances by their outcome
+would bias the error.
 """
 
 import warnings
@@ -38,9 +38,9 @@ __all__ = [
     "MAX_EVENTS",
     "EventChunk",
     "MonteCarloWarning",
+    "NotionInputs",
     "OpenEvents",
     "Orders",
-    "Question",
     "Selection",
     "Weighting",
     "check_complete",
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 MAX_EVENTS = 200_000
-"""Above this many events a notion looks at the most frequent ones that make up ``DEFAULT_COVERAGE``."""
+"""Above this many events, a notion uses the most frequent ones that make up ``DEFAULT_COVERAGE``."""
 DEFAULT_COVERAGE = 0.95
 _MONTE_CARLO_SIZE = 10_000
 
@@ -66,12 +66,12 @@ Orders = IntArray | PartialRankings
 
 
 class MonteCarloWarning(UserWarning):
-    """Marginals were estimated by sampling because exact ones would have cost too much."""
+    """Marginals were estimated by sampling, because exact ones would have taken too long."""
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which events a notion looks at; ``sub_k`` explains the options."""
+    """Which events a notion averages over; `sub_k` explains the options."""
 
     events: ArrayLike | None = None
     coverage: float | None = None
@@ -79,7 +79,7 @@ class Selection:
     max_events: int = MAX_EVENTS
 
     def choose(self, orders: Orders, k: int, family: Family) -> tuple[IntArray, str]:
-        """Return the events (E, k) and a few words on how they were chosen.
+        """Return the events (E, k) and a short description of how they were chosen.
 
         >>> Selection(coverage=0.9).choose(np.array([[0, 1], [0, 1]]), 2, "sub")[1]
         'covering 90% of occurrences'
@@ -122,8 +122,8 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """Everything that the error of a notion, its null and its interval are computed from."""
+class NotionInputs:
+    """All inputs of the error of a notion, its null test and its interval."""
 
     dist: PairMarginals
     orders: Orders
@@ -157,7 +157,7 @@ class Question:
 
 
 class EventChunk(NamedTuple):
-    """Some events (e, k), by number (e,), with forecasts, outcomes (NaN: left out) and bins (n, e)."""
+    """Some events (e, k) and their numbers (e,), with forecasts, outcomes (NaN: left out) and bins (n, e)."""
 
     columns: IntArray
     events: IntArray
@@ -168,27 +168,27 @@ class EventChunk(NamedTuple):
 
 
 def event_chunks(
-    question: Question, events: IntArray, rng: np.random.Generator, *, replicates: int = 1
+    inputs: NotionInputs, events: IntArray, rng: np.random.Generator, *, replicates: int = 1
 ) -> Iterator[EventChunk]:
-    """Go through the events in chunks of bounded memory, with room for ``replicates`` bin sums of each.
+    """Yield the events in chunks, so that memory stays bounded even with ``replicates`` bin sums per event.
 
     >>> from rmcalib.ranking import PlackettLuce
-    >>> question = Question(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), 2, "sub")
-    >>> chunks = event_chunks(question, question.choose()[0], np.random.default_rng(0))
+    >>> inputs = NotionInputs(PlackettLuce([[0.0, 0.0]]), np.array([[0, 1]]), 2, "sub")
+    >>> chunks = event_chunks(inputs, inputs.choose()[0], np.random.default_rng(0))
     >>> [chunk.bin_of.tolist() for chunk in chunks]
     [[[5, 5]]]
     """
-    slices = list(chunks(len(events), len(question.dist)))
+    slices = list(chunks(len(events), len(inputs.dist)))
     order = np.arange(len(events))
     if len(slices) > 1:
-        # Events of the same items share most of their marginals' work: keep them in one chunk.
+        # Marginals of events with the same items share most of the work: keep them in one chunk.
         order = np.lexsort(np.sort(events, axis=1).T[::-1])
     for part in slices:
         columns = order[part]
-        probabilities, marginal_error = marginals(question.dist, events[columns], question.family, rng)
-        outcomes = happened(question, question.orders, events[columns])
-        index = bin_index(probabilities, bin_edges(probabilities, question.error))
-        for block in chunks(len(columns), replicates * n_bins(question.error)):
+        probabilities, marginal_error = marginals(inputs.dist, events[columns], inputs.family, rng)
+        outcomes = happened(inputs, inputs.orders, events[columns])
+        index = bin_index(probabilities, bin_edges(probabilities, inputs.error))
+        for block in chunks(len(columns), replicates * n_bins(inputs.error)):
             yield EventChunk(
                 columns[block],
                 events[columns[block]],
@@ -199,27 +199,27 @@ def event_chunks(
             )
 
 
-def happened(question: Question, orders: Orders, events: IntArray) -> FloatArray:
-    """Return the outcomes (n, e) of ``events`` in ``orders``: 1, 0, or what stands in for an open one.
+def happened(inputs: NotionInputs, orders: Orders, events: IntArray) -> FloatArray:
+    """Return the outcomes (n, e) of ``events`` in ``orders``: 1 or 0 where they are known.
 
-    An open event is NaN (leave_out), or has its probability given the observation (marginalise).
+    Otherwise the outcome is NaN (leave_out), or the event's probability given the observation (marginalise).
 
     >>> from rmcalib.ranking import PlackettLuce
-    >>> question = Question(PlackettLuce([[0.0, 0.0]]), PartialRankings([[0, 0]]), 2, "sub")
-    >>> happened(question, question.orders, np.array([[0, 1]]))
+    >>> inputs = NotionInputs(PlackettLuce([[0.0, 0.0]]), PartialRankings([[0, 0]]), 2, "sub")
+    >>> happened(inputs, inputs.orders, np.array([[0, 1]]))
     array([[nan]])
     """
     if not isinstance(orders, PartialRankings):
-        return occurs_unchecked(orders, events, question.family).astype(np.float64)
-    if question.open_events == "marginalise":
-        if not isinstance(question.dist, HasPartialRankings):
+        return occurs_unchecked(orders, events, inputs.family).astype(np.float64)
+    if inputs.open_events == "marginalise":
+        if not isinstance(inputs.dist, HasPartialRankings):
             raise ValueError(
-                f"open_events: {type(question.dist).__name__} has no probabilities of partial rankings "
+                f"open_events: {type(inputs.dist).__name__} has no probabilities of partial rankings "
                 "(PlackettLuce and Mallows have); use open_events='leave_out'"
             )
-        return conditional_probabilities(question.dist, orders, events, question.family)
-    settled = orders.outcomes(events, question.family)
-    return np.where(settled < 0, np.nan, settled)
+        return conditional_probabilities(inputs.dist, orders, events, inputs.family)
+    decided = orders.outcomes(events, inputs.family)
+    return np.where(decided < 0, np.nan, decided)
 
 
 def marginals(
@@ -288,7 +288,7 @@ def event_weights(weighting: Weighting, sums: BinSums) -> FloatArray:
 
 
 def check_orders_for(dist: PairMarginals, orders: ArrayLike | PartialRankings) -> Orders:
-    """Return ``orders``, one ranking per instance of ``dist``, or say what does not fit.
+    """Return ``orders`` after checking that there is one ranking per instance of ``dist``.
 
     >>> from rmcalib.ranking import PlackettLuce
     >>> check_orders_for(PlackettLuce([[0.0, 0.0]]), [[0, 1], [1, 0]])
@@ -336,7 +336,7 @@ def check_ranks(dist: PairMarginals, what: str) -> RankingDistribution:
 
 
 def n_bins(error: ErrorOptions) -> int:
-    """Return how many bins the options make.
+    """Return the number of bins.
 
     >>> n_bins(ErrorOptions(bins=(0.0, 0.5, 1.0)))
     2
