@@ -214,9 +214,11 @@ def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray
            [0. , 1. , 0. , 0.8, 0. , 1. ]])
     """
     cell = groups * n_bins + index
-    size = (int(groups.max()) + 1) * n_bins
-    sums = [np.bincount(cell, weights, size).reshape(-1, n_bins) for weights in (None, p, y)]
-    return np.concatenate(sums, axis=1).astype(np.float64)
+    n_groups = int(groups.max()) + 1
+    sums = np.empty((n_groups, 3, n_bins))
+    for kind, weights in enumerate((None, p, y)):
+        sums[:, kind] = np.bincount(cell, weights, n_groups * n_bins).reshape(n_groups, n_bins)
+    return sums.reshape(n_groups, -1)
 
 
 def unpack_bins(rows: FloatArray) -> BinSums:
