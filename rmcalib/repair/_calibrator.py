@@ -160,6 +160,6 @@ def labelled_forecasts(scores: Scores) -> Forecasts:
     found = single_answers(scores)
     if found is None:
         raise ValueError(
-            "no prompt has exactly one correct response; fitting a temperature needs such prompts"
+            "no prompt has exactly one correct response; a temperature is fitted on such prompts"
         )
     return found

@@ -61,10 +61,9 @@ def model_card(
         f"A calibrated copy of the reward model {original} (revision `{clean_line(revision)}`). Its rewards "
         f"are those of the original divided by the temperature **{calibrator.temperature:.6g}** "
         f"({calibrator.level:.0%} interval {calibrator.low:.3g} to {calibrator.high:.3g}), so that a softmax "
-        "of them gives calibrated probabilities. The order of the responses does not change, and neither does "
-        "the accuracy.",
+        "of them gives calibrated probabilities. The order of the responses and the accuracy do not change.",
         "",
-        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Everything else is as in the original.",
+        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Nothing else changes.",
         f"- Fitted on: {n}{where}{at}, with rmcalib {_version(calibrator)}.",
         "- A temperature is only valid for prompts like those it was fitted on. Check it on yours first: "
         f"`rmcalib eval --model {clean_line(name)} --benchmark yours.jsonl`.",

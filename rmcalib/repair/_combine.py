@@ -148,8 +148,7 @@ def combine(
     n = int(kept.sum())
     if n < FEWEST:
         raise ValueError(
-            f"only {n} prompts with one correct response have scores of all judges; a panel needs {FEWEST} or "
-            "more"
+            f"only {n} prompts with one correct response have scores of all judges; a panel needs {FEWEST}"
         )
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
     data = stacked.take(np.flatnonzero(kept))
