@@ -11,7 +11,8 @@ import pandas as pd
 
 from rmcalib._util.files import write_csv, write_file, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.tabular import errors_by_k, fold_means, grouped_bars, paired_bars, paired_points, scatter
+from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
+from rmcalib.tabular._tables import fold_means, paired_points
 
 Row = dict[str, Any]
 
