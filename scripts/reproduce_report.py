@@ -204,7 +204,7 @@ def rejection_table(rows: Sequence[Row]) -> str:
         rejected = sum(value < 0.05 for value in p)
         if p:
             lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
-    return markdown(["events", "tests", "p < 0.05", "share"], lines)
+    return markdown(["events", "tests", "p < 0.05", "fraction"], lines)
 
 
 def exact_table(means: Sequence[Row]) -> str:
