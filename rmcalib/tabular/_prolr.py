@@ -107,8 +107,8 @@ class ProlrResult:
     >>> from rmcalib.tabular import Questions
     >>> plan = Plan(learners=("mallows",), folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
     >>> result = run_prolr("wine", plan)
-    >>> result.table.loc[0, ["dataset", "learner", "fold", "notion"]].tolist()
-    ['wine', 'mallows', 0, 'kendall_tau']
+    >>> result.table[["dataset", "learner", "notion"]].values.tolist()[0]
+    ['wine', 'mallows', 'kendall_tau']
     """
 
     datasets: tuple[Dataset, ...]
