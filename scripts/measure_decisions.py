@@ -1,4 +1,4 @@
-"""Does the threshold of `rmcalib decide` keep its promise? Violations in simulated data.
+"""Does the guarantee of `rmcalib decide` hold? Violations in simulated data.
 
 Draws many data sets from a known truth. In each, `safe_threshold` picks a threshold; it is violated if the
 true error rate of accepted responses is above alpha. That may happen in at most 5% of the data sets. Two
@@ -18,7 +18,7 @@ from scipy.special import softmax
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.repair import THRESHOLDS, log_odds, safe_threshold
+from rmcalib.repair._thresholds import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 POPULATION = 1_000_000
@@ -139,16 +139,16 @@ def write(rows: list[dict[str, Any]], runs: int, folder: Path) -> None:
     head = list(rows[0])
     worst = max(rows, key=lambda row: row["violated: fixed sequence"])
     margin = 1.96 * (0.05 * 0.95 / runs) ** 0.5
-    text = f"""# Decisions: is the promise of `rmcalib decide` kept?
+    text = f"""# Decisions: does the guarantee of `rmcalib decide` hold?
 
-Made by `scripts/measure_decisions.py` from {runs:,} simulated data sets per row. The threshold promises that
-accepted responses are wrong at most `alpha` of the time, with 95% confidence. It is violated if the true
-error rate is above `alpha`, which may happen in at most 5% of the data sets. The largest rate here is
+Made by `scripts/measure_decisions.py` from {runs:,} simulated data sets per row. The threshold guarantees
+that accepted responses are wrong at most `alpha` of the time, with 95% confidence. This is violated if the
+true error rate is above `alpha`, which may happen in at most 5% of the data sets. The largest rate here is
 {worst["violated: fixed sequence"]:.4f} ({worst["model"]}, alpha {worst["alpha"]:g}, {worst["prompts"]:,} \
 prompts); a rate of 0.05 is uncertain by ±{margin:.4f}.
 
-The last two columns show what happens without the fixed sequence: taking the lowest threshold whose observed
-error rate is at most `alpha`, or whose exact 95% bound is. `accepted` is the mean fraction of accepted
+The last two columns show two other rules: the lowest threshold whose observed error rate is at most `alpha`,
+and the lowest one whose exact 95% bound is at most `alpha`. `accepted` is the mean fraction of accepted
 prompts.
 """
     lines = [

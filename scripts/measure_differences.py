@@ -194,27 +194,31 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     against = sum(int(row["contradictions"]) for row in rows)
     low = [row for row in rows if float(row["coverage"]) < LOW]
-    return f"""# How often the intervals of a difference hold the truth
+    return f"""# Coverage of the intervals of a difference
 
 Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
 ECE), {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
 A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
-{worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are below {LOW}. Where there is no true
+{worst["prompts"]} prompts).** {len(low)} of {len(rows)} coverages are below {LOW}. Without a true
 difference, the intervals exclude 0 in {min(none):.3f} to {max(none):.3f} of the data sets. Interval and test
 disagree about 0 in {against} of {sum(int(row["runs"]) for row in rows)} data sets and measures.
 
-Two forecasts of the same prompts; the names of the settings have the factors on the true rewards. A factor of
-1 is calibrated, and 0.05 gives every response nearly the same probability. Forecasts that are nearly the same
-have noise of their own with standard deviation 0.1, different models 1. Differences of calibration errors and
-of lost information combine the intervals of the two (`rmcalib.calibration.difference`); those of means are
-paired (`mean_difference`). Coverage above 0.97 means that an interval is wider than it has to be: so are
-those of errors if neither is shown to be above 0.
+Each setting has two forecasts of the same prompts. Its name gives the factors by which they multiply the true
+rewards. A factor of 1 is calibrated, and 0.05 gives every response nearly the same probability.
+
+- "Nearly the same": each forecast has its own noise with standard deviation 0.1.
+- "Different models": each forecast has its own noise with standard deviation 1.
+- Differences of calibration errors and of lost information combine the intervals of the two values
+  (`rmcalib.calibration.difference`). Differences of means are paired (`mean_difference`).
+- A coverage above 0.97 means that an interval is wider than necessary. This is the case for errors if neither
+  of the two is significantly above 0.
 
 ## Coverage
 
-The fraction of data sets whose interval holds the difference of unlimited data. Bold: below 0.93.
+The fraction of data sets whose interval contains the true difference, which is that of unlimited data. Bold:
+below 0.93.
 
 {coverage_table(rows)}
 

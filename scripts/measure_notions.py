@@ -218,20 +218,20 @@ def main() -> None:
     calibrated = [one for one in rows if one["confidence"] == 1]
     others = [one for one in rows if one["confidence"] != 1]
     error = 1.96 * (0.95 * 0.05 / options.runs) ** 0.5
-    text = f"""# Notions for rankings: are the tests and intervals honest?
+    text = f"""# Notions for rankings: are the tests and intervals valid?
 
 Made by `scripts/measure_notions.py` from {options.runs} simulated data sets per row, an eighth as many in
 the second table, with {RESAMPLES} resamples each. A rate near 0.05 or 0.95 is uncertain by about ±{error:.3f}
 (±{error * 8**0.5:.3f} in the second table).
 
-`confidence` is the factor by which the forecast exceeds the truth: 1 is calibrated. The errors of `full-rank`
-and `strong sub-2` are excesses over the null mean. Their true values depend on the forecasts and differ
-between data sets.
+`confidence` is the factor between the log-utilities (or dispersions) of the forecast and of the truth: 1 is
+calibrated. The errors of `full-rank` and `strong sub-2` are excesses over the null mean. Their true values
+depend on the forecasts and differ between data sets.
 
 ## Calibrated forecasts
 
-The null test should reject in 5% of the data sets. The interval contains 0 if the test does not reject, and
-for all notions but full-rank only then: both use the same simulated data sets.
+The null test should reject in 5% of the data sets. Interval and test use the same simulated data sets, so the
+interval contains 0 if the test does not reject. Except for full-rank, it contains 0 only in this case.
 
 {markdown(calibrated)}
 

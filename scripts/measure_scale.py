@@ -1,9 +1,9 @@
-"""How much of "better calibrated models are more accurate" is the scale of the rewards?
+"""How much of the correlation between calibration and accuracy is due to the scale of the rewards?
 
-Two answers. Simulated boards: models whose scale has nothing to do with their skill, and the correlation of
-each error with accuracy as the mean scale of the board grows. A table of published models (the paper's 48):
-skill and scale of each model follow from its accuracy and its mean margin under a normal model; then the same
-models with their scales exchanged, and with all of them perfectly calibrated.
+There are two parts. Simulated boards have models whose scale is independent of their skill: the script
+measures the correlation of each error with accuracy for several mean scales. For a table of published models
+(the paper's 48), skill and scale of each model follow from its accuracy and its mean margin under a normal
+model: the script exchanges their scales, or calibrates them all perfectly, and measures again.
 
 Writes results/scale.csv, results/scale.md and results/scale.png.
 
@@ -183,27 +183,28 @@ def report(rows: Sequence[Row], boards: int) -> str:
     def span(name: str) -> str:
         return f"{min(sweep[name]):+.2f} to {max(sweep[name]):+.2f}"
 
-    text = f"""# How much of "calibration goes with accuracy" is scale
+    text = f"""# How much of the correlation between calibration and accuracy is due to scale
 
-Made by `scripts/measure_scale.py`. Kendall's tau over models of an error with accuracy: positive if models
-with a smaller error are more accurate.
+Made by `scripts/measure_scale.py`. The tables show Kendall's tau between an error and accuracy, over models.
+It is positive if models with a smaller error are more accurate.
 
 ## Simulated boards
 
 {boards} boards of {MODELS} models for each line, {PROMPTS:,} prompts with four responses. The log scale of
-a model's rewards (0 is right) is normal with standard deviation {SPREAD} about the mean of the board,
-**independent of its skill**. So the right answer is 0. A number is uncertain by about
+a model's rewards (0 is right) is normal with standard deviation {SPREAD} around the mean of the board,
+**independent of its skill**. So the true answer is 0. Each number is uncertain by about
 {1.96 * float(np.mean(spread)):.2f}.
 
 {wide(rows, "simulated", "mean log scale")}
 
 ![Kendall's tau of each error with accuracy, by the mean log scale of the board](scale.png)
 
-Tau of the ECE runs from {span("ece")}. Where rewards are much too large, the ECE is
-little more than the rate of wrong answers, and accurate models have fewer of them. 1 − mean P(chosen), which
-the paper's public code calls ECE, correlates with accuracy on every board. |log T| runs from
-{span("abs_log_temperature")}, and lost information from {span("lost_information")}:
-the same wrong scale costs a skilled model more where rewards are too small.
+- **ECE**: tau is {span("ece")}. If rewards are much too large, the ECE is little more than the rate
+  of wrong answers, and accurate models have fewer of them.
+- **1 − mean P(chosen)**, which the paper's public code calls ECE, correlates with accuracy on every board.
+- **|log T|**: tau is {span("abs_log_temperature")}.
+- **Lost information**: tau is {span("lost_information")}. If rewards are too small, the same wrong
+  scale costs a skilled model more.
 """
     if not facts:
         return text
@@ -220,21 +221,27 @@ The table has the accuracy, the mean margin and `ece_score` = 1 − mean P(chose
 `ece_score` with the leaderboard score is {facts["tau of ece_score and leaderboard score"]:.2f}, and with
 accuracy {facts["tau of ece_score and accuracy"]:.2f}. How much of it is calibration?
 
-Take normal rewards. Skill then follows from accuracy, and scale from the mean margin, which is positive for
-{facts["models with a positive margin"]:.0f} of the models. These models are close to the real ones: tau of
-their 1 − mean P(chosen) with `ece_score` is
-{facts["tau of ece_score and 1 − mean P(chosen) of the normal model"]:.2f}, the mean absolute difference
-{facts["mean |ece_score − 1 + mean P(chosen) of the normal model|"]:.3f}. Their log scales have the median
-{facts["median log scale"]:+.2f} and the standard deviation
-{facts["standard deviation of the log scale"]:.2f}. Tau of each error with accuracy:
+Assume normal rewards. Skill then follows from accuracy, and scale from the mean margin, which is positive for
+{facts["models with a positive margin"]:.0f} of the models. The resulting models are close to the real ones:
+
+| comparison | value |
+| --- | --- |
+| tau of their 1 − mean P(chosen) with `ece_score` | \
+{facts["tau of ece_score and 1 − mean P(chosen) of the normal model"]:.2f} |
+| mean absolute difference of the two | \
+{facts["mean |ece_score − 1 + mean P(chosen) of the normal model|"]:.3f} |
+| median of the log scales | {facts["median log scale"]:+.2f} |
+| standard deviation of the log scales | {facts["standard deviation of the log scale"]:.2f} |
+
+Tau of each error with accuracy:
 
 {wide(rows, "table", "scales")}
 
-- **Exchanged scales**: the scales of the models are exchanged at random, so that scale has nothing to do with
-  skill (mean of {EXCHANGES} exchanges). Tau of 1 − mean P(chosen) goes from {own:.2f} to {exchanged:.2f}: the
-  difference is all that calibration contributes.
+- **Exchanged scales**: the scales of the models are exchanged at random, so that scale is independent of
+  skill (mean of {EXCHANGES} exchanges). Tau of 1 − mean P(chosen) changes from {own:.2f} to {exchanged:.2f}.
+  Only this difference comes from calibration.
 - **All calibrated**: if every model were perfectly calibrated, 1 − mean P(chosen) would correlate with
-  accuracy even more. The other errors are then noise.
+  accuracy even more. The other errors would be noise.
 - By the ECE, lost information or |log T|, the accurate models among these are hardly better calibrated.
 """
     )

@@ -411,11 +411,11 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     against = sum(int(float(row["contradictions"])) for row in tested)
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     margin = 1.96 * (0.95 * 0.05 / runs) ** 0.5
-    return f"""# How often the intervals of a report hold the truth
+    return f"""# Coverage of the intervals of a report
 
 Made by `scripts/measure_statistics.py`: {runs} simulated data sets per setting, {RESAMPLES} resamples each,
 in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%. A coverage from {runs} data sets
-is uncertain by about {margin:.3f}, so numbers from {LOW} to {HIGH} are what an exact interval shows.
+is uncertain by about {margin:.3f}, so an exact interval shows {LOW} to {HIGH}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
 {worst["prompts"]} prompts).** The null tests reject {min(rates):.3f} to {max(rates):.3f} of the calibrated
@@ -424,27 +424,39 @@ data sets and measures.
 
 ## By measure
 
-"Width to before" compares with the earlier intervals: recentred for calibration errors, percentiles of
-resamples for means and accuracy.
+"Width to before" is the ratio to the width of the intervals of earlier versions: recentred intervals for
+calibration errors, percentiles of resamples for means and accuracy.
 
 {markdown(by_measure)}
 
 ## By setting
 
-The fraction of data sets whose interval holds the value of unlimited data. Bold: below {LOW}. The file
-`statistics.csv` also has the truths, the mean values and widths, on which side the misses are, and the
-rejection rates.
+The fraction of data sets whose interval contains the true value, which is that of unlimited data. Bold: below
+{LOW}. The file `statistics.csv` also has the true values, the mean values and widths, the side of the misses,
+and the rejection rates.
 
 {coverage_table(rows)}
 
-The settings have four responses unless they say otherwise. The true rewards are normal with standard
-deviation 1.5, and the correct response is drawn from their softmax. Over-confident forecasts multiply the
-rewards by 1.5, slightly and very over-confident ones by 1.2 and 3, saturated ones by 8; under-confident ones
-by 0.7, pairs by 0.5, nearly uniform ones by 0.05. With label noise, a fraction of the correct responses is
-drawn at random. The mixture has half of its prompts at twice the scale and half at half of it. Heavy tails
-are Student's t with 3 degrees of freedom. Accuracy .97 comes from an advantage of 5.55 for one response of
-each prompt. Prompts with several correct responses have two outcomes, a correct or a wrong response first:
-as pairs have. Votes of people are measured in [votes.md](votes.md).
+Settings have four responses unless they say otherwise. The true rewards are normal with standard deviation
+1.5, and the correct response is drawn from their softmax. Forecasts multiply these rewards by a factor:
+
+| forecast | factor |
+| --- | --- |
+| slightly over-confident | 1.2 |
+| over-confident | 1.5 |
+| very over-confident | 3 |
+| saturated | 8 |
+| under-confident | 0.7 |
+| under-confident pairs | 0.5 |
+| nearly uniform | 0.05 |
+
+- Label noise: a fraction of the correct responses is drawn at random.
+- Half over-, half under-confident: half of the prompts have twice the scale, and the others half of it.
+- Heavy tails: Student's t with 3 degrees of freedom.
+- Accuracy .97: one response of each prompt has an advantage of 5.55.
+
+Prompts with several correct responses have two outcomes, like pairs: a correct or a wrong response is first.
+Metrics of people's votes are measured in [votes.md](votes.md).
 """
 
 

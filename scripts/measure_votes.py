@@ -1,4 +1,4 @@
-"""Do the numbers about people's votes hold what they promise?
+"""Are the tests, ceilings and intervals of people's votes valid?
 
 Draws many data sets from known shares of votes. Counts how often each 95% interval holds the value of
 unlimited data, how often the null test rejects a calibrated forecast, and compares the noise ceilings, which
@@ -246,7 +246,7 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """Return a table of rows that have the same keys."""
-    return "\n".join(markdown_table(list(rows[0]), [list(row.values()) for row in rows]))
+    return "\n".join(markdown_table(list(rows[0]), [list(row.values()) for row in rows], escape=False))
 
 
 def report(rows: list[dict[str, Any]], runs: int) -> str:
@@ -272,7 +272,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
         for measure_name, heading in CEILINGS.items():
             if (name, measure_name) in by:
                 row = by[name, measure_name]
-                line[f"{heading}: the truth's own"] = f"{float(row['truth']):.4f}"
+                line[f"{heading}: true shares"] = f"{float(row['truth']):.4f}"
                 error = 2 * float(row["error_of_mean"])
                 line[f"{heading}: ceiling"] = f"{float(row['mean']):.4f} ± {error:.4f}"
         if len(line) > 1:
@@ -288,19 +288,20 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
         coverage.append(line)
     worst = min(rows, key=lambda row: float(row["coverage"]))
     seconds = sum({row["setting"]: float(row["seconds"]) for row in rows}.values())
-    return f"""# How far the numbers about people's votes can be trusted
+    return f"""# Validity of the metrics of people's votes
 
-Made by `scripts/measure_votes.py`: {runs} simulated data sets per setting with known shares of votes,
+Made by `scripts/measure_votes.py`: {runs} simulated data sets per setting with known vote shares,
 {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. Data sets have 500 pairs of responses
 unless the setting says otherwise.
 
 **A calibrated forecast is rejected in {min(rates):.3f} to {max(rates):.3f} of the data sets at 5%. The lowest
 coverage of a 95% interval is {float(worst["coverage"]):.3f} ({worst["measure"]}, {worst["setting"]}).**
 
-A forecast that "equals the shares" gives every response the true share of people who prefer it. One that
-"knows less" is calibrated, too: of the prompts with the forecast 0.7, 70% of the votes are for the response.
-But the shares of single prompts vary around 0.7, and people who see the same prompt agree more than the
-forecast allows for. Over-confident forecasts multiply the log odds by 2, under-confident ones by 0.5.
+- "Equals the shares": the forecast gives every response the true share of people who prefer it.
+- "Knows less": the forecast is calibrated too. Of the votes on prompts with the forecast 0.7, 70% are for the
+  response. But the shares of single prompts vary around 0.7, so people who see the same prompt agree more
+  often than the forecast says.
+- Over-confident forecasts multiply the log odds by 2, under-confident ones by 0.5.
 
 ## The null test
 
@@ -311,17 +312,17 @@ calibrated forecasts.
 
 ## The noise ceilings
 
-What the true shares would score, and the mean of the ceilings that are estimated from the votes alone
-(± two standard errors). The ceiling of the Brier score has no bias. Those of agreement and log loss also
-rest on a Dirichlet distribution where there are few votes per prompt. In no setting are the shares of all
-prompts together Dirichlet distributed, so the differences show what that assumption costs.
+The score of the true shares, and the mean of the ceilings that are estimated from the votes alone (± two
+standard errors). The ceiling of the Brier score has no bias. With few votes per prompt, the ceilings of
+agreement and log loss assume a Dirichlet distribution. The shares have no such distribution in any setting,
+so the differences show the effect of that assumption.
 
 {markdown(ceilings)}
 
 ## Coverage of the intervals
 
-The fraction of data sets whose 95% interval holds the value of unlimited data. Bold: below {LOW}. The file
-`votes.csv` also has the truths, means and widths.
+The fraction of data sets whose 95% interval contains the true value, which is that of unlimited data. Bold:
+below {LOW}. The file `votes.csv` also has the true values, means and widths.
 
 {markdown(coverage)}
 """

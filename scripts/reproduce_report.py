@@ -11,7 +11,8 @@ import pandas as pd
 
 from rmcalib._util.files import write_csv, write_file, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.tabular import errors_by_k, fold_means, grouped_bars, paired_bars, paired_points, scatter
+from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
+from rmcalib.tabular._tables import fold_means, paired_points
 
 Row = dict[str, Any]
 
@@ -203,7 +204,7 @@ def rejection_table(rows: Sequence[Row]) -> str:
         rejected = sum(value < 0.05 for value in p)
         if p:
             lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
-    return markdown(["events", "tests", "p < 0.05", "share"], lines)
+    return markdown(["events", "tests", "p < 0.05", "fraction"], lines)
 
 
 def exact_table(means: Sequence[Row]) -> str:

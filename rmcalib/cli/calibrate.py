@@ -67,19 +67,20 @@ def calibrate_model(
 
     Exit codes: 0 written; 2 bad input, or refused because no temperature helps.
     """
-    from rmcalib.repair import calibrate
+    from rmcalib.repair import calibrate, replaces_calibrator
 
     with plain_warnings(quiet=scoring.quiet, verbose=verbose):
         if source is not None:
             useful = () if checkpoint is None else _LOADING
             unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
-        if to.is_dir():  # also "", which is the current folder
-            raise ValueError(f"--to {to}: is a folder; name a file, such as calibrator.json")
+        replaced = replaces_calibrator(to)
         _check_destination(checkpoint, push_to_hub, scoring)
         scores = _scores(source, model, scoring)
         result = calibrate(scores, seed=seed)
         result.calibrator.save(to)
+        if replaced and not scoring.quiet:
+            say(f"replaced {to}, an earlier calibrator")
         made = None
         if checkpoint is not None:
             made = _write(result, checkpoint, model[0] if model else None, push_to_hub, scoring)
@@ -154,7 +155,7 @@ def _print(result: Calibration, to: Path) -> None:
     from rich.text import Text
 
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.repair import SHOWN
+    from rmcalib.repair import METRIC_LABELS
 
     console, one = open_console(), result.calibrator
     console.print(
@@ -165,7 +166,7 @@ def _print(result: Calibration, to: Path) -> None:
     )
     columns = table("", "before", "after, on held-out prompts")
     rows = {(row["stage"], row["metric"]): row for row in result.rows if row["category"] == "overall"}
-    for metric, label in SHOWN.items():
+    for metric, label in METRIC_LABELS.items():
         add_row(columns, label, *(_shown(rows[stage, metric]) for stage in ("before", "after")))
     print_table(console, columns)
     if len(result.categories) > 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.options import Config, Json, Quiet, Seed, Verbose
-from rmcalib.cli._shared.progress import plain_warnings
+from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
     from rmcalib.repair import Panel
@@ -42,17 +42,20 @@ def combine_judges(
     measured on others. `rmcalib eval --scores panel.parquet` makes a report.
     """
     from rmcalib._util.arrays import check_choice
-    from rmcalib.repair import METHODS, combine
+    from rmcalib.repair import METHODS, combine, replaces_panel
     from rmcalib.report import open_scores
 
     check_choice(method, "--method", METHODS)
     if to.suffix != ".parquet":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
+    replaced = replaces_panel(to, runs)
     with plain_warnings(quiet=quiet, verbose=verbose):
         found = [open_scores(run) for run in runs]
         names = _different([name for _, name in found], runs)
         panel = combine([scores for scores, _ in found], names=names, folds=folds, seed=seed)
         panel.scores(method).to_parquet(to)  # type: ignore[arg-type]  # checked above
+    if replaced and not quiet:
+        say(f"replaced {to}, the scores of an earlier panel")
     if json_:
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
         typer.echo(json.dumps({**content, "file": str(to)}))

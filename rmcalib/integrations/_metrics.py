@@ -1,4 +1,4 @@
-"""The numbers to watch while a reward model is trained."""
+"""Calibration metrics for the training loop of a reward model."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.metrics import (
-    TRAINING_METRICS,
-    Settings,
-    chosen_metrics,
-    forecast,
-    select_prompts,
-    top_1_prompts,
-)
+from rmcalib.metrics import TRAINING_METRICS, Settings, chosen_metrics, single_answers
 from rmcalib.scores import Scores
 
 __all__ = ["metric_values", "preference_metrics"]
@@ -29,22 +22,22 @@ def preference_metrics(
     resamples: int = 200,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Return the calibration of a reward model on pairs of a chosen and a rejected response.
+    """Return calibration metrics of a reward model on pairs of a chosen and a rejected response.
 
     The probability of the chosen response is sigmoid(chosen − rejected).
 
     Parameters
     ----------
     chosen, rejected : (n,) or (n, 1) rewards: arrays, lists or tensors on any device.
-    metrics : names of the catalogue (docs/metrics.md).
-    resamples : simulated data sets for the null of the ECE.
-    seed : of the simulation.
+    metrics : names of metrics from the catalogue (docs/metrics.md).
+    resamples : number of simulated data sets for the null distribution of the ECE.
+    seed : seed of the simulation.
 
     Returns
     -------
     dict
-        One number per metric, in the order of the catalogue; NaN where there is none. The temperature, for
-        example, needs 20 pairs, and does not exist if all pairs are right.
+        One number per metric, in the order of the catalogue; NaN if a metric has no value. The temperature,
+        for example, needs 20 pairs, and does not exist if the chosen response always has the larger reward.
 
     Examples
     --------
@@ -62,34 +55,33 @@ def preference_metrics(
 def metric_values(
     scores: Scores, *, metrics: Iterable[str] = TRAINING_METRICS, resamples: int = 200, seed: int = 0
 ) -> dict[str, float]:
-    """Return metrics of scores without intervals, which is quick enough for every evaluation in training.
+    """Return metrics of scores without intervals, which is fast enough for every evaluation in training.
 
     Parameters
     ----------
-    scores : rewards of prompts with one correct response; others are left out.
+    scores : the rewards. Only prompts with exactly one correct response are used.
     metrics, resamples, seed : as in `preference_metrics`.
 
     Returns
     -------
     dict
-        One number per metric; NaN where there is none.
+        One number per metric; NaN if a metric has no value.
 
     Examples
     --------
     >>> metric_values(Scores.from_arrays([[2.0, 0.0], [0.0, 1.0]]), metrics=["accuracy"])
     {'accuracy': 0.5}
     """
-    everything = forecast(scores.decided())
-    kept = top_1_prompts(everything)
-    if not kept.any():
+    part = single_answers(scores)
+    if part is None:
         raise ValueError("no prompt has exactly one correct response, which these metrics need")
-    part, settings = select_prompts(everything, kept), Settings(resamples=resamples, seed=seed)
+    settings = Settings(resamples=resamples, seed=seed)
     found = {one.name: one.statistic(part, settings).value for one in chosen_metrics(metrics)}
     return {name: float("nan") if value is None else float(value) for name, value in found.items()}
 
 
 def _rewards(name: str, values: Any) -> FloatArray:
-    """Return rewards as float64 (n,); tensors of any device and dtype will do."""
+    """Return rewards as float64 (n,); tensors may be on any device and have any dtype."""
     if hasattr(values, "detach"):
         values = values.detach().float().cpu().numpy()
     array = np.asarray(values, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Calibration while TRL's `RewardTrainer` trains.
+"""Log calibration while TRL's `RewardTrainer` trains.
 
 >>> from rmcalib.integrations.trl import BenchmarkCallback, reward_metrics
 >>> sorted(reward_metrics())
@@ -42,8 +42,8 @@ from rmcalib.scores import Scores
 __all__ = ["BenchmarkCallback", "compute_metrics", "pair_rewards", "reward_metrics"]
 
 PREFIX = "calibration"
-"""What the metrics of the evaluation set are called: `eval_calibration/overconfidence`, ..."""
-_LONGEST = 1024  # tokens of a text, if neither the trainer nor the model has a limit
+"""Prefix of the metrics of the evaluation set: `eval_calibration/overconfidence`, ..."""
+_LONGEST = 1024  # tokens per text, if neither the trainer nor the model has a limit
 
 
 def reward_metrics() -> dict[str, Callable[..., Any]]:
@@ -52,7 +52,7 @@ def reward_metrics() -> dict[str, Callable[..., Any]]:
     Returns
     -------
     dict
-        `compute_metrics` and `preprocess_logits_for_metrics`. The Trainer calls the results
+        `compute_metrics` and `preprocess_logits_for_metrics`. The metrics are logged as
         `eval_calibration/overconfidence`, `eval_calibration/ece`, ...
 
     Examples
@@ -63,11 +63,22 @@ def reward_metrics() -> dict[str, Callable[..., Any]]:
     return {"compute_metrics": compute_metrics, "preprocess_logits_for_metrics": pair_rewards}
 
 
-def pair_rewards(logits: Any, labels: Any = None) -> torch.Tensor:  # noqa: ARG001 (the Trainer gives both)
-    """Return the rewards of a batch as pairs: (2n, 1), the chosen ones first -> (n, 2).
+def pair_rewards(logits: Any, labels: Any = None) -> torch.Tensor:  # noqa: ARG001 (the Trainer passes both)
+    """Turn the rewards of a batch into pairs, for the Trainer's `preprocess_logits_for_metrics`.
 
-    The Trainer drops the samples that only fill the last batch by counting rows. With two rows per pair it
-    would drop the rewards of rejected responses.
+    The Trainer removes padding from the last batch by counting rows. With two rows per pair, it would remove
+    the rewards of rejected responses.
+
+    Parameters
+    ----------
+    logits : tensor (2n, 1) with the rewards of the chosen responses, followed by those of the rejected ones;
+        or a tuple that starts with it.
+    labels : not used.
+
+    Returns
+    -------
+    torch.Tensor
+        (n, 2): the rewards of the chosen and of the rejected response of each pair.
 
     Examples
     --------
@@ -76,12 +87,12 @@ def pair_rewards(logits: Any, labels: Any = None) -> torch.Tensor:  # noqa: ARG0
     """
     rewards: torch.Tensor = logits[0] if isinstance(logits, tuple | list) else logits
     if rewards.ndim == 2 and rewards.shape[1] != 1:
-        raise ValueError(f"the model has {rewards.shape[1]} outputs; a reward model has one (num_labels=1)")
+        raise ValueError(f"the model has {rewards.shape[1]} outputs; expected one (num_labels=1)")
     return torch.stack(rewards.reshape(-1).chunk(2), dim=1)
 
 
 def compute_metrics(prediction: Any) -> dict[str, float]:
-    """Return the calibration of an evaluation set of pairs, for the Trainer's `compute_metrics`.
+    """Return calibration metrics of an evaluation set of pairs, for the Trainer's `compute_metrics`.
 
     Parameters
     ----------
@@ -91,7 +102,7 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
     Returns
     -------
     dict
-        `calibration/<metric>` for the metrics that have a value.
+        Values by name, `calibration/<metric>`, for the metrics that have a value.
 
     Examples
     --------
@@ -111,23 +122,25 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
 
 
 class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers has no types here
-    """Score a benchmark with the live model at every evaluation, and log its calibration.
+    """Score a benchmark with the model in training at every evaluation, and log its calibration.
 
-    The metrics are logged by the trainer, so they reach W&B, trackio, TensorBoard or wherever it reports to,
-    as `eval_<benchmark>/<metric>`. They are also in what `trainer.evaluate` returns, so that
-    `metric_for_best_model` can name one of them.
+    The trainer logs the metrics as `eval_<benchmark>/<metric>` to W&B, trackio, TensorBoard or wherever it
+    reports to. `trainer.evaluate` returns them too, so `metric_for_best_model` can name one of them. It is
+    used like this::
 
-    With several processes, each scores the whole benchmark, and the main one writes the runs.
+        trainer.add_callback(BenchmarkCallback(trainer, "reward-bench-2", output="runs"))
+
+    With several processes, each scores the whole benchmark, and the main process writes the run folders.
 
     Parameters
     ----------
-    trainer : the trainer that this callback is added to.
-    benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
-    output : folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Default:
-        nothing is kept.
-    name : what runs and reports call the model; default the Hub id or the name of the output folder.
+    trainer : the trainer to which this callback is added.
+    benchmark : a benchmark, or its name or path, as for :func:`rmcalib.load_benchmark`.
+    output : folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Nothing
+        is kept by default.
+    name : name of the model in runs and reports; default the Hub id or the name of the output folder.
     template : a built-in chat template for a tokenizer that has none; see docs/models.md.
-    metrics : names of the catalogue.
+    metrics : names of metrics from the catalogue (docs/metrics.md).
     """
 
     def __init__(
@@ -161,7 +174,7 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
             if self.trainer.is_in_train:
                 self._trained = state.global_step
             self.trainer.log(dict(self._logged))
-        # With several evaluation sets this is called several times; the Trainer reads the last metrics.
+        # With several evaluation sets, this is called several times; the Trainer reads the last metrics.
         kwargs.get("metrics", {}).update(self._logged)
 
     def _score(self, step: int) -> Scores:
@@ -187,12 +200,12 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
 
 def _named(group: str, values: dict[str, float]) -> dict[str, float]:
-    """Put the group before each name, and leave out what has no value."""
+    """Put the group before each name, and leave out metrics without a value."""
     return {f"{group}/{name}": value for name, value in values.items() if not math.isnan(value)}
 
 
 class _Rewards(torch.nn.Module):
-    """The trainer's model as rmcalib runs one: padded ids and their mask in, rewards (n,) out."""
+    """The trainer's model in the form that rmcalib runs: from padded ids and their mask to rewards (n,)."""
 
     def __init__(self, trainer: Any, pad: int) -> None:
         super().__init__()
@@ -200,9 +213,9 @@ class _Rewards(torch.nn.Module):
         self.autocast = trainer.accelerator.autocast
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        # Not in inference mode: what a model caches there cannot be used by the next training step.
+        # Not in inference mode: tensors that a model caches there cannot be used in the next training step.
         with torch.inference_mode(False), torch.no_grad(), self.autocast():
-            # Classifiers find the last token by the padding, so it has to be the model's own.
+            # Classifiers find the last token by the padding token, so it must be the model's own.
             ids = input_ids.masked_fill(attention_mask == 0, self.pad)
             logits: torch.Tensor = self.model(
                 input_ids=ids, attention_mask=attention_mask, use_cache=False
@@ -211,7 +224,7 @@ class _Rewards(torch.nn.Module):
 
 
 def _live_judge(trainer: Any, name: str, step: int, template: str | None) -> Classifier:
-    """Wrap the model that is being trained as a judge."""
+    """Return the model in training as a judge."""
     model, args, tokenizer = trainer.model, trainer.args, trainer.processing_class
     config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -236,6 +249,6 @@ def _live_judge(trainer: Any, name: str, step: int, template: str | None) -> Cla
         dtype=weight.dtype,
         max_length=max_length,
     )
-    # As many tokens in a pass as the trainer's own evaluation may have.
+    # As many tokens per forward pass as in the trainer's own evaluation.
     budget = 2 * args.per_device_eval_batch_size * max_length
     return Classifier(live, LoadOptions(token_budget=budget))

@@ -1,4 +1,4 @@
-"""A badge: what a model says, how often it is right, and the gap, as a small SVG."""
+"""A badge as a small SVG: how sure a model is, how often it is right, and the gap between the two."""
 
 from __future__ import annotations
 
@@ -21,12 +21,6 @@ def badge_svg(evaluation: Evaluation) -> str:
 
     It is green if the interval of the gap includes 0, red if the gap is ten points or more, else amber.
 
-    Parameters
-    ----------
-    evaluation : the result of :func:`rmcalib.evaluate`.
-
-    Examples
-    --------
     >>> from rmcalib.report import evaluate
     >>> from rmcalib.scores import Scores
     >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)

@@ -8,36 +8,22 @@ from typing import Any
 from rmcalib import __version__
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, bracketed, headline, number, p_value, percent, points
+from rmcalib.report import HEADLINE, Evaluation, bracketed, headline, number, p_value, percent, points
 
 __all__ = ["BADGE", "FIGURE", "card_section", "insert_section", "metric_table"]
 
 BADGE, FIGURE = "calibration/badge.svg", "calibration/reliability.png"
-"""Where the images are, as the section links to them."""
+"""Paths of the images, to which the section links."""
 
 _BEGIN, _END = "<!-- rmcalib:begin -->", "<!-- rmcalib:end -->"
-_COLUMNS = {
-    "mean_confidence": "says",
-    "accuracy": "right",
-    "overconfidence": "gap in points",
-    "lost_information": "lost information",
-    "usable_information": "usable information",
-    "ece": "ECE",
-    "ece_p_value": "ECE p-value",
-}
+_COLUMNS = {**HEADLINE, "overconfidence": "gap in points", "ece": "ECE", "ece_p_value": "ECE p-value"}
 
 
 def card_section(evaluation: Evaluation) -> str:
     """Return a section for a model card: headline, table, figure, and how it was measured.
 
-    It stands between two comments, so that `insert_section` can replace it later.
+    It begins and ends with a comment, so that `insert_section` can replace it later.
 
-    Parameters
-    ----------
-    evaluation : the result of :func:`rmcalib.evaluate`.
-
-    Examples
-    --------
     >>> from rmcalib.report import evaluate
     >>> from rmcalib.scores import Scores
     >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
@@ -53,9 +39,9 @@ def card_section(evaluation: Evaluation) -> str:
         lines += ["", f"![Reliability: predicted probability against observed frequency]({FIGURE})"]
     lines += [
         "",
-        "Says: the mean probability of the first choice, a softmax of the rewards. Right: how often that "
-        "choice is correct. Lost information: what the wrong scale of the rewards costs, as a fraction of a "
-        f"uniform guess's uncertainty; 0 is best. Brackets: {evaluation.settings.level:.0%} intervals.",
+        "Says: the mean probability of the first choice (a softmax of the rewards). Right: how often that "
+        "choice is correct. Lost information: the cost of a wrong scale of the rewards, as a fraction of the "
+        f"uncertainty of a uniform guess; 0 is best. Brackets: {evaluation.settings.level:.0%} intervals.",
         "",
         f"Measured with rmcalib {__version__} on {markdown_text(evaluation.benchmark)}"
         f"{_revision(manifest, 'benchmark_revision')}; model {markdown_text(evaluation.model)}"
@@ -67,15 +53,8 @@ def card_section(evaluation: Evaluation) -> str:
 
 
 def insert_section(card: str, section: str) -> str:
-    """Return a model card with the section in it: it replaces an earlier one, or stands at the end.
+    """Return a model card with the section in place of an earlier one, or else at the end.
 
-    Parameters
-    ----------
-    card : a model card in Markdown; may be empty.
-    section : the result of `card_section`.
-
-    Examples
-    --------
     >>> first = insert_section("# My model", "<!-- rmcalib:begin -->1<!-- rmcalib:end -->")
     >>> insert_section(first, "<!-- rmcalib:begin -->2<!-- rmcalib:end -->")
     '# My model\\n\\n<!-- rmcalib:begin -->2<!-- rmcalib:end -->\\n'
@@ -89,7 +68,7 @@ def insert_section(card: str, section: str) -> str:
 
 
 def metric_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a table: the headline metrics and the ECE, overall and by category."""
+    """Return the lines of a table with the headline metrics and the ECE, overall and by category."""
     categories = list(dict.fromkeys(row["category"] for row in rows))
     shown = {
         name: [find_value(rows, name, category) for category in categories]

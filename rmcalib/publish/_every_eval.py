@@ -15,7 +15,7 @@ __all__ = ["RELATIONSHIPS", "Evaluator", "every_eval_ever"]
 
 SCHEMA = "0.3.0"
 RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
-# The smallest and largest value of each metric that is exported.
+# The exported metrics, each with its smallest and largest value.
 _RANGES: dict[str, tuple[float | str, float | str]] = {
     "accuracy": (0, 1),
     "overconfidence": (-1, 1),
@@ -30,13 +30,25 @@ _RANGES: dict[str, tuple[float | str, float | str]] = {
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Who ran the evaluation: the organization, and how it is related to the model's."""
+    """Who ran the evaluation, for a record of Every Eval Ever.
+
+    Parameters
+    ----------
+    organization : name of the organization that ran it.
+    relationship : its relation to the developer of the model: "first_party", "third_party", "collaborative"
+        or "other".
+
+    Examples
+    --------
+    >>> Evaluator("My lab", "third_party").relationship
+    'third_party'
+    """
 
     organization: str = "unknown"
     relationship: str = "other"
 
     def __post_init__(self) -> None:
-        """Refuse a relationship that the schema does not know."""
+        """Refuse a relationship that the schema does not have."""
         if self.relationship not in RELATIONSHIPS:
             raise ValueError(
                 f"relationship: unknown {self.relationship!r} (have: {', '.join(RELATIONSHIPS)})"
@@ -46,21 +58,10 @@ class Evaluator:
 def every_eval_ever(
     evaluation: Evaluation, *, evaluator: Evaluator | None = None, now: float | None = None
 ) -> dict[str, Any]:
-    """Return an evaluation as a record of Every Eval Ever, ready for JSON.
+    """Return an evaluation as a record of Every Eval Ever, with one result per metric and category.
 
-    Parameters
-    ----------
-    evaluation : what was measured.
-    evaluator : who ran it.
-    now : when the record is made, in seconds since 1970; default the clock.
+    ``now`` is the time of the record in seconds since 1970, by default the current time.
 
-    Returns
-    -------
-    dict
-        One result per metric and category, with its interval.
-
-    Examples
-    --------
     >>> from rmcalib.report import evaluate
     >>> from rmcalib.scores import Scores
     >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
@@ -134,7 +135,7 @@ def _results(evaluation: Evaluation) -> list[dict[str, Any]]:
                     "metric_id": about.name,
                     "metric_name": about.label or about.name,
                     "metric_unit": about.unit or "number",
-                    # The gap is best at 0; the schema knows only two directions.
+                    # The gap is best at 0, but the schema has only two directions.
                     "lower_is_better": about.better != "high",
                     "score_type": "continuous",
                     "min_score": low,

@@ -1,4 +1,4 @@
-"""Results for the Hub: what a model repository keeps in `.eval_results/*.yaml`."""
+"""Results for the Hub: the entries of a model repository's `.eval_results/*.yaml`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,12 @@ __all__ = ["eval_results", "is_on_hub"]
 
 
 def eval_results(evaluation: Evaluation, *, source: str | None = None) -> list[dict[str, Any]]:
-    """Return the headline metrics as entries of the Hub's `.eval_results`; empty if it cannot have them.
+    """Return the headline metrics as entries of the Hub's `.eval_results`.
 
-    An entry needs a data set of the Hub, so a benchmark that is a local file has none. `task_id` is the name
-    of the metric; the Hub shows the tasks that the data set itself lists.
+    An entry needs a data set of the Hub, so the list is empty if the benchmark is a local file. `task_id` is
+    the name of the metric; the Hub shows the tasks that the data set lists. `source` is the URL of a page
+    with more about the evaluation.
 
-    Parameters
-    ----------
-    evaluation : what was measured.
-    source : URL of a page with more about the evaluation.
-
-    Returns
-    -------
-    list of dict
-        `dataset` (id, task_id, revision), `value`, `date`, `notes`, and `source` if one is given.
-
-    Examples
-    --------
     >>> from rmcalib.report import evaluate
     >>> from rmcalib.scores import Scores
     >>> made = {"model": "org/rm", "benchmark": "org/bench", "benchmark_revision": "1" * 40}
@@ -62,7 +51,7 @@ def eval_results(evaluation: Evaluation, *, source: str | None = None) -> list[d
 
 
 def is_on_hub(name: str, revision: object) -> bool:
-    """Return whether a model or data set is one of the Hub: an id `org/name` and a commit.
+    """Return whether a model or data set is on the Hub: it has an id `org/name` and a commit.
 
     >>> is_on_hub("org/rm", "1" * 40), is_on_hub("folder/rm", "a hash of its files"), is_on_hub("rm", None)
     (True, False, False)

@@ -1,4 +1,4 @@
-"""All files of a published evaluation, in a folder or as a pull request on the Hub."""
+"""The files of a published evaluation: written to a folder, or added to the Hub by a pull request."""
 
 from __future__ import annotations
 
@@ -23,15 +23,23 @@ CARD, RECORD = "card.md", "every_eval_ever.json"
 
 @dataclass(frozen=True)
 class Card:
-    """What is published of an evaluation.
+    """The result of :func:`make_card`: everything that is published about an evaluation.
 
     Attributes
     ----------
-    model, benchmark : their names.
+    model, benchmark : the names of the model and of the benchmark.
     section : the section of the model card, in Markdown.
     files : contents by path, as they are in a model repository: images, and `.eval_results/*.yaml` if the
         benchmark is a data set of the Hub.
     record : the evaluation in the schema of Every Eval Ever.
+
+    Examples
+    --------
+    >>> from rmcalib.report import evaluate
+    >>> from rmcalib.scores import Scores
+    >>> card = make_card(evaluate(Scores.from_arrays([[2.0, 0.0]] * 30), model="org/rm", resamples=20))
+    >>> card.section.splitlines()[1], card.record["schema_version"]
+    ('## Calibration', '0.3.0')
     """
 
     model: str
@@ -48,13 +56,18 @@ def make_card(
     evaluator: Evaluator | None = None,
     now: float | None = None,
 ) -> Card:
-    """Make everything that is published of an evaluation; nothing is written.
+    """Make everything that is published about an evaluation; nothing is written.
 
     Parameters
     ----------
     evaluation : the result of :func:`rmcalib.evaluate`.
-    source : URL of a page with more about it, for `.eval_results`.
-    evaluator, now : who ran it, and when the record is made; see `every_eval_ever`.
+    source : URL of a page with more about the evaluation, for `.eval_results`.
+    evaluator : who ran the evaluation, for the record of Every Eval Ever.
+    now : time of that record in seconds since 1970; default the current time.
+
+    Returns
+    -------
+    Card
 
     Examples
     --------
@@ -79,12 +92,17 @@ def make_card(
 
 
 def write_card(card: Card, folder: str | Path) -> list[Path]:
-    """Write card.md, every_eval_ever.json and the files of the card into a folder; return their paths.
+    """Write card.md, every_eval_ever.json and the other files of a card to a folder.
 
     Parameters
     ----------
     card : the result of `make_card`.
     folder : a folder or URL.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
 
     Examples
     --------
@@ -101,19 +119,26 @@ def write_card(card: Card, folder: str | Path) -> list[Path]:
 
 
 def push_card(card: Card, repository: str) -> str:
-    """Open a pull request on the Hub that adds the card to a model repository; return its URL.
+    """Open a pull request on the Hub that adds the card to a model repository.
 
-    The section goes into README.md, and replaces an earlier one. Uses the login of `hf auth login` or
-    HF_TOKEN. Nothing changes until somebody merges the pull request.
+    The section is added to README.md, in place of an earlier one. Uses the login of `hf auth login` or
+    HF_TOKEN. Nothing changes until somebody merges the pull request. It is used like this::
+
+        push_card(make_card(evaluation), "org/name")
 
     Parameters
     ----------
     card : the result of `make_card`.
     repository : the model repository, `org/name`.
 
+    Returns
+    -------
+    str
+        The URL of the pull request.
+
     Raises
     ------
-    ValueError : if the Hub refuses it; the message says why in one line.
+    ValueError : if the Hub refuses the request; the message says why in one line.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 
@@ -142,7 +167,7 @@ def _readme(name: str) -> str:
     try:
         return Path(hf_hub_download(name, "README.md")).read_text(encoding="utf-8")
     except LocalEntryNotFoundError:
-        raise  # the Hub was not reached: an empty card would replace a real one
+        raise  # the Hub was not reached; an empty card would replace the real one
     except EntryNotFoundError:
         return ""
 

@@ -1,4 +1,4 @@
-"""Short summaries in Markdown, for a pull request or the page of a workflow."""
+"""Short summaries in Markdown, for a pull request or the summary page of a workflow."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from rmcalib.report import HEADLINE, Evaluation, headline, number, p_value, sign
 __all__ = ["better", "comparison_summary", "evaluation_summary"]
 
 MARK = "<!-- rmcalib -->"
-"""The first line of every summary, so that a workflow finds its own comment again."""
+"""The first line of every summary. A workflow can find its own comment by it."""
 
 
 def evaluation_summary(evaluations: Sequence[Evaluation], failed: Sequence[str] = ()) -> str:
-    """Return evaluations as Markdown: for each model the headline and the table by category.
+    """Return evaluations as Markdown: the headline and the table by category of each model.
 
     Parameters
     ----------
-    evaluations : one per model.
-    failed : what makes the run fail, in words; shown first.
+    evaluations : one evaluation per model.
+    failed : the reasons why the run fails, which are shown first.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -52,13 +56,17 @@ def evaluation_summary(evaluations: Sequence[Evaluation], failed: Sequence[str] 
 def comparison_summary(
     names: tuple[str, str], rows: Sequence[Mapping[str, Any]], failed: Sequence[str] = ()
 ) -> str:
-    """Return a comparison of two models as Markdown: the headline metrics and the ECE, B − A.
+    """Return a comparison of two models, A and B, as Markdown: the headline metrics and the ECE.
 
     Parameters
     ----------
-    names : of A and B.
-    rows : as `rmcalib.metrics.compare_scores` returns them.
-    failed : what makes the run fail, in words; shown first.
+    names : the names of A and B.
+    rows : the result of `rmcalib.metrics.compare_scores`.
+    failed : the reasons why the run fails, which are shown first.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -92,11 +100,16 @@ def comparison_summary(
 
 
 def better(row: Mapping[str, Any]) -> str:
-    """Return the better model, "A" or "B", if the interval of the difference leaves out 0; else "".
+    """Return which of two models is better by one metric.
 
     Parameters
     ----------
     row : a row of `rmcalib.metrics.compare_scores`.
+
+    Returns
+    -------
+    str
+        "A" or "B"; empty if the interval of the difference includes 0, or if no direction is better.
 
     Examples
     --------

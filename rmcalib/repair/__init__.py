@@ -1,16 +1,16 @@
-"""What to do with a measured judge: fit a temperature, write it to a model, decide with probabilities."""
+"""Repair and use a judge: fit a temperature, write a calibrated model, decide, combine judges."""
 
-from rmcalib.repair._calibrate import SHOWN, Calibration, RefusedError, calibrate
+from rmcalib.repair._calibrate import METRIC_LABELS, Calibration, RefusedError, calibrate
 from rmcalib.repair._calibrator import Calibrator, CalibratorCheck
 from rmcalib.repair._checkpoint import Checkpoint, check_destination, push_checkpoint, write_checkpoint
 from rmcalib.repair._combine import METHODS, Panel, combine
 from rmcalib.repair._decide import Decisions, Regret, decide, decide_forecasts
-from rmcalib.repair._thresholds import THRESHOLDS, Threshold, log_odds, safe_threshold
+from rmcalib.repair._earlier import replaces_calibrator, replaces_panel
+from rmcalib.repair._thresholds import Threshold
 
 __all__ = [
     "METHODS",
-    "SHOWN",
-    "THRESHOLDS",
+    "METRIC_LABELS",
     "Calibration",
     "Calibrator",
     "CalibratorCheck",
@@ -25,8 +25,8 @@ __all__ = [
     "combine",
     "decide",
     "decide_forecasts",
-    "log_odds",
     "push_checkpoint",
-    "safe_threshold",
+    "replaces_calibrator",
+    "replaces_panel",
     "write_checkpoint",
 ]

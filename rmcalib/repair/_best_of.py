@@ -1,4 +1,4 @@
-"""Best-of-k: how good is the choice among k responses, and what does the judge believe?"""
+"""Best-of-k: how often the choice among k responses is correct, and how probable the judge says it is."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rmcalib.metrics import Forecasts, select_prompts
 __all__ = ["best_of_rows", "chosen_weights"]
 
 MOST = 32
-"""Up to this many responses, every k is reported; above, only powers of two and the largest."""
+"""Up to this many responses, every k is reported; above it, only powers of two and the largest k."""
 
 
 def best_of_rows(part: Forecasts, level: float = 0.95) -> list[dict[str, Any]]:
-    """Return how often the best of k responses is correct, and what the judge says, for k = 1..m.
+    """Return how often the best of k responses is correct, and the judge's probability of it, for k = 1..m.
 
     The k responses are drawn at random from the m of a prompt, and the one with the largest reward is chosen.
     Both numbers are exact averages over all subsets. "says" is the mean probability of the chosen response
-    among all m. Prompts with the most common number of responses count.
+    among all m. Only prompts with the most common number of responses are used.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Fit a temperature and measure what it brings on held-out prompts; refuse it where it brings nothing."""
+"""Fit a temperature, measure the gain on held-out prompts, and refuse a temperature that does not help."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SHOWN", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
+__all__ = ["METRIC_LABELS", "Calibration", "RefusedError", "calibrate", "held_out_temperatures"]
 
-SHOWN = {
+METRIC_LABELS = {
     "mean_confidence": "says",
     "accuracy": "right",
     "overconfidence": "gap",
@@ -36,28 +36,37 @@ SHOWN = {
     "usable_information": "usable information",
     "nll": "log loss",
 }
-"""The metrics that are reported before and after, and what tables call them."""
+"""The metrics that are reported before and after calibration, with their labels in tables."""
 
 
 class RefusedError(ValueError):
-    """A temperature does not help here; the message says why."""
+    """Raised by `calibrate` if a temperature does not help; the message says why."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibrator and what it brings.
+    """The result of :func:`calibrate`: a calibrator, and the gain that was measured on held-out prompts.
 
     Attributes
     ----------
-    calibrator : fitted on all prompts.
+    calibrator : the calibrator, fitted on all prompts.
     rows : tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured
-        on prompts that were not used for the fit: each fifth has the temperature fitted on the others.
-    gain : how much lower the log loss is on such prompts, with its interval; log_loss_uniform : the log loss
-        of a uniform guess.
+        on held-out prompts: each fifth of them has the temperature that was fitted on the others.
+    gain : how much lower the log loss is on held-out prompts, with its interval: (value, low, high).
+    log_loss_uniform : the log loss of a uniform guess.
     categories : one row per category with its own temperature (category, temperature, low, high, n).
-    p_equal : p-value of the likelihood-ratio test that one temperature serves all categories; None if there
-        is only one.
-    warnings : what a user should know before using it.
+    p_equal : p-value of the likelihood-ratio test that all categories have the same temperature; None if
+        there is only one category.
+    warnings : sentences to read before using the calibrator.
+
+    Examples
+    --------
+    >>> rewards = np.tile([[4.0, 0.0], [4.0, 0.0], [0.0, 4.0]], (40, 1))
+    >>> result = calibrate(Scores.from_arrays(rewards))
+    >>> round(result.calibrator.temperature, 2)
+    5.77
+    >>> result.table[["stage", "metric", "value"]].round(2).values.tolist()[0]
+    ['before', 'mean_confidence', 0.98]
     """
 
     calibrator: Calibrator
@@ -77,18 +86,21 @@ class Calibration:
 
 
 def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int = 0) -> Calibration:
-    """Fit the temperature of a judge's rewards, and measure what it brings on held-out prompts.
+    """Fit the temperature of a judge's rewards, and measure the gain on held-out prompts.
+
+    The temperature T minimises the log loss of softmax(rewards / T) over the prompts.
 
     Parameters
     ----------
-    scores : rewards of prompts with one correct response; others are left out.
+    scores : the rewards. Only prompts with exactly one correct response are used.
     level : confidence level of all intervals.
-    folds, seed : of the cross-fitting.
+    folds : number of folds of the cross-fitting.
+    seed : seed of the split into folds.
 
     Returns
     -------
     Calibration
-        With the calibrator in ``calibrator``.
+        The calibrator is its attribute ``calibrator``.
 
     Raises
     ------
@@ -140,25 +152,26 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
 def _refuse_limits(at_limit: str | None) -> None:
     if at_limit == "hot":
         raise RefusedError(
-            "no temperature helps: a uniform guess is at least as good as these rewards, so the judge does "
-            "not know which response is correct"
+            "no temperature helps: a uniform guess is at least as good as these rewards, so they do not say "
+            "which response is correct"
         )
     if at_limit == "cold":
         raise RefusedError(
-            "every forecast is right, so larger rewards are always better. Use more difficult prompts"
+            "every first choice is correct, so a lower temperature is always better. Use more difficult "
+            "prompts"
         )
 
 
 def _refuse_losses(before: float, after: float, uniform: float) -> None:
     if after >= uniform:
         raise RefusedError(
-            f"on prompts not used for the fit, the log loss with a temperature is {after:.4f}, and that of a "
-            f"uniform guess {uniform:.4f}: there is nothing to calibrate"
+            f"on held-out prompts, the log loss with a temperature is {after:.4f}, and that of a uniform "
+            f"guess is {uniform:.4f}: there is nothing to calibrate"
         )
     if after >= before:
         raise RefusedError(
-            f"on prompts not used for the fit, the log loss is {after:.4f} with a temperature and "
-            f"{before:.4f} without: the rewards are on the right scale already"
+            f"on held-out prompts, the log loss is {after:.4f} with a temperature and {before:.4f} without: "
+            "the rewards are on the right scale already"
         )
 
 
@@ -195,7 +208,7 @@ def _rows(
     return [
         {"stage": stage, **{key: row[key] for key in ("category", "metric", "value", "low", "high", "n")}}
         for stage, of in stages.items()
-        for row in metric_rows(of, model="", benchmark="", metrics=tuple(SHOWN), settings=settings)
+        for row in metric_rows(of, model="", benchmark="", metrics=tuple(METRIC_LABELS), settings=settings)
     ]
 
 
@@ -219,13 +232,13 @@ def _warnings(
 ) -> list[str]:
     warnings = []
     if gain_low <= 0:
-        warnings.append("The gain in log loss may be chance: its interval includes 0.")
+        warnings.append("The gain in log loss may be due to chance: its interval includes 0.")
     if p_equal is not None and p_equal < 1 - level:
         ends = sorted(categories, key=lambda row: float(row["temperature"]))
         shown = [f"{row['category']}: {_temperature_text(row['temperature'])}" for row in (ends[0], ends[-1])]
         warnings.append(
             f"The categories need different temperatures (p = {p_equal:.2g}; {', '.join(shown)}). One "
-            "temperature is right for prompts that are mixed as these are."
+            "temperature is right only for prompts with the same mixture of categories."
         )
     return warnings
 

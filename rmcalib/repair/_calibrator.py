@@ -1,4 +1,4 @@
-"""A calibrator: one temperature, and what it was fitted on."""
+"""A calibrator: one temperature, and the data it was fitted on."""
 
 from __future__ import annotations
 
@@ -18,19 +18,26 @@ from rmcalib.scores import Scores
 __all__ = ["Calibrator", "CalibratorCheck", "labelled_forecasts"]
 
 FORMAT = 1
-"""The version of the file's fields."""
+"""The version of the file format."""
 
 
 @dataclass(frozen=True)
 class CalibratorCheck:
-    """Whether a calibrator holds on other scores.
+    """The result of :meth:`Calibrator.check`: whether a calibrator holds on other scores.
 
     Attributes
     ----------
-    temperature : the best temperature there; low, high : its interval.
-    n : prompts it was fitted on.
-    holds : whether the two temperatures differ by no more than chance explains, given both intervals.
+    temperature : the best temperature for the other scores.
+    low, high : limits of its interval.
+    n : number of prompts that it was fitted on.
+    holds : whether chance can explain the difference of the two temperatures, given both intervals.
     sentence : the same in words.
+
+    Examples
+    --------
+    >>> rewards = np.tile([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], (40, 1))
+    >>> Calibrator(3.0, 2.5, 3.5).check(Scores.from_arrays(rewards)).holds
+    True
     """
 
     temperature: float
@@ -45,16 +52,18 @@ class CalibratorCheck:
 class Calibrator:
     """Divides rewards by a temperature that was fitted on labelled prompts.
 
-    A temperature belongs to the prompts it was fitted on. Use `check` before you use it on others.
+    A temperature is only valid for prompts like those it was fitted on. Use `check` before you use it on
+    others.
 
     Parameters
     ----------
-    temperature : what rewards are divided by; low, high : its interval.
+    temperature : the number that rewards are divided by.
+    low, high : limits of its interval.
     level : confidence level of the interval.
-    model : the judge whose rewards these are.
-    fitted_on : benchmark, revision, n (prompts), categories, a hash of the scores, the model's
-        revision, and the kind of judge.
-    versions : of rmcalib, numpy and scipy.
+    model : name of the judge.
+    fitted_on : what it was fitted on: benchmark, revision, n (prompts), categories, a hash of the scores,
+        the model's revision, and the kind of judge.
+    versions : versions of rmcalib, numpy and scipy.
 
     Examples
     --------
@@ -78,7 +87,7 @@ class Calibrator:
         return replace(calibrated, manifest={**calibrated.manifest, "calibrator": about})
 
     def check(self, scores: Scores) -> CalibratorCheck:
-        """Fit the temperature of other scores (not calibrated ones), and see whether this one fits them.
+        """Fit the temperature of other scores, which are not calibrated yet, and compare it with this one.
 
         >>> rewards = np.tile([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], (40, 1))
         >>> check = Calibrator(1.0, 0.9, 1.1).check(Scores.from_arrays(rewards))
@@ -104,18 +113,18 @@ class Calibrator:
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
-        """Read what `save` wrote.
+        """Read a file that `save` wrote.
 
         Raises
         ------
-        ValueError : if the file is not a calibrator; the message names what is wrong with it.
+        ValueError : if the file is not a calibrator; the message says what is wrong with it.
         """
         try:
             content = json.loads(Path(path).read_text(encoding="utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path}: not a JSON file ({error})") from error
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
-            raise ValueError(f"{path}: not a calibrator; `rmcalib calibrate` writes them")
+            raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in content.items() if name in known}
         for name in ("temperature", "low", "high"):
@@ -131,9 +140,9 @@ class Calibrator:
 
 
 def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
-    """Return whether two positive numbers, each with its limits, differ by no more than chance explains.
+    """Return whether chance can explain the difference of two positive numbers, each with its limits.
 
-    The limits of the difference of their logarithms are d ± √(a² + b²), where a and b are the distances of
+    The limits of the difference d of their logarithms are d ± √(a² + b²), where a and b are the distances of
     the two from their limits on the side that faces the other.
 
     >>> _agree((2.0, 1.7, 2.4), (2.5, 2.1, 3.0)), _agree((2.0, 1.9, 2.1), (2.5, 2.3, 2.8))
@@ -147,8 +156,10 @@ def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -
 
 
 def labelled_forecasts(scores: Scores) -> Forecasts:
-    """Return the forecasts of the prompts with one correct response, which a temperature is fitted on."""
+    """Return the forecasts of the prompts with exactly one correct response, or raise if there are none."""
     found = single_answers(scores)
     if found is None:
-        raise ValueError("no prompt has exactly one correct response, which fitting a temperature needs")
+        raise ValueError(
+            "no prompt has exactly one correct response; a temperature is fitted on such prompts"
+        )
     return found

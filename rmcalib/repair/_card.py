@@ -7,7 +7,7 @@ from typing import Any
 
 from rmcalib._util.markdown import markdown_table
 from rmcalib._util.terminal import clean_line
-from rmcalib.repair._calibrate import SHOWN
+from rmcalib.repair._calibrate import METRIC_LABELS
 from rmcalib.repair._calibrator import Calibrator
 
 __all__ = ["model_card"]
@@ -21,15 +21,19 @@ def model_card(
     rows: Sequence[Mapping[str, Any]],
     name: str,
 ) -> str:
-    """Return a model card in Markdown that says what was done to the model and on what.
+    """Return a model card in Markdown: what was changed in the model, and which prompts were used.
 
     Parameters
     ----------
-    calibrator : whose temperature was applied.
+    calibrator : its temperature was applied.
     model, revision : the original model: a Hub id, or a name without a slash for a local one.
-    tensors : what was divided.
-    rows : what `calibrate` measured before and after; may be empty.
-    name : of the new model.
+    tensors : names of the tensors that were divided.
+    rows : the rows of a `Calibration`; may be empty.
+    name : name of the new model.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -57,12 +61,11 @@ def model_card(
         f"A calibrated copy of the reward model {original} (revision `{clean_line(revision)}`). Its rewards "
         f"are those of the original divided by the temperature **{calibrator.temperature:.6g}** "
         f"({calibrator.level:.0%} interval {calibrator.low:.3g} to {calibrator.high:.3g}), so that a softmax "
-        "of them gives probabilities that can be believed. The order of responses is the same, and so is the "
-        "accuracy.",
+        "of them gives calibrated probabilities. The order of the responses and the accuracy do not change.",
         "",
-        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Everything else is the original's.",
+        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Nothing else changes.",
         f"- Fitted on: {n}{where}{at}, with rmcalib {_version(calibrator)}.",
-        "- A temperature belongs to the prompts it was fitted on. Check it on yours before you rely on it: "
+        "- A temperature is only valid for prompts like those it was fitted on. Check it on yours first: "
         f"`rmcalib eval --model {clean_line(name)} --benchmark yours.jsonl`.",
         "- License and terms are those of the original model.",
     ]
@@ -79,7 +82,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     lines = [
         [label, *(_cell(found.get((stage, metric))) for stage in ("before", "after"))]
-        for metric, label in SHOWN.items()
+        for metric, label in METRIC_LABELS.items()
     ]
     return ["", *markdown_table(["", "before", "after, on held-out prompts"], lines)]
 

@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "check_destination", "push_checkpoint", "write_checkpoint"]
 
 N_CHECKED = 8
-"""Prompts of the built-in benchmark that a checkpoint is checked with."""
+"""How many prompts of the built-in benchmark are used to check a checkpoint."""
 TOLERANCE = 1e-5
-"""The largest difference from r / T that passes, in units of the largest |r / T|."""
-_NOT_LINEAR = ("policy", "generative", "function")  # kinds of judges
+"""The largest accepted difference from r / T, relative to the largest |r / T|."""
+_NOT_LINEAR = ("policy", "generative", "function")  # kinds of judges without a linear head
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A model that was written.
+    """A calibrated model that :func:`write_checkpoint` has written.
 
     Attributes
     ----------
-    folder : where it is.
+    folder : the folder of the new model.
     model, revision : the original model, and its commit or hash.
-    temperature : what its rewards are divided by.
+    temperature : the number that its rewards were divided by.
     tensors : names of the tensors that were divided.
-    difference : the largest difference from r / T on the prompts it was checked with, in units of the
-        largest |r / T|.
-    recipe_file : a file for `--recipes`, if the model cannot be loaded without a recipe; else None.
+    difference : the largest difference from r / T on the prompts of the check, relative to the largest
+        |r / T|.
+    recipe_file : a file for `--recipes` if the model needs a recipe to be loaded; else None.
     """
 
     folder: Path
@@ -66,23 +66,27 @@ def write_checkpoint(
     repo_id: str | None = None,
     options: LoadOptions | None = None,
 ) -> Checkpoint:
-    """Write a model whose rewards are divided by the temperature, and check that they are.
+    """Write a copy of a model whose rewards r are divided by the temperature T, and check the copy.
 
-    Only the last linear layer changes. Both models score the same prompts; the folder appears only if the
-    rewards of the new one are r / T.
+    Only the last linear layer changes. Then both models score the same prompts. The folder is created only
+    if the rewards of the new model are r / T.
 
     Parameters
     ----------
-    calibration : what `calibrate` returned, or a calibrator.
-    folder : where to write it; must not exist, or be empty.
+    calibration : the result of `calibrate`, or a calibrator.
+    folder : the folder to write; must not exist, or be empty.
     model : a Hub id, a local folder or ``"demo"``; default the model that the calibrator was fitted for.
-    repo_id : the name that it will have on the Hub, for its recipe and model card.
+    repo_id : the name of the new model on the Hub, for its recipe and model card.
     options : how to load the model.
+
+    Returns
+    -------
+    Checkpoint
 
     Raises
     ------
-    ValueError : if the folder is in use, or if the model has no linear layer that gives the rewards, or is
-        not the one that the calibrator was fitted for.
+    ValueError : if the folder is in use; if the rewards do not come from a linear layer; or if the model
+        has changed since the calibrator was fitted.
 
     Examples
     --------
@@ -96,11 +100,11 @@ def write_checkpoint(
     rows = [] if isinstance(calibration, Calibrator) else calibration.rows
     target, name = check_destination(folder), model or calibrator.model
     if not name:
-        raise ValueError("model: the scores do not name the model they are of; give its name")
+        raise ValueError("model: the scores do not name the model; give its name")
     if (kind := calibrator.fitted_on.get("judge")) in _NOT_LINEAR:
         raise ValueError(
-            f"{name}: was scored as a {kind}, whose rewards do not come from a linear layer: use the "
-            "calibrator file with --calibrator instead"
+            f"{name}: was scored as a {kind}. Its rewards do not come from a linear layer, so no checkpoint "
+            "is possible: use the calibrator file with --calibrator instead"
         )
     options = _at_revision(name, calibrator, options or LoadOptions())
     with _written_whole(target) as draft:
@@ -126,12 +130,21 @@ def write_checkpoint(
 
 
 def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
-    """Return the folder if a checkpoint can be written there; also check the Hub id that it will have.
+    """Check that a checkpoint can be written to a folder, and uploaded to a repository of the Hub.
 
     Parameters
     ----------
-    folder : must not exist, or be empty.
-    repo_id : `owner/name`; None if nothing will be uploaded.
+    folder : the folder to write; must not exist, or be empty.
+    repo_id : the repository, `owner/name`; None if nothing will be uploaded.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ValueError : if the folder is in use, or if an upload is not possible.
 
     Examples
     --------
@@ -161,18 +174,26 @@ def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
 
 
 def push_checkpoint(folder: str | Path, repo_id: str) -> str:
-    """Upload a checkpoint to the Hub, with the login of `hf auth login` or HF_TOKEN; return its address.
+    """Upload a checkpoint to the Hub, with the login of `hf auth login` or HF_TOKEN.
 
-    The repository is created if it does not exist.
+    The repository is created if it does not exist. It is used like this::
+
+        checkpoint = write_checkpoint(calibration, "rm-calibrated", repo_id="me/rm-calibrated")
+        push_checkpoint(checkpoint.folder, "me/rm-calibrated")
 
     Parameters
     ----------
     folder : the folder that `write_checkpoint` has written.
     repo_id : the model repository, `owner/name`.
 
+    Returns
+    -------
+    str
+        The address of the repository.
+
     Raises
     ------
-    HubError : if the Hub refuses it; the message says why in one line.
+    HubError : if the Hub refuses the upload; the message says why in one line.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
@@ -189,8 +210,8 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
     except HfHubHTTPError as error:
         if error.response.status_code in (401, 403):
             raise HubError(
-                f"{repo_id}: the Hub refuses to let you write there ({error.response.status_code}): log in "
-                f"with a token that may (`hf auth login`). The checkpoint is in {folder}"
+                f"{repo_id}: you have no write access to it ({error.response.status_code}): log in with a "
+                f"token that has (`hf auth login`). The checkpoint is in {folder}"
             ) from error
         raise explain(error, repo_id) from error
     except Exception as error:
@@ -199,7 +220,7 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
 
 
 def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> LoadOptions:
-    """Return options for the revision that was calibrated; refuse a local model that has changed since."""
+    """Return options with the revision that was calibrated; refuse a local model that has changed."""
     known = calibrator.fitted_on.get("model_revision")
     if not known or name != calibrator.model:
         return options
@@ -212,7 +233,7 @@ def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> Loa
 
 @contextmanager
 def _written_whole(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `target` that becomes `target` if all goes well, and vanishes if not."""
+    """Yield an empty folder beside `target`; it is renamed to `target` on success, and removed otherwise."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
@@ -227,7 +248,7 @@ def _written_whole(target: Path) -> Iterator[Path]:
 
 
 def _note_in_config(folder: Path, calibrator: Calibrator, model: str, revision: str) -> None:
-    """Say in config.json what was done; a PEFT adapter has none."""
+    """Describe the calibration in config.json; a PEFT adapter has no such file."""
     path = folder / "config.json"
     if path.is_file():
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -241,7 +262,7 @@ def _note_in_config(folder: Path, calibrator: Calibrator, model: str, revision: 
 
 
 def _public(model: str) -> str:
-    """Return a model's name without the folders above it, which are private."""
+    """Return a model's name without its parent folders, which should not be published."""
     return Path(model).resolve().name if is_local(model) and model != "demo" else model
 
 
@@ -269,15 +290,15 @@ def _check(model: str, folder: Path, temperature: float, options: LoadOptions, r
     difference = float(np.abs(after - expected).max()) / largest
     if not difference <= TOLERANCE:
         raise ValueError(
-            f"{model}: its rewards are not linear in its last layer: scaled rewards differ from r / T by "
-            f"{difference:.2g} of the largest (at most {TOLERANCE:g} is accepted). Nothing was written; use "
-            "the calibrator file with --calibrator instead"
+            f"{model}: its rewards are not linear in its last layer: the rewards of the scaled model differ "
+            f"from r / T by {difference:.2g} of the largest (at most {TOLERANCE:g} is accepted). Nothing was "
+            "written; use the calibrator file with --calibrator instead"
         )
     return difference
 
 
 def _exact(model: str, options: LoadOptions) -> LoadOptions:
-    """Return options with which the head is computed in float32 as it is stored: others may round it."""
+    """Return options that compute the head in float32, as it is stored; other types may round it."""
     loaded = Classifier(model, options).model
     rounds = loaded.kind != "causal" or "base" in loaded.sources
     return replace(options, dtype="float32") if rounds else options

@@ -22,27 +22,36 @@ __all__ = ["METHODS", "Panel", "combine"]
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
 FEWEST = 50
-"""Prompts below which no panel is fitted."""
-_NOTHING = 1e-4  # nats: copies of a judge differ by rounding
-_OF_THE_BENCHMARK = ("benchmark", "benchmark_revision", "benchmark_format", "n_items", "items_sha256")
+"""The smallest number of prompts that a panel is fitted on."""
+_NOTHING = 1e-4  # nats; copies of a judge differ by rounding
+_BENCHMARK_KEYS = ("benchmark", "benchmark_revision", "benchmark_format", "n_items", "items_sha256")
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of judges, measured on held-out prompts.
+    """The result of :func:`combine`: a panel of judges, measured on held-out prompts.
 
     Attributes
     ----------
     members : one row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
-        accuracy, left_out (how much the panel's log loss rises without it), low, high, redundant. The last is
-        True if the interval of left_out includes 0 (to 0.0001 nats).
+        accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
+        (True if the interval of left_out includes 0, up to 0.0001 nats).
     panels : one row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower
         the log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
-    best : how often each judge was the best member, over the folds, by name.
-    n : prompts it was fitted and measured on.
+    best : for each judge that was the best member in a fold, the number of prompts in these folds.
+    n : number of prompts that the panel was fitted and measured on.
     level : confidence level of the intervals.
-    rewards : log-probabilities of the panel's responses by method, each from the other folds.
-    about : the scores that ``rewards`` belong to, with a manifest.
+    rewards : the panel's log-probabilities of the responses by method, fitted on the other folds.
+    about : the scores, with a manifest, to which ``rewards`` belong.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.normal(size=(100, 3)); correct = truth.argmax(axis=1)
+    >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(100, 3)), correct) for name in "ab"}
+    >>> panel = combine(judges)
+    >>> panel.table["judge"].tolist(), panel.n, panel.scores("mean").manifest["model"]
+    (['a', 'b'], 100, 'panel of 2 judges (mean)')
     """
 
     members: list[dict[str, Any]]
@@ -61,10 +70,11 @@ class Panel:
         return pandas.DataFrame(self.members)
 
     def scores(self, method: Method = "weights") -> Scores:
-        """Return the panel as scores, which can be evaluated like those of any judge.
+        """Return the panel's scores, which can be evaluated like those of any judge.
 
-        Each prompt's rewards come from temperatures and weights that were fitted on other prompts, so an
-        evaluation of them is honest. Prompts with several correct responses get those fitted on all others.
+        The rewards of each prompt use temperatures and weights that were fitted on other prompts, so an
+        evaluation is not biased by the fit. Prompts with several correct responses are not part of the fit;
+        their rewards use the fit on all the others.
         """
         check_choice(method, "method", METHODS)
         names = [row["judge"] for row in self.members]
@@ -77,7 +87,7 @@ class Panel:
                 for row in self.members
             ],
         }
-        kept = {key: self.about.manifest[key] for key in _OF_THE_BENCHMARK if key in self.about.manifest}
+        kept = {key: self.about.manifest[key] for key in _BENCHMARK_KEYS if key in self.about.manifest}
         manifest = {
             "model": f"panel of {len(names)} judges ({method})",
             "scale": "log-probabilities",
@@ -103,11 +113,12 @@ def combine(
 
     Parameters
     ----------
-    scores : the scores of two or more judges, or a mapping from names to scores. Only the prompts that all
-        have count.
-    names : what to call the judges; default what the manifests say.
-    level : confidence level of the intervals, which are over prompts and paired.
-    folds, seed : of the cross-fitting.
+    scores : the scores of two or more judges, or a mapping from names to scores. Only prompts that all
+        judges have scored are used.
+    names : the names of the judges; default those in the manifests.
+    level : confidence level of the intervals. They are paired, with prompts as the sampling unit.
+    folds : number of folds of the cross-fitting.
+    seed : seed of the split into folds.
 
     Returns
     -------
@@ -115,8 +126,8 @@ def combine(
 
     Raises
     ------
-    ValueError : if there are fewer than two judges, or fewer than 50 prompts with one correct response that
-        all have, or if the judges differ in the responses of a prompt.
+    ValueError : if there are fewer than two judges; if fewer than 50 prompts with one correct response have
+        scores of all judges; or if the judges differ in the responses of a prompt.
 
     Examples
     --------
@@ -137,7 +148,7 @@ def combine(
     n = int(kept.sum())
     if n < FEWEST:
         raise ValueError(
-            f"{n} prompts with one correct response have scores of all judges; a panel needs {FEWEST} or more"
+            f"only {n} prompts with one correct response have scores of all judges; a panel needs {FEWEST}"
         )
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
     data = stacked.take(np.flatnonzero(kept))
@@ -157,7 +168,7 @@ def combine(
 
 @dataclass(frozen=True)
 class _Measured:
-    """Held-out log losses and hits of each prompt (n,), by what they are of; logits (N,) of the panels."""
+    """Held-out log losses and hits (n,) of each prompt; logits (N,) of the panels."""
 
     loss: dict[str, FloatArray]
     hit: dict[str, FloatArray]
@@ -167,7 +178,7 @@ class _Measured:
 
 
 def _measure(data: PanelData, fits: Sequence[PanelFit]) -> _Measured:
-    """Measure everything with the parameters of each prompt's fold."""
+    """Measure the members and the panels, each prompt with the parameters of its fold."""
     n_judges = len(data.rewards)
     logs = data.logs(np.stack([fit.inverse for fit in fits], axis=1))
 
@@ -193,7 +204,7 @@ def _measure(data: PanelData, fits: Sequence[PanelFit]) -> _Measured:
 def _rewards(
     method: Method, data: PanelData, kept: BoolArray, whole: PanelFit, found: _Measured
 ) -> FloatArray:
-    """Return the panel's log-probabilities of all responses (N,), held out for the prompts of the fit."""
+    """Return the panel's log-probabilities of all responses (N,); prompts of the fit get held-out ones."""
     n_judges = len(whole.weights)
     weights = whole.weights if method == "weights" else np.full(n_judges, 1 / n_judges)
     logits: FloatArray = weights @ data.logs(whole.inverse)

@@ -1,4 +1,4 @@
-"""Acting on probabilities: when to accept a judge's choice, what it costs, and what best-of-k gives."""
+"""Decide with probabilities: when to accept a judge's choice, what it costs, and best-of-k."""
 
 from __future__ import annotations
 
@@ -22,22 +22,31 @@ if TYPE_CHECKING:
 __all__ = ["Decisions", "Regret", "decide", "decide_forecasts"]
 
 FRACTIONS = tuple(round(0.05 * i, 2) for i in range(1, 21))
-"""The fractions of prompts at which the accuracy-rejection curve is computed."""
+"""The fractions of prompts for which the accuracy-rejection curve is computed."""
 
 
 @dataclass(frozen=True)
 class Regret:
-    """What it costs to act on the stated probabilities; a wrong response costs 1, asking costs `ask_cost`.
+    """The cost of acting on the stated probabilities, compared with calibrated ones.
+
+    A wrong response costs 1. Asking a person costs `ask_cost`.
 
     Attributes
     ----------
-    threshold : 1 − ask_cost: accepting pays if the probability is at least this.
+    threshold : 1 − ask_cost. Accepting costs less than asking if the probability is at least this.
     accepted : fraction of prompts that are accepted by the stated probabilities.
-    believed : mean cost per prompt that the probabilities promise.
+    believed : mean cost per prompt that the stated probabilities predict.
     cost : mean cost per prompt that was measured.
-    calibrated_accepted, calibrated_cost : the same with probabilities at a temperature that was fitted on
-        other prompts (cross-fitted).
-    value, low, high : cost − calibrated_cost, with its interval.
+    calibrated_accepted, calibrated_cost : the same with calibrated probabilities: the temperature of each
+        prompt was fitted on other prompts.
+    value, low, high : the regret, cost − calibrated_cost, with its interval.
+
+    Examples
+    --------
+    >>> rewards = np.tile([[9.0, 0.0], [9.0, 0.0], [0.0, 9.0]], (20, 1))
+    >>> regret = decide(Scores.from_arrays(rewards), alpha=0.1).regret
+    >>> round(regret.cost, 3), round(regret.calibrated_cost, 3), round(regret.value, 3)
+    (0.333, 0.1, 0.233)
     """
 
     threshold: float
@@ -53,18 +62,26 @@ class Regret:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What the probabilities are worth if one acts on them.
+    """The result of :func:`decide`.
 
     Attributes
     ----------
-    n : prompts with one correct response.
+    n : number of prompts with one correct response.
     alpha, level : accepted responses are wrong at most `alpha` of the time, with confidence `level`.
     ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response.
-    choice : the threshold, and what it accepts.
-    curve : the accuracy-rejection curve: one row per fraction of prompts, the surest first (fraction, n,
-        threshold, says, right, low, high). Limits are exact for each point by itself.
+    choice : the threshold, and the prompts that it accepts.
+    curve : the accuracy-rejection curve: one row per fraction of prompts, the most confident ones first
+        (fraction, n, threshold, says, right, low, high). The limits are exact for each point alone.
     best_of : one row per k (k, n, right, low, high, says): the choice among k responses drawn at random.
     regret : the cost of acting on the stated probabilities; None with fewer than 20 prompts.
+
+    Examples
+    --------
+    >>> found = decide(Scores.from_arrays([[9.0, 0.0]] * 100))
+    >>> found.choice.accepted, found.asked
+    (1.0, 0.0)
+    >>> found.table[["fraction", "n", "right"]].values.tolist()[0]
+    [0.05, 5.0, 1.0]
     """
 
     n: int
@@ -85,7 +102,7 @@ class Decisions:
 
     @property
     def asked(self) -> float:
-        """The fraction of prompts that a person decides."""
+        """The fraction of prompts that a person has to decide."""
         return 1 - self.choice.accepted
 
     @property
@@ -99,7 +116,7 @@ class Decisions:
         return [*_threshold_words(self), *_regret_words(self.regret), *_best_of_words(self.best_of)]
 
     def content(self) -> dict[str, Any]:
-        """Return everything, ready for JSON."""
+        """Return all results as a dictionary that can be written as JSON."""
         return {
             **asdict(self),
             "asked": self.asked,
@@ -114,16 +131,16 @@ def decide(
     """Find when a judge's first choice can be accepted without asking a person, and what that costs.
 
     Thresholds that were fixed in advance are tested from the highest down, each with an exact binomial bound,
-    until one fails. So responses with probability of at least the last one that passed are wrong at most
-    `alpha` of the time, with confidence `level`, if new prompts are like these.
+    until one fails. Accept a response if its probability is at least the last threshold that passed. Accepted
+    responses are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
 
     Parameters
     ----------
-    scores : rewards of prompts with one correct response; others are left out.
+    scores : the rewards. Only prompts with exactly one correct response are used.
     alpha : the largest fraction of wrong responses among the accepted ones.
     level : confidence of the guarantee, and of all intervals.
     ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
-    seed : decides between responses of equal reward, and splits prompts for the regret.
+    seed : seed for choosing among responses of equal reward, and for the folds of the regret.
 
     Returns
     -------
@@ -146,12 +163,16 @@ def decide(
 def decide_forecasts(
     part: Forecasts, *, alpha: float = 0.1, level: float = 0.95, ask_cost: float | None = None, seed: int = 0
 ) -> Decisions:
-    """Find what `decide` finds, from forecasts instead of scores.
+    """Do the same as :func:`decide`, from forecasts instead of scores.
 
     Parameters
     ----------
-    part : the forecasts of prompts that have one correct response each.
+    part : forecasts of prompts with one correct response each.
     alpha, level, ask_cost, seed : as for `decide`.
+
+    Returns
+    -------
+    Decisions
 
     Examples
     --------
@@ -179,7 +200,7 @@ def decide_forecasts(
 
 
 def _curve(odds: FloatArray, p: FloatArray, wrong: BoolArray, level: float) -> list[dict[str, Any]]:
-    """Return the accuracy of the surest fraction of prompts, for each fraction."""
+    """Return the accuracy on the most confident fraction of the prompts, for each fraction."""
     order = np.argsort(-odds, kind="stable")
     counts = np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)
     right = np.cumsum(~wrong[order])[counts - 1]
@@ -231,11 +252,12 @@ def _threshold_words(found: Decisions) -> list[str]:
         if choice.wrong is None:
             return [
                 f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses "
-                f"are needed to say that at most {found.alpha:.0%} are wrong with {sure}."
+                f"are needed to guarantee that at most {found.alpha:.0%} are wrong with {sure}."
             ]
         return [
             f"No threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time with {sure}: "
-            f"of its {choice.n:,} surest choices, {choice.wrong:.1%} are wrong. A person must decide all."
+            f"of its {choice.n:,} surest choices, {choice.wrong:.1%} are wrong. A person must decide all "
+            "prompts."
         ]
     rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
     when = "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"
@@ -250,7 +272,7 @@ def _threshold_words(found: Decisions) -> list[str]:
 def _regret_words(regret: Regret | None) -> list[str]:
     if regret is None:
         return []
-    chance = ", which chance explains" if regret.low <= 0 <= regret.high else ""
+    chance = ", which chance can explain" if regret.low <= 0 <= regret.high else ""
     return [
         f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
         f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt. The "

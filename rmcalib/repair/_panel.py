@@ -1,6 +1,7 @@
 """Fit a panel of judges on arrays: a temperature for each, and the weights of their log-probabilities.
 
-Rows are the responses of all prompts, prompt after prompt; ``sizes`` (n,) says how many each prompt has.
+Rows are the responses of all prompts, in the order of the prompts. ``sizes`` (n,) holds the number of
+responses of each prompt.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from rmcalib.calibration import cross_fit, fit_top_1_temperature
 __all__ = ["PanelData", "PanelFit", "cross_fitted", "fit_panel", "fit_weights", "losses", "right"]
 
 MOST_WEIGHT = 10.0
-"""No judge's log-probabilities are multiplied by more than this."""
-_COLDEST = 100.0  # rewards are never stretched to more than a hundred times their spread
+"""The largest weight of a judge."""
+_COLDEST = 100.0  # the largest inverse temperature, relative to the spread of the rewards
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class PanelData:
 
     Attributes
     ----------
-    rewards : (J, N).
-    correct : (N,), one correct response per prompt.
-    sizes : (n,) responses of each prompt.
+    rewards : (J, N) rewards.
+    correct : (N,) True for the one correct response of each prompt.
+    sizes : (n,) number of responses of each prompt.
     """
 
     rewards: FloatArray
@@ -36,33 +37,33 @@ class PanelData:
 
     @property
     def starts(self) -> IntArray:
-        """Where each prompt starts: (n,)."""
+        """The row at which each prompt starts: (n,)."""
         starts: IntArray = np.cumsum(self.sizes) - self.sizes
         return starts
 
     def take(self, prompts: IntArray) -> PanelData:
-        """Return some prompts."""
+        """Return the data of some prompts, given by number."""
         kept = np.zeros(len(self.sizes), dtype=bool)
         kept[prompts] = True
         rows = np.repeat(kept, self.sizes)
         return PanelData(self.rewards[:, rows], self.correct[rows], self.sizes[kept])
 
     def logs(self, inverse: FloatArray) -> FloatArray:
-        """Return log P(i first) of each judge (J, N) at inverse temperatures (J,) or (J, n)."""
+        """Return each judge's log-probabilities (J, N) at inverse temperatures (J,) or (J, n)."""
         each = inverse[:, None] if inverse.ndim == 1 else np.repeat(inverse, self.sizes, axis=1)
         return np.stack([segment_log_softmax(row, self.sizes) for row in self.rewards * each])
 
 
 @dataclass(frozen=True)
 class PanelFit:
-    """What is fitted to the prompts of one fold, or to all.
+    """Parameters that were fitted on the prompts of some folds, or on all prompts.
 
     Attributes
     ----------
     inverse : (J,) 1/T of each judge; 0 if a uniform guess is as good as its rewards.
-    weights : (J,) of the log-probabilities of the panel.
-    without : (J, J) row j: the weights of the panel without judge j, whose own weight is 0.
-    best : the judge with the smallest log loss at its own temperature.
+    weights : (J,) weights of the judges' log-probabilities in the panel.
+    without : (J, J) row j holds the weights of the panel without judge j, whose own weight is 0.
+    best : number of the judge with the smallest log loss at its own temperature.
     """
 
     inverse: FloatArray
@@ -72,7 +73,7 @@ class PanelFit:
 
 
 def fit_panel(data: PanelData) -> PanelFit:
-    """Fit the temperatures, then the weights of the whole panel and of the panels without one judge."""
+    """Fit the temperatures, then the weights of the whole panel and of each panel without one judge."""
     inverse = np.array([_inverse_temperature(row, data) for row in data.rewards])
     logs = data.logs(inverse)
     informed = inverse > 0
@@ -121,7 +122,7 @@ def fit_weights(logs: FloatArray, data: PanelData, used: BoolArray) -> FloatArra
 
 
 def cross_fitted(data: PanelData, *, folds: int, seed: int) -> list[PanelFit]:
-    """Return the fit of each prompt (n,): fitted on the prompts of the other folds."""
+    """Return one fit per prompt (n,), each fitted on the prompts of the other folds."""
     fits: list[PanelFit] = []
 
     def fit(train: IntArray) -> int:
@@ -139,7 +140,7 @@ def losses(logs: FloatArray, data: PanelData) -> FloatArray:
 
 
 def right(logits: FloatArray, data: PanelData) -> FloatArray:
-    """Return 1 for each prompt whose correct response has the largest logit, 1/t if t share it: (n,)."""
+    """Return 1 if the correct response has the largest logit, 1/t if t responses share it, else 0: (n,)."""
     top = np.repeat(np.maximum.reduceat(logits, data.starts), data.sizes)
     shared = np.add.reduceat(logits == top, data.starts, dtype=np.float64)
     return (logits == top)[data.correct] / shared

@@ -7,8 +7,8 @@ any threshold with R(t) > α passes is at most 1 − level, without a correction
 
 Very high thresholds accept too few prompts for any test to pass. The sequence starts at the first threshold
 that accepts enough of them (`_first_size`). That depends on the probabilities only, not on which responses
-are correct. The guarantee is exact if the error rate falls as the threshold rises; `results/decisions.md` has
-a case where it does not.
+are correct. The guarantee is exact if the error rate falls as the threshold rises. `results/decisions.md`
+includes a case where it does not fall.
 """
 
 from __future__ import annotations
@@ -24,21 +24,28 @@ from rmcalib._util.arrays import BoolArray, FloatArray
 __all__ = ["THRESHOLDS", "Threshold", "exact_limits", "log_odds", "safe_threshold"]
 
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
-"""The thresholds, from the highest down: steps of 0.1 in log-odds, rounded; 0 accepts everything."""
+"""The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold for the probability of a judge's first choice, and what it accepts.
+    """A threshold for the probability of a judge's first choice, and the prompts that it accepts.
 
     Attributes
     ----------
-    threshold : accept if the probability is at least this; 0 accepts everything, None nothing.
+    threshold : accept if the probability is at least this; 0 accepts everything, None accepts nothing.
     accepted : fraction of prompts that are accepted.
-    n : prompts accepted; if none are, those of the first test.
+    n : number of accepted prompts; if none are accepted, the number in the first test.
     wrong, high : fraction of wrong choices among these n, and its one-sided exact upper bound; None if no
         test was possible.
-    fewest : accepted prompts below which no test can pass.
+    fewest : the smallest number of accepted prompts for which a test can pass.
+
+    Examples
+    --------
+    >>> from rmcalib.repair import decide
+    >>> from rmcalib.scores import Scores
+    >>> decide(Scores.from_arrays([[9.0, 0.0]] * 100)).choice.threshold
+    0.0
     """
 
     threshold: float | None
@@ -57,8 +64,12 @@ def safe_threshold(
     Parameters
     ----------
     odds : (n,) log-odds of the probability of each prompt's first choice.
-    wrong : (n,) whether that choice is wrong.
+    wrong : (n,) True if that choice is wrong.
     alpha, level : the largest error rate, and the confidence that it is not exceeded.
+
+    Returns
+    -------
+    Threshold
 
     Examples
     --------
@@ -92,7 +103,7 @@ def safe_threshold(
 
 
 def log_odds(log_p: FloatArray) -> FloatArray:
-    """Return log(p / (1 − p)) of log-probabilities (n,), also where p rounds to 1.
+    """Return log(p / (1 − p)) for log-probabilities (n,); exact even if p rounds to 1.
 
     >>> log_odds(np.log([0.5, 0.75])).round(3)
     array([0.   , 1.099])
@@ -130,9 +141,9 @@ def _grid_odds() -> FloatArray:
 
 
 def _first_size(n: int, alpha: float, level: float) -> int:
-    """Return how many of n prompts the first threshold that is tested must accept.
+    """Return how many of n prompts the first tested threshold must accept.
 
-    Too few of them, and one error ends the sequence; too many, and they are no longer the surest ones.
+    With too few of them, one error ends the sequence; with too many, less confident choices are included.
 
     >>> [_first_size(n, 0.1, 0.95) for n in (30, 150, 300, 2000)]
     [30, 58, 100, 200]
@@ -143,7 +154,7 @@ def _first_size(n: int, alpha: float, level: float) -> int:
 
 @cache
 def _fewest(alpha: float, level: float) -> int:
-    """Return how many accepted prompts without any error pass a test.
+    """Return the smallest number of accepted prompts that passes a test if none of them is wrong.
 
     >>> _fewest(0.05, 0.95)
     59
@@ -153,12 +164,12 @@ def _fewest(alpha: float, level: float) -> int:
 
 @cache
 def _enough(alpha: float, level: float) -> int:
-    """Return how many accepted prompts pass a test if half of the errors that are allowed occur.
+    """Return the number of accepted prompts that passes a test if half of the allowed errors occur.
 
     >>> _enough(0.1, 0.95)
     103
     """
     n = np.arange(_fewest(alpha, level), int(50 / alpha))
     passed = _upper(np.floor(n * alpha / 2), n, level) <= alpha
-    # The first size from which all larger ones pass, too.
+    # The smallest size such that it and all larger ones pass.
     return int(n[np.flatnonzero(~passed)[-1] + 1] if not passed.all() else n[0])

@@ -1,4 +1,4 @@
-"""Label-ranking data: features, and for every row a ranking of the same labels."""
+"""Label-ranking data: features, and a ranking of the same labels for every row."""
 
 import csv
 import hashlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DATASETS", "Dataset", "load_dataset", "read_csv", "synthetic_dataset"]
 
 DATASETS = tuple(sorted(SHA256))
-"""Names that :func:`load_dataset` knows: the data sets of the paper, and segment and pendigits."""
+"""Names for :func:`load_dataset`: the data sets of the paper, and segment and pendigits."""
 
 _OFFLINE = {"iris": offline_iris, "wine": offline_wine}
 _POLITICAL_LABELS = 6
@@ -31,10 +31,23 @@ _POLITICAL_MISSING = 977
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of features with a ranking each.
+    """Label-ranking data: rows of features, and one ranking per row.
 
-    numeric (n, d): numbers, NaN where missing. texts (n, c): categories. orders (n, m): labels, best first.
-    identifiers: names of numeric columns that only number the rows and should not be learned from.
+    Attributes
+    ----------
+    name : name of the data set.
+    numeric : float (n, d) numeric features; NaN if missing.
+    orders : int (n, m) label numbers, best first.
+    labels : names of the m labels.
+    texts : str (n, c) categorical features.
+    numeric_names : names of the numeric features.
+    identifiers : names of numeric columns that only number the rows; they are not used as features.
+
+    Examples
+    --------
+    >>> data = load_dataset("iris")
+    >>> len(data), data.n_items, data.labels
+    (150, 3, ('L1', 'L2', 'L3'))
     """
 
     name: str
@@ -56,7 +69,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content, to tell whether results belong to this data."""
+        """A hash of the content. Results that were made from other data have another hash."""
         digest = hashlib.sha256(np.ascontiguousarray(self.numeric).tobytes())
         digest.update(np.ascontiguousarray(self.orders).tobytes())
         digest.update("\x1f".join(map(str, self.texts.reshape(-1))).encode())
@@ -66,6 +79,16 @@ class Dataset:
 def load_dataset(name: str) -> Dataset:
     """Load one of the public data sets by name; iris and wine work without a network.
 
+    Parameters
+    ----------
+    name : one of ``DATASETS``.
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
     >>> load_dataset("iris").numeric.shape
     (150, 4)
     """
@@ -83,10 +106,30 @@ def load_dataset(name: str) -> Dataset:
 def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     """Read label-ranking data from a CSV file with a header.
 
-    ``labels``: the columns that hold the 1-based rank of each label, as a list of names or as the prefix
-    they share. All other columns are features; those that are not numbers are taken as categories.
-    Refused are rows longer or shorter than the header, missing values, ties and gaps in the ranks, and
-    numbers that are the same in every row.
+    Parameters
+    ----------
+    path : the file.
+    labels : the columns that hold the rank of each label, from 1 (best) to m: a list of names, or the prefix
+        that they share. All other columns are features; those that are not numbers are categories.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError : if a row is longer or shorter than the header, a value is missing, the ranks of a row have
+        ties or gaps, or a numeric column has the same value in every row.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "mine.csv"
+    ...     _ = path.write_text("age,rank_a,rank_b\\n31,1,2\\n54,2,1\\n")
+    ...     read_csv(path, labels="rank_").orders
+    array([[0, 1],
+           [1, 0]])
     """
     source = Path(path)
     if not source.is_file():
@@ -105,8 +148,23 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
 def synthetic_dataset(
     n: int, n_items: int, n_features: int = 4, *, spread: float = 1.0, seed: int = 0
 ) -> tuple[Dataset, PlackettLuce]:
-    """Return data drawn from a Plackett-Luce model with log-utilities linear in the features, and that truth.
+    """Draw label-ranking data from a Plackett-Luce model whose log-utilities are linear in the features.
 
+    Parameters
+    ----------
+    n : number of rows.
+    n_items : number of labels.
+    n_features : number of features, which are standard normal.
+    spread : standard deviation of the log-utilities over rows.
+    seed : seed of everything that is drawn.
+
+    Returns
+    -------
+    tuple of Dataset and PlackettLuce
+        The data, and the distributions that its rankings were drawn from.
+
+    Examples
+    --------
     >>> data, truth = synthetic_dataset(10, 3)
     >>> data.orders.shape, len(truth)
     ((10, 3), 10)
@@ -128,11 +186,11 @@ def _numeric_dataset(name: str, features: FloatArray, orders: IntArray, labels: 
 
 
 def _read_frame(path: Path) -> "pd.DataFrame":
-    """Read a CSV file; the index holds the line of the file on which each row begins."""
+    """Read a CSV file. The index of the table holds the line on which each row begins."""
     import pandas as pd
 
     try:
-        # Given rows with one cell too many, pandas silently takes the first column for an index.
+        # pandas silently uses the first column as an index if rows have one cell too many.
         table = read_csv_table(path)
         text = io.StringIO()
         csv.writer(text).writerows([table.header, *table.rows] if table.header else [])
@@ -158,7 +216,7 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
         chosen = [] if missing else chosen
     if not chosen:
         raise ValueError(
-            f"{where}: {asked} (have: {', '.join(columns[:20])}); say which are ranks with --labels"
+            f"{where}: {asked} (have: {', '.join(columns[:20])}); name the columns of ranks with --labels"
         )
     if len(chosen) < 2:
         raise ValueError(f"{where}: only one label column, '{chosen[0]}'; a ranking needs at least two")
@@ -212,7 +270,7 @@ def _orders(frame: "pd.DataFrame", labels: Sequence[str], where: str) -> IntArra
 
 
 def _political(path: Path) -> Dataset:
-    """Survey answers: 977 means no answer, caseid numbers the respondents, the last six columns are ranks."""
+    """Read the survey: 977 means no answer, caseid numbers the people, the last six columns are ranks."""
     frame = _read_frame(path)
     labels = [str(column) for column in frame.columns[-_POLITICAL_LABELS:]]
     data = _from_frame(frame, "political", labels, where=str(path))

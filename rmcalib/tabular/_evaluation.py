@@ -1,4 +1,4 @@
-"""Evaluate the forecasts of one fold by several notions: tidy rows."""
+"""Evaluate the forecasts of one fold by several notions of calibration."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -15,34 +15,40 @@ from rmcalib.ranking.events import Family
 __all__ = ["NOTIONS", "Questions", "evaluate", "kendall_tau"]
 
 NOTIONS = ("rankwise", "rankwise-95", "full-rank")
-"""rankwise: average over all events. rankwise-95: over the most frequent ones that make up 95% of all.
-full-rank: the strong notion, by the Dirichlet kernel."""
+"""rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
+95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What is measured of every forecast.
+    """What an experiment measures for every forecast.
 
-    Attributes
+    Parameters
     ----------
     sub, top : tuples of int
-        The k of each family; those above the number of labels are left out.
+        The values of k of each family; those above the number of labels are left out.
     notions : tuple of str
-        Some of ``NOTIONS``.
+        Any of "rankwise" (all events), "rankwise-95" (the most frequent events, 95% of the occurrences) and
+        "full-rank" (the strong notion).
     protocols : tuple of {"exact", "reference"}
-        How to measure.
+        How to measure: by the definition, or as the paper's public code does.
     discrepancies : tuple of str
         Discrepancies of the rankwise notions, as in :func:`rmcalib.calibration.ece`.
     resamples : int
-        Simulated data sets behind intervals and null tests; 0 leaves both out.
+        Number of simulated data sets for intervals and null tests; 0 leaves both out.
     intervals : bool
         Whether to compute intervals, which takes most of the time.
     stagewise : bool
-        Go through the k of a family in turn and stop where the exact rankwise error exceeds ``threshold``.
+        Increase k in each family, and stop as soon as the exact rankwise error exceeds ``threshold``.
     threshold : float
-        Largest error at which ``stagewise`` goes on.
+        The largest error with which ``stagewise`` continues.
+
+    Examples
+    --------
+    >>> Questions(sub=(2,), top=(1,), notions=("rankwise",), resamples=0).discrepancies
+    ('abs', 'jeffreys_unit')
     """
 
     sub: tuple[int, ...] = (2, 3)
@@ -56,17 +62,18 @@ class Questions:
     threshold: float = 0.1
 
     def __post_init__(self) -> None:
-        """Check every option at once."""
+        """Check the options."""
         for notion in self.notions:
             check_choice(notion, "notion", NOTIONS)
         for protocol in self.protocols:
             check_choice(protocol, "protocol", ("exact", "reference"))
         for discrepancy in self.discrepancies:
             check_choice(discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
-        looked_at = (self.notions, "rankwise"), (self.protocols, "exact"), (self.discrepancies, "abs")
-        if self.stagewise and not all(name in asked for asked, name in looked_at):
+        needed = (self.notions, "rankwise"), (self.protocols, "exact"), (self.discrepancies, "abs")
+        if self.stagewise and not all(name in asked for asked, name in needed):
             raise ValueError(
-                "stagewise: goes by the exact rankwise error, so it needs notion rankwise and protocol exact"
+                "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs: it stops "
+                "where that error is too large"
             )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
@@ -89,15 +96,15 @@ def evaluate(
     dist : RankingDistribution or PairMarginals
         The forecast. Pair marginals answer sub-2 only.
     orders : int array (n, m)
-        What happened.
+        The observed rankings.
     questions : Questions
-        What is measured.
+        What to measure.
     counted_on : int array (N, m)
-        The training rankings, in which frequent events are counted.
+        The training rankings, which determine the frequent events.
     support : int array (R, m), optional
         The rankings that the reference protocol sums over.
     rng : numpy Generator or int
-        Source of randomness, or its seed.
+        Random generator, or a seed.
 
     Returns
     -------
@@ -128,7 +135,7 @@ def evaluate(
 
 
 def kendall_tau(predicted: IntArray, orders: IntArray) -> float:
-    """Return the mean of Kendall's tau between two lists of rankings (n, m).
+    """Return Kendall's tau between two arrays of rankings (n, m), averaged over rows.
 
     >>> kendall_tau(np.array([[0, 1, 2]]), np.array([[0, 2, 1]])).__round__(4)
     0.3333
@@ -141,7 +148,7 @@ def kendall_tau(predicted: IntArray, orders: IntArray) -> float:
 
 
 class _Fold(NamedTuple):
-    """A forecast, what happened, and what is asked."""
+    """A forecast, the observed rankings, and what to measure."""
 
     dist: PairMarginals
     orders: IntArray
@@ -152,22 +159,22 @@ class _Fold(NamedTuple):
 
     @property
     def ranks(self) -> bool:
-        """Whether there is a distribution over rankings, or pair marginals only."""
+        """Whether the forecast is a distribution over rankings, not pair marginals only."""
         return isinstance(self.dist, RankingDistribution)
 
     def families(self) -> list[tuple[Family, list[int]]]:
-        """Return the k that this forecast can answer in each family."""
+        """Return the values of k that can be measured for this forecast in each family."""
         asked, m = self.questions, self.dist.n_items
         if not self.ranks:
             return [("sub", [k for k in asked.sub if k == 2])]
-        # The last place follows from the others, so that top-m is the same as top-(m−1).
+        # The last place follows from the others, so top-m equals top-(m−1).
         return [
             ("sub", sorted(k for k in asked.sub if k <= m)),
             ("top", sorted(k for k in asked.top if k < m)),
         ]
 
     def scores(self) -> Iterator[Row]:
-        """Yield Kendall's tau, and the log loss where there is a distribution."""
+        """Yield Kendall's tau, and the log loss if the forecast is a distribution."""
         m, n = self.dist.n_items, len(self.orders)
         yield _row("", "kendall_tau", m, "exact", "", kendall_tau(self.dist.mode(), self.orders), n)
         if isinstance(self.dist, RankingDistribution):
@@ -194,7 +201,7 @@ class _Fold(NamedTuple):
         if discrepancy != "abs" or not resamples:
             return row
         if self.questions.intervals:
-            # The draws of the null test below, so that interval and test agree about 0.
+            # The same draws as the null test below, so that interval and test agree about 0.
             interval = result.interval(resamples=resamples, rng=deepcopy(self.rng))
             row |= {"low": interval.low, "high": interval.high}
         return row | (_null_columns(result.null(resamples=resamples, rng=self.rng)) if self.ranks else {})
@@ -208,7 +215,7 @@ class _Fold(NamedTuple):
         return _row(family, notion, k, "reference", discrepancy, result.value, n, result.n_events)
 
     def _strong(self, family: Family, k: int, protocol: NotionProtocol) -> Row:
-        """Return the strong notion; its interval is that of the excess, added to the null mean."""
+        """Return the strong notion. Its interval is that of the excess, shifted by the null mean."""
         listed = self.support if protocol == "reference" else None
         result = full_rank(self.dist, self.orders, k=k, family=family, protocol=protocol, support=listed)
         norm = "l2-squared" if protocol == "exact" else "l1"

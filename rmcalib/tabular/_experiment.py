@@ -37,14 +37,14 @@ def run_experiment(
     learners: Mapping[str, LearnerFactory] | None = None,
     processes: int = 1,
     fresh: bool = False,
-    on_done: Done = lambda label: None,  # noqa: ARG005 (a caller's progress bar gets the label)
+    on_done: Done = lambda label: None,  # noqa: ARG005 (for a progress bar)
 ) -> "pd.DataFrame":
     """Run every data set, learner and fold, write ``results.csv`` and return it as a table.
 
     ``learners`` replace those of the plan. Finished folds are kept in ``parts/``: running the same experiment
-    again continues where it stopped, and gives the same numbers whatever the number of processes. Another
-    plan or other data in the same folder is refused unless ``fresh``. ``on_done`` is called with the label of
-    each fold, whether it was finished now or before.
+    again continues where it stopped. The number of processes does not change the numbers. Another plan or
+    other data in the same folder is refused unless ``fresh``. ``on_done`` is called with the label of each
+    fold, whether it was finished now or earlier.
     """
     import pandas as pd
 
@@ -84,14 +84,16 @@ def run_experiment(
 def _own_learners(
     learners: Mapping[str, LearnerFactory], plan: Plan, processes: int
 ) -> dict[str, LearnerFactory | None]:
-    """Check learners that are not among ``LEARNERS``."""
+    """Check the user's own learners and return them."""
     if not learners:
         raise ValueError("learners: none given")
     if plan.training == "reference":
-        raise ValueError("training: the reference setting has learners of its own; use training='exact'")
+        raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
     for name, factory in learners.items():
         if not name or not all(c.isalnum() or c in "-_.+" for c in name) or "__" in name:
-            raise ValueError(f"learners: {name!r} is not a name of letters, digits, '-', '_', '.' and '+'")
+            raise ValueError(
+                f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+', and no '__'"
+            )
         if not callable(factory):
             raise ValueError(
                 f"learners: {name!r} is {factory!r}, expected a function from a seed to a learner"
@@ -141,7 +143,7 @@ def _run(jobs: list[Job], parts: dict[str, Path], processes: int, on_done: Done)
                 write_csv(parts[label], future.result())
                 on_done(label)
         except BaseException:
-            for process in list(pool._processes.values()):  # a fold may take minutes, and no half is kept
+            for process in list(pool._processes.values()):  # a fold may take minutes; do not wait for it
                 process.terminate()
             pool.shutdown(cancel_futures=True)
             raise

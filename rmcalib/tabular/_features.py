@@ -1,4 +1,4 @@
-"""From columns to numbers a learner can use, fitted on training rows only."""
+"""Encode columns as numeric features; the encoding is fitted on training rows only."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,14 @@ __all__ = ["FeatureEncoder", "fit_encoder"]
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """The numeric columns that are used, and fitted transformers of numbers and of categories, if any."""
+    """Fitted transformers of the numeric ``columns`` and of the categories; None if there are none."""
 
     columns: IntArray
     numbers: Any
     categories: Any
 
     def transform(self, data: Dataset, rows: IntArray) -> FloatArray:
-        """Return features (len(rows), d): standardised numbers, then one column for each known category."""
+        """Return features (len(rows), d): standardised numbers, then one column per known category."""
         blocks = [np.empty((len(rows), 0))]
         if self.numbers is not None:
             blocks.append(self.numbers.transform(data.numeric[np.ix_(rows, self.columns)]))
@@ -32,7 +32,7 @@ class FeatureEncoder:
 def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> FeatureEncoder:
     """Learn the encoding from ``rows`` of ``data``.
 
-    Missing numbers become the median, numbers are standardised, and categories become one column each.
+    Missing numbers are replaced by the median, numbers are standardised, and categories are one-hot encoded.
     Categories that are not in ``rows`` are ignored. Columns that only number the rows are left out, unless
     ``identifiers``.
 

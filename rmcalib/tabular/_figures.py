@@ -1,4 +1,4 @@
-"""Figures of the label-ranking experiments. Each takes a table and returns a Figure; nothing is computed."""
+"""Figures of the label-ranking experiments. Each function takes a table and returns a Figure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +29,10 @@ Rows = list[dict[str, Any]]
 
 
 def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
-    """Draw error against k, one panel per family, one line per learner, bars of ± one sd over folds.
+    """Draw error against k, with one panel per family and one line per learner.
 
-    ``table``: rows of :func:`rmcalib.tabular.fold_means`, all of one data set, notion and protocol. The thin
-    dotted lines show what a calibrated forecast of the same size would.
+    ``table`` has rows of :func:`fold_means` of one data set, notion and protocol. Error bars are ± one
+    standard deviation over folds. Dotted lines are null means: the expected error of a calibrated forecast.
     """
     from matplotlib.figure import Figure
 
@@ -50,7 +50,7 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
             if not rows:
                 continue
             ks, colour = [row["k"] for row in rows], _colour(learner)
-            # Side by side, so that whiskers do not hide each other.
+            # Shifted sideways, so that error bars do not hide each other.
             shift = 0.03 * (place - (len(learners) - 1) / 2)
             axes.errorbar(
                 [k + shift for k in ks],
@@ -85,10 +85,10 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
 def grouped_bars(
     table: "pd.DataFrame", *, panels: Sequence[tuple[str, dict[str, str]]], title: str = "", columns: int = 2
 ) -> "Figure":
-    """Draw bars of every learner grouped by sub-2, sub-3, top-2 and top-3, whiskers of ± one sd over folds.
+    """Draw one bar per learner for each of sub-2, sub-3, top-2 and top-3.
 
-    ``panels``: a title and the column values that pick its rows, such as ("political, exact",
-    {"dataset": "political", "protocol": "exact"}).
+    Error bars are ± one standard deviation over folds. ``panels`` holds the title of each panel and the
+    column values of its rows, such as ("political, exact", {"dataset": "political", "protocol": "exact"}).
     """
     from matplotlib.figure import Figure
 
@@ -137,7 +137,7 @@ def scatter(
     diagonal: bool = False,
     log: bool = False,
 ) -> "Figure":
-    """Draw rows with "x", "y" and "learner" as points, with a colour and a shape per learner."""
+    """Draw "y" against "x" as points, with one colour and one marker per learner."""
     from matplotlib.figure import Figure
 
     points = _records(table)
@@ -172,9 +172,10 @@ def scatter(
 def paired_bars(
     table: "pd.DataFrame", *, x_name: str, y_name: str, title: str = "", columns: int = 2
 ) -> "Figure":
-    """Draw the "x" and "y" of each data set side by side, one panel per learner, with "null" as a line.
+    """Draw "x" and "y" of each data set as two bars, with one panel per learner.
 
-    Columns: "dataset", "learner", "x", "y", and "null" (what a calibrated forecast would show) or NaN.
+    The table has the columns "dataset", "learner", "x", "y" and "null": the null mean, which is drawn as a
+    line, or NaN.
     """
     from matplotlib.figure import Figure
 
@@ -231,12 +232,12 @@ def _name(learner: str) -> str:
 
 def _colour(learner: str) -> str:
     name = _base(learner)
-    # Own learners: a colour that depends on the name alone, so that figures agree.
+    # The colour of other learners depends on the name alone, so it is the same in all figures.
     return _COLOURS.get(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
 
 
 def _legend(grid: Iterable["Axes"]) -> tuple[list["Artist"], list[str]]:
-    """Handles and names over all panels, each name once."""
+    """Return the handles and names of all panels, each name once."""
     found: dict[str, Artist] = {}
     for axes in grid:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):

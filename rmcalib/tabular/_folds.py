@@ -31,7 +31,7 @@ class Job(NamedTuple):
 
     @property
     def label(self) -> str:
-        """A name for files and progress bars."""
+        """The name of the fold in files and progress bars."""
         return f"{self.data.name}__{self.learner}__fold-{self.fold}"
 
 
@@ -42,7 +42,7 @@ def fold_rows(job: Job) -> list[Row]:
     data, plan = job.data, job.plan
     key = [plan.seed, zlib.crc32(data.name.encode()), zlib.crc32(job.learner.encode()), job.fold]
     rng = np.random.default_rng(key)
-    # One thread: processes do not compete for cores, and sums do not depend on how work was split.
+    # One thread: processes do not compete for cores, and sums do not depend on the number of threads.
     with threadpool_limits(1):
         train, test, forecasts = _forecasts(job, rng)
         rows: list[Row] = []
@@ -89,7 +89,8 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
     if plan.recalibrate and isinstance(dist, HasTemperature):
         held_out_forecast: Any = model.predict(encoder.transform(data, held_out))  # of the same kind as dist
         fit = fit_temperature(held_out_forecast, data.orders[held_out])
-        # Held-out rows that are all forecast right ask for certainty; a handful of rows cannot justify that.
+        # If all held-out rows are forecast correctly, the best temperature is zero: certainty. A few rows
+        # cannot justify that.
         temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
         forecasts[f"{job.learner}+t"] = dist.at_temperature(temperature)
     return train, test, forecasts
@@ -102,7 +103,7 @@ def _drawn_truth(dist: PairMarginals, name: str, rng: np.random.Generator) -> In
 
 
 def _check_forecast(dist: object, n: int, n_items: int, name: str) -> None:
-    """Raise a ValueError if a learner returns something other than a forecast of these rows."""
+    """Raise a ValueError if a learner's prediction is not a forecast of these rows."""
     if not isinstance(dist, PairMarginals):
         raise ValueError(
             f"learner {name}: predict returned {type(dist).__name__}, expected a distribution over rankings "

@@ -1,6 +1,6 @@
-"""Learners of probabilistic label ranking, in scikit-learn's manner: ``fit(X, orders)``, ``predict(X)``.
+"""Learners for probabilistic label ranking, with an interface like scikit-learn's.
 
-``predict`` returns a distribution over rankings for every row, ready for the notions of calibration.
+They have ``fit(X, orders)`` and ``predict(X)``, which returns a distribution over rankings for every row.
 """
 
 import math
@@ -39,7 +39,7 @@ Part = TypeVar("Part")
 
 
 class Learner(Protocol):
-    """What every learner can do."""
+    """The interface of a learner: ``fit`` and ``predict``."""
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "Learner":
         """Learn from features (n, d) and rankings (n, m), best label first; return the learner itself."""
@@ -51,13 +51,19 @@ class Learner(Protocol):
 
 
 LearnerFactory = Callable[[int], Learner]
-"""Makes a learner from a seed."""
+"""A function that takes a seed and returns a learner."""
 
 
 @dataclass(eq=False)
 class PlackettLuceLearner:
     """Plackett-Luce with log-utilities from a network, by maximum likelihood (Cheng et al. 2010).
 
+    Parameters
+    ----------
+    training : the network and its optimiser.
+
+    Examples
+    --------
     >>> from rmcalib.tabular import synthetic_dataset
     >>> data, _ = synthetic_dataset(60, 3)
     >>> len(PlackettLuceLearner(Training(epochs=1)).fit(data.numeric, data.orders).predict(data.numeric))
@@ -89,14 +95,20 @@ class PlackettLuceLearner:
 
 @dataclass(eq=False)
 class RankClassifier:
-    """Every known ranking is a class of a network; the m! − N others share one logit c.
+    """A network with one class per known ranking; the m! − N other rankings share one logit c.
 
-    classes (N, m): the rankings it knows, by default those of the training data. unseen_logit c: by default
-    fixed before training so that, at logits of zero, the others together have the probability that Good and
-    Turing give to a ranking never seen before, (rankings seen once)/n; a learned c would run to −∞, as no
-    unseen ranking ever occurs in training. modified: train with the paper's softmax, which counts the
-    unseen rankings; otherwise plain cross-entropy over the classes (the public code).
+    Parameters
+    ----------
+    training : the network and its optimiser.
+    classes : int (N, m) the known rankings; by default those of the training data.
+    unseen_logit : the logit c. By default it is fixed before training: with all other logits at zero, the
+        unseen rankings together have the Good-Turing probability of a new ranking, (rankings seen once) / n.
+        A learned c would go to −∞, because unseen rankings never occur in training.
+    modified : train with the paper's softmax, which includes the unseen rankings. Otherwise, with the plain
+        cross-entropy over the classes, as the paper's public code does.
 
+    Examples
+    --------
     >>> orders = [[0, 1, 2], [0, 1, 2], [2, 1, 0]]
     >>> model = RankClassifier(Training(epochs=1)).fit([[0.0], [1.0], [2.0]], orders)
     >>> len(model.predict([[0.5]]).orders), model.predict([[0.5]]).n_unseen
@@ -139,20 +151,26 @@ class RankClassifier:
         return self
 
     def predict(self, X: ArrayLike) -> SparseRankings:
-        """Return the rankings known with their logits, and c for all others."""
+        """Return the known rankings with their logits, and c for all others."""
         logits = fitted(self.network_, self)(as_floats(X, "X", ndim=2))
         return SparseRankings(fitted(self.classes_, self), logits, self.unseen_logit_)
 
 
 @dataclass(eq=False)
 class MallowsLearner:
-    """One Mallows distribution for all rows; features play no part.
+    """One Mallows distribution for all rows; the features are not used.
 
-    The centre starts from the labels' mean positions and moves by the best exchange of two labels while that
-    lowers the total Kendall distance; the dispersion is then the maximum-likelihood one. (The likelihood
-    depends on the centre through that distance alone, so that alternating the two steps ends after one
-    round.) The dispersion is at most 20, which it reaches if all rankings agree.
+    The centre is found by local search: it starts from the labels' mean positions, and the best exchange of
+    two labels is made as long as that lowers the total Kendall distance. The dispersion is then fitted by
+    maximum likelihood. It is at most 20, which is reached if all rankings agree.
 
+    Attributes
+    ----------
+    center_ : int (m,) the central ranking.
+    dispersion_ : the dispersion.
+
+    Examples
+    --------
     >>> MallowsLearner().fit(np.zeros((3, 1)), [[0, 1, 2], [0, 1, 2], [0, 2, 1]]).center_
     array([0, 1, 2])
     """
@@ -164,7 +182,7 @@ class MallowsLearner:
         """Find the centre by local search and the dispersion by maximum likelihood."""
         _, ranked = check_training_data(X, orders)
         positions = np.argsort(ranked, axis=1)
-        # beats[i, j]: in how many rankings j stands before i, the cost of placing i before j.
+        # beats[i, j]: the number of rankings with j before i, which is the cost of placing i before j.
         beats = (positions[:, :, None] > positions[:, None, :]).sum(axis=0)
         center, distance = _descend_distance(np.argsort(positions.mean(axis=0), kind="stable"), beats)
         self.center_ = center
@@ -178,8 +196,19 @@ class MallowsLearner:
 
 
 def make_learner(name: str, *, seed: int = 0) -> Learner:
-    """Return a learner with the paper's settings by its short name.
+    """Return a learner with the paper's settings.
 
+    Parameters
+    ----------
+    name : short name: "pl", "mallows", "rc", "rpc" or "pl-rpc".
+    seed : seed of everything random in it.
+
+    Returns
+    -------
+    Learner
+
+    Examples
+    --------
     >>> make_learner("mallows")
     MallowsLearner()
     """
@@ -204,7 +233,7 @@ def check_training_data(X: ArrayLike, orders: ArrayLike) -> tuple[FloatArray, In
 
 
 def fitted(part: Part | None, learner: object) -> Part:
-    """Return a fitted part, or say that ``fit`` comes first.
+    """Return a fitted part, or raise if ``fit`` was not called.
 
     >>> fitted(None, MallowsLearner())
     Traceback (most recent call last):
@@ -220,9 +249,9 @@ def _good_turing_logit(index: IntArray, n_classes: int, n_unseen: int) -> float:
     if n_unseen == 0:
         return -math.inf
     once = int((np.bincount(index, minlength=n_classes) == 1).sum())
-    # Half a case either way keeps the share off 0 and 1.
-    share = (once + 0.5) / (len(index) + 1)
-    return math.log(share / (1 - share)) + math.log(n_classes) - log_integer(n_unseen)
+    # Half a case is added on each side, so that the fraction is neither 0 nor 1.
+    fraction = (once + 0.5) / (len(index) + 1)
+    return math.log(fraction / (1 - fraction)) + math.log(n_classes) - log_integer(n_unseen)
 
 
 def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, float]:
@@ -244,7 +273,7 @@ def _descend_distance(center: IntArray, beats: IntArray) -> tuple[IntArray, floa
 
 
 def _best_dispersion(mean_distance: float, m: int) -> float:
-    """Bisect for the λ at which the expected Kendall distance is the observed one."""
+    """Find the dispersion at which the expected Kendall distance equals the observed one, by bisection."""
     exponents = np.arange(m)
 
     def expected(dispersion: float) -> float:
@@ -281,4 +310,4 @@ LEARNERS: dict[str, LearnerFactory] = {
     "rpc": _make_rpc,
     "pl-rpc": _make_pl_rpc,
 }
-"""Short names of the learners and how to make them from a seed."""
+"""The built-in learners by short name: functions that take a seed and return a learner."""

@@ -1,4 +1,4 @@
-"""Small feed-forward networks, trained with torch and kept as plain arrays."""
+"""Small feed-forward networks, trained with torch and stored as numpy arrays."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,11 +20,23 @@ Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 
 @dataclass(frozen=True)
 class Training:
-    """How a network is trained; the defaults are the paper's.
+    """The architecture of a network and how it is trained, with Adam. The defaults are the paper's.
 
-    hidden: widths of the ReLU layers. Adam without weight decay. seed: of the first weights; shuffle_seed:
-    of the order of the batches (by default the same). earlier: layer widths of networks that draw their
-    weights from the same stream before this one (the public code makes several in a row from one seed).
+    Parameters
+    ----------
+    hidden : widths of the hidden layers, which use ReLU.
+    epochs : number of passes over the data.
+    batch_size : number of rows per step.
+    learning_rate : learning rate of Adam.
+    seed : seed of the initial weights.
+    shuffle_seed : seed of the order of the batches; default ``seed``.
+    earlier : layer widths of networks that draw their initial weights from the same random numbers before
+        this one. The paper's public code creates several networks from one seed.
+
+    Examples
+    --------
+    >>> Training(hidden=(20,), epochs=5).batch_size
+    64
     """
 
     hidden: tuple[int, ...] = (100, 100)
@@ -54,7 +66,7 @@ class Network:
 def train(features: FloatArray, n_outputs: int, loss: Loss, options: Training) -> Network:
     """Train a network on ``features`` (n, d); ``loss(outputs, rows)`` is the mean loss of a batch of rows.
 
-    Same options, same weights, whatever else uses torch's random numbers.
+    The same options give the same weights; torch's global random state is neither used nor changed.
 
     >>> square = lambda outputs, rows: (outputs ** 2).mean()
     >>> network = train(np.ones((8, 2)), 1, square, Training(hidden=(4,), epochs=2))
@@ -65,7 +77,7 @@ def train(features: FloatArray, n_outputs: int, loss: Loss, options: Training) -
 
     widths = (features.shape[1], *options.hidden, n_outputs)
     threads = torch.get_num_threads()
-    # The networks are tiny: more threads cost more than they bring, and results would depend on them.
+    # The networks are tiny: more threads would be slower, and results would depend on their number.
     torch.set_num_threads(1)
     try:
         with torch.random.fork_rng(devices=[]):

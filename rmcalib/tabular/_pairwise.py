@@ -1,4 +1,4 @@
-"""Ranking by pairwise comparison: a calibrated tree for every pair, and Plackett-Luce from pairs."""
+"""Ranking by pairwise comparison: a calibrated tree per pair of labels, and Plackett-Luce from pairs."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +17,18 @@ _SMALLEST = 1e-9
 
 @dataclass(eq=False)
 class PairwiseLearner:
-    """A decision tree for every pair of labels, with Platt scaling on ``folds`` held-out folds.
+    """A decision tree per pair of labels, with Platt scaling on held-out folds.
 
-    Where fewer than two rows have the rarer order of a pair there is nothing to fit: the probability is
-    then the smoothed frequency (count + 1)/(n + 2) for every row.
+    If fewer than two rows have the rarer order of a pair, no tree is fitted. The probability is then the
+    smoothed frequency (count + 1)/(n + 2) for every row.
 
+    Parameters
+    ----------
+    seed : seed of the trees and of the folds.
+    folds : number of folds of the Platt scaling.
+
+    Examples
+    --------
     >>> from rmcalib.tabular import synthetic_dataset
     >>> data, _ = synthetic_dataset(60, 3)
     >>> PairwiseLearner().fit(data.numeric, data.orders).predict(data.numeric).matrix.shape
@@ -34,7 +41,7 @@ class PairwiseLearner:
     n_items_: int = field(default=0, init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PairwiseLearner":
-        """Fit one classifier of "i before j" for every pair i < j."""
+        """Fit one classifier of "i before j" per pair i < j."""
         x, ranked = check_training_data(X, orders)
         check_integer(self.folds, "folds", 2)
         positions = np.argsort(ranked, axis=1)
@@ -68,8 +75,15 @@ class PairwiseLearner:
 
 @dataclass(eq=False)
 class PlackettLuceFromPairs:
-    """Plackett-Luce whose utilities are inferred from the probabilities of a :class:`PairwiseLearner`.
+    """Plackett-Luce with utilities that are fitted to the probabilities of a :class:`PairwiseLearner`.
 
+    Parameters
+    ----------
+    seed, folds : as for :class:`PairwiseLearner`.
+    iterations : number of Newman's iterations.
+
+    Examples
+    --------
     >>> from rmcalib.tabular import synthetic_dataset
     >>> data, _ = synthetic_dataset(60, 3)
     >>> len(PlackettLuceFromPairs().fit(data.numeric, data.orders).predict(data.numeric))
@@ -87,7 +101,7 @@ class PlackettLuceFromPairs:
         return self
 
     def predict(self, X: ArrayLike) -> PlackettLuce:
-        """Return Plackett-Luce distributions that agree with the pairs as well as one can."""
+        """Return the Plackett-Luce distributions that fit the pairs best."""
         matrix = fitted(self.pairs_, self).predict(X).matrix
         return PlackettLuce(newman_utilities(matrix, iterations=self.iterations))
 
@@ -95,8 +109,8 @@ class PlackettLuceFromPairs:
 def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
     """Return log-utilities (n, m) whose Bradley-Terry model fits P(i before j) of ``matrix`` (n, m, m).
 
-    Newman's iteration (2023): θ_i ← Σ_j p_ij θ_j/(θ_i + θ_j) / Σ_j p_ji/(θ_i + θ_j), normalised each round.
-    (The paper prints θ_i in the numerator, which diverges.) Certain pairs are taken as certain up to 1e-9.
+    Newman's iteration (2023): θ_i ← Σ_j p_ij θ_j/(θ_i + θ_j) / Σ_j p_ji/(θ_i + θ_j), then normalised.
+    (The paper prints θ_i in the numerator, which diverges.) Probabilities are clipped to [1e-9, 1 − 1e-9].
 
     >>> theta = np.array([0.5, 0.3, 0.15, 0.05])
     >>> pairs = theta[:, None] / (theta[:, None] + theta)

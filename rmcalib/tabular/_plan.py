@@ -1,4 +1,4 @@
-"""What an experiment does, and the columns of its results."""
+"""The plan of an experiment, and the columns of its results."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -14,34 +14,39 @@ COLUMNS = (
     *("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy"),
     *("value", "low", "high", "n", "n_events", "null_mean", "null_high", "p_value", "training", "truth"),
 )
-"""Columns of the results: what a row is about, its value with its interval, test rows and events, what a
-calibrated forecast would show (mean, 95% point, p-value), and how the run was made."""
+"""Columns of the results: what was measured, the value with its interval, numbers of test rows and events,
+the null distribution (mean, 95% point, p-value), and how the run was made."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What an experiment does with every data set.
+    """What an experiment does with each data set.
 
-    Attributes
+    Parameters
     ----------
     learners : tuple of str
-        Some of ``LEARNERS``.
+        Names from ``LEARNERS``.
     folds : int
-        Folds of the cross-validation.
+        Number of folds of the cross-validation.
     seed : int
         Seed of splits, networks and resampling.
     training : {"exact", "reference"}
-        Train as the paper says, or as its public code does (always 5 folds, and its own seed, 42, for splits
-        and networks).
+        Train as the paper describes, or as its public code does (always with 5 folds, and with seed 42 for
+        splits and networks).
     truth : {"data", "model"}
-        Evaluate forecasts on the data, or on rankings drawn from the forecast itself, a control in which
-        every forecast is calibrated.
+        Evaluate forecasts on the data, or on rankings drawn from the forecast itself. The latter is a
+        control: every forecast is then calibrated.
     recalibrate : bool
-        Fit on 80% of each training fold, fit a temperature on the other 20%, drawn at random, and report the
-        same fit with it ("pl+t") and without ("pl"). rpc has no temperature. If all held-out rows are
-        forecast right, which asks for a temperature of zero, none is applied.
+        Fit each learner on 80% of the training fold, drawn at random, and a temperature on the other 20%.
+        Report the same fit without it ("pl") and with it ("pl+t"). rpc has no temperature. If all held-out
+        rows are forecast correctly, the best temperature would be zero, and none is applied.
     questions : Questions
-        What is measured.
+        What to measure.
+
+    Examples
+    --------
+    >>> Plan(learners=("pl", "mallows"), folds=10).seed
+    0
     """
 
     learners: tuple[str, ...] = ("pl", "mallows", "rc", "rpc", "pl-rpc")
@@ -53,7 +58,7 @@ class Plan:
     questions: Questions = field(default_factory=Questions)
 
     def __post_init__(self) -> None:
-        """Check every option at once."""
+        """Check the options."""
         for name in self.learners:
             check_choice(name, "learner", tuple(LEARNERS))
         check_integer(self.folds, "folds", 2)
@@ -63,4 +68,4 @@ class Plan:
         if self.training == "reference" and (self.folds != REFERENCE_FOLDS or self.recalibrate):
             raise ValueError("training: the reference setting has 5 folds and its own temperature")
         if self.truth == "model" and "rpc" in self.learners:
-            raise ValueError("learner: rpc has no distribution over rankings to draw a truth from")
+            raise ValueError("learner: rpc has no distribution over rankings, which truth='model' needs")

@@ -1,4 +1,4 @@
-"""The label-ranking experiment from Python: ``run_prolr`` and what it returns."""
+"""The label-ranking experiment from Python: ``run_prolr`` and its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ProlrResult", "run_prolr"]
 
-_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
+_SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion; the last two are for full-rank
 
 
 def run_prolr(
@@ -33,7 +33,7 @@ def run_prolr(
     folder: str | Path | None = None,
     processes: int = 1,
     fresh: bool = False,
-    on_done: Callable[[str], None] = lambda label: None,  # noqa: ARG005 (a progress bar gets the label)
+    on_done: Callable[[str], None] = lambda label: None,  # noqa: ARG005 (for a progress bar)
 ) -> "ProlrResult":
     """Train label-ranking learners by cross-validation and measure the calibration of their forecasts.
 
@@ -42,16 +42,16 @@ def run_prolr(
     data : str, Dataset, or a sequence of them
         Names of public data sets (``DATASETS``), or your own from :func:`read_csv`.
     plan : Plan, optional
-        Learners, folds, seed, and what is measured. ``Plan()`` by default.
+        Learners, folds, seed, and what to measure. ``Plan()`` by default.
     learners : mapping of str to callable, optional
-        Your own learners, in place of those of the plan. Each is made by a function from a seed, and has
-        ``fit(X, orders)`` and ``predict(X)``, which returns a distribution over rankings
-        (:mod:`rmcalib.ranking`). ``LEARNERS`` holds the built-in ones.
+        Your own learners, which replace those of the plan. Each value is a function that takes a seed and
+        returns a :class:`Learner`. ``LEARNERS`` holds the built-in ones.
     folder : str or Path, optional
-        Where finished folds are kept, so that running the same experiment again continues where it stopped.
-        Without it nothing is kept.
+        Where finished folds are kept. Running the same experiment again continues where it stopped. By
+        default, nothing is kept.
     processes : int
-        Folds that are trained at the same time. Own learners must then be functions or classes of a module.
+        Number of folds that are trained at the same time. With more than one, your own learners must be
+        functions or classes of a module.
     fresh : bool
         Start over, even if ``folder`` holds another run.
     on_done : callable
@@ -60,19 +60,15 @@ def run_prolr(
     Returns
     -------
     ProlrResult
-        The results as ``table``, their means over folds as ``summary``.
+        The results are in ``table``, their means over folds in ``summary``.
 
     Examples
     --------
     >>> from rmcalib.tabular import MallowsLearner, Questions
     >>> plan = Plan(folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
-    >>> result = run_prolr("iris", plan, learners={"one for all": lambda seed: MallowsLearner()})
-    Traceback (most recent call last):
-    ...
-    ValueError: learners: 'one for all' is not a name of letters, digits, '-', '_', '.' and '+'
-    >>> result = run_prolr("iris", plan, learners={"one-for-all": lambda seed: MallowsLearner()})
+    >>> result = run_prolr("iris", plan, learners={"my-mallows": lambda seed: MallowsLearner()})
     >>> result.summary[["learner", "notion", "folds"]].values.tolist()[0]
-    ['one-for-all', 'kendall_tau', 2]
+    ['my-mallows', 'kendall_tau', 2]
     """
     given = [data] if isinstance(data, str | Dataset) else list(data)
     datasets = tuple(load_dataset(one) if isinstance(one, str) else one for one in given)
@@ -95,16 +91,24 @@ def run_prolr(
 
 @dataclass(frozen=True, eq=False)
 class ProlrResult:
-    """The results of an experiment.
+    """The results of :func:`run_prolr`.
 
     Attributes
     ----------
     datasets : tuple of Dataset
         The data.
     plan : Plan
-        What was done.
+        The plan of the experiment.
     table : pandas DataFrame
-        One row per measure, learner and fold, with the columns ``COLUMNS``.
+        One row per measure, learner and fold, with the columns of ``results.csv``.
+
+    Examples
+    --------
+    >>> from rmcalib.tabular import Questions
+    >>> plan = Plan(learners=("mallows",), folds=2, questions=Questions(sub=(2,), top=(), resamples=0))
+    >>> result = run_prolr("wine", plan)
+    >>> result.table[["dataset", "learner", "notion"]].values.tolist()[0]
+    ['wine', 'mallows', 'kendall_tau']
     """
 
     datasets: tuple[Dataset, ...]
@@ -113,19 +117,19 @@ class ProlrResult:
 
     @cached_property
     def summary(self) -> "pd.DataFrame":
-        """Means over folds: one row per data set, learner and measure (see :func:`fold_means`)."""
+        """Means over folds: one row per data set, learner and measure, as in ``summary.csv``."""
         return fold_means(self.table)
 
     @property
     def verdicts(self) -> list[str]:
-        """One sentence per data set and learner: from which k on its error is too large."""
+        """One sentence per data set and learner: the first k for which its error is too large."""
         return stagewise_verdicts(self.table)
 
     def figure(self, name: str) -> "Figure":
-        """Draw the error against k for the data set ``name``, by the plan's first notion and protocol.
+        """Draw the error against k for the data set ``name``, with the plan's first notion and protocol.
 
-        Bars are one standard deviation over folds; dotted lines show what a calibrated forecast would. The
-        full-rank error is drawn as excess over its null mean, where there is one.
+        Error bars are one standard deviation over folds. Dotted lines are null means: the expected error of a
+        calibrated forecast. The full-rank error is drawn as excess over its null mean if it has one.
         """
         rows = self._drawn(name)
         if rows.empty:
@@ -147,7 +151,7 @@ class ProlrResult:
         ]
         for data in self.datasets:
             if not self._drawn(data.name).empty:
-                # Without matplotlib's version in it, the same figure has the same bytes.
+                # The file does not name matplotlib's version, so the same figure has the same bytes.
                 save = partial(self.figure(data.name).savefig, format="png", metadata={"Software": None})
                 paths.append(write_file(out / f"{data.name}.png", save))
         return paths

@@ -1,9 +1,14 @@
-"""How the paper's public code trains its models, to repeat its published figures.
+"""How the paper's public code trains its models, to reproduce its published figures.
 
-It departs from the paper: hidden layers of 64 and 32; features as they are in the file; only the first 80%
-of each training fold's rows, in file order, train, although files are sorted by class; the rank classifier
-knows the rankings of the test fold too, and gets a temperature from the last 20% by an optimiser that stops
-early. Its pairwise trees are not seeded, so RPC and PL-RPC here follow its method but not its numbers.
+It differs from the paper:
+
+- The hidden layers have widths 64 and 32.
+- Features are used as they are in the file.
+- Only the first 80% of each training fold, in file order, are used for training, although files are sorted
+  by class.
+- The classes of the rank classifier include the rankings of the test fold. Its temperature is fitted on the
+  last 20% by an optimiser that stops early.
+- The pairwise trees are not seeded. So RPC and PL-RPC follow the method here, but not the exact numbers.
 """
 
 from typing import NamedTuple
@@ -43,7 +48,7 @@ class Split(NamedTuple):
 
 
 def reference_split(n: int, fold: int) -> Split:
-    """Return the rows of one of the five folds: the training rows are in file order, cut at 80%.
+    """Return the rows of one of the five folds. The training rows are in file order, and split at 80%.
 
     >>> [len(rows) for rows in reference_split(100, 0)]
     [64, 16, 20]
@@ -80,7 +85,7 @@ def reference_forecast(name: str, data: Dataset, fold: int) -> PairMarginals:
 
 
 def reference_support(orders: IntArray) -> IntArray | None:
-    """Return the rankings the public code sums over: all of them (None) below 8 labels, else those observed.
+    """Return the rankings that the public code sums over: all (None) below 8 labels, else the observed ones.
 
     >>> reference_support(np.array([[0, 1], [0, 1]])) is None
     True
@@ -92,7 +97,7 @@ def _features(data: Dataset) -> FloatArray:
     everything = np.arange(len(data))
     if data.texts.shape[1] == 0 and not np.isnan(data.numeric).any():
         return data.numeric
-    # The political survey: encoded from all rows, the test fold's included, case numbers among the features.
+    # The political survey is encoded with all rows, including the test fold, and with the case numbers.
     return fit_encoder(data, everything, identifiers=True).transform(data, everything)
 
 
@@ -104,13 +109,13 @@ def _learner(name: str, n_features: int, classes: IntArray, fold: int) -> Learne
 
 
 def _earlier(n_features: int, classes: IntArray, fold: int) -> tuple[tuple[int, ...], ...]:
-    """Layer widths of the networks that were made before this fold's: RC, PL, and one that is never used."""
+    """Return the layer widths of the networks of earlier folds: RC, PL, and one that is never used."""
     utilities, logits = (n_features, *_HIDDEN, classes.shape[1]), (n_features, *_HIDDEN, len(classes))
     return (logits, utilities, utilities) * fold
 
 
 def _early_temperature(logits: FloatArray, target: IntArray) -> float:
-    """Take 50 steps of L-BFGS without a line search from T = 1, wherever they lead."""
+    """Take 50 steps of L-BFGS without a line search from T = 1, converged or not."""
     import torch
 
     z, y = torch.tensor(logits, dtype=torch.float32), torch.tensor(target)

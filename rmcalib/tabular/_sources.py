@@ -1,7 +1,7 @@
-"""Where the label-ranking data sets come from: a pinned download, a local folder, or a rebuild offline.
+"""Sources of the label-ranking data sets: a pinned download, a local folder, or scikit-learn's data.
 
-The files are those of the paper's public repository. Iris and wine are made from scikit-learn's copies by
-the recipe of the files (normalised features, naive Bayes, labels sorted by probability) and need no network.
+The files are those of the paper's public repository. Iris and wine need no network: they are made from
+scikit-learn's copies in the same way (normalised features, labels sorted by naive Bayes probability).
 """
 
 import hashlib
@@ -42,9 +42,8 @@ _SMALLEST = 1e-75
 def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> Path:
     """Return the path of a data set's file: in ``RMCALIB_DATA``, in the cache, or downloaded into it.
 
-    The hash is checked wherever the file comes from. A download goes to a temporary file first, so that the
-    cache never holds half a file or a wrong one. ``cache``: by default ``RMCALIB_CACHE``, or the user's
-    cache folder.
+    The hash is checked in all cases. A download is written to a temporary file first, so the cache never
+    holds an incomplete or wrong file. ``cache`` is ``RMCALIB_CACHE`` or the user's cache folder by default.
     """
     file = f"{name}.csv"
     folder = os.environ.get("RMCALIB_DATA")
@@ -71,12 +70,12 @@ def fetch(name: str, *, base_url: str = BASE_URL, cache: Path | None = None) -> 
     except (requests.RequestException, ConnectionError, TimeoutError) as error:
         raise ValueError(
             f"{name}: {base_url + file} cannot be reached ({type(error).__name__}). Without a network, put "
-            f"{file} into a folder and set RMCALIB_DATA to it; iris and wine need no download"
+            f"{file} into a folder and set RMCALIB_DATA to the folder; iris and wine need no download"
         ) from error
     except ValueError as error:
         raise ValueError(
             f"{name}: {base_url + file} does not have the expected SHA-256 {SHA256[name][:12]}..., so it was "
-            "not kept; try again, or put the right file into a folder and set RMCALIB_DATA to it"
+            "not kept; try again, or put the right file into a folder and set RMCALIB_DATA to the folder"
         ) from error
     except OSError as error:
         raise ValueError(f"{name}: cannot write to the cache folder {target}: {error.strerror}") from error
@@ -93,7 +92,7 @@ def offline_iris() -> tuple[FloatArray, IntArray]:
     from sklearn.datasets import load_iris
 
     raw, classes = load_iris(return_X_y=True)
-    # scikit-learn has Fisher's values here; the label-ranking file was made from UCI's.
+    # scikit-learn has Fisher's values in these rows; the label-ranking file has UCI's.
     raw[[34, 37]] = (4.9, 3.1, 1.5, 0.1)
     return _rebuilt(raw, classes)
 
@@ -111,13 +110,25 @@ def offline_wine() -> tuple[FloatArray, IntArray]:
 
 
 def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: int | None = 3) -> IntArray:
-    """Turn a classification task into label ranking: labels sorted by naive Bayes probability: (n, m).
+    """Turn a classification task into label ranking: labels are sorted by naive Bayes probability.
 
     Each feature is normal within a class and known up to its resolution (the mean gap between its distinct
-    values): its likelihood is the normal probability of that interval. Class frequencies are smoothed by
-    one. Probabilities are rounded to ``decimals`` (None: not at all) and ties go to the lower label. With
-    3 decimals this gives the rankings of the public iris and wine files, row for row.
+    values). Its likelihood is the normal probability of that interval. Class frequencies are smoothed by one.
+    Ties go to the lower label. With 3 decimals, the rankings equal those of the public iris and wine files.
 
+    Parameters
+    ----------
+    features : (n, d) numbers.
+    classes : (n,) class of each row, 0..m−1; each class at least once.
+    decimals : number of decimals to which probabilities are rounded; None for no rounding.
+
+    Returns
+    -------
+    int array (n, m)
+        The labels of each row, most probable first.
+
+    Examples
+    --------
     >>> naive_bayes_rankings([[0.0], [0.1], [1.0], [1.1], [2.0], [2.1]], [0, 0, 1, 1, 2, 2])[0]
     array([0, 1, 2])
     """
@@ -138,7 +149,7 @@ def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: i
         values = np.rint(column / step) * step
         for label, rows in enumerate(members):
             centre, spread = values[rows].mean(), max(values[rows].std(), step / 6)
-            # P(|value - x| < step/2), from the tail on the far side of the mean, where it is accurate.
+            # P(|value - x| < step/2), from the tail on the far side of the mean, for accuracy.
             distance = np.abs(values - centre)
             outer, inner = -(distance - step / 2) / spread, -(distance + step / 2) / spread
             log_share = log_ndtr(outer) + np.log1p(-np.exp(log_ndtr(inner) - log_ndtr(outer)))

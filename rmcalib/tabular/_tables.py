@@ -1,4 +1,4 @@
-"""Tables of results: reading them, means over folds, and what they say stage by stage."""
+"""Tables of results: reading them, means over folds, and stagewise verdicts."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -20,7 +20,7 @@ _NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
 
 
 def read_results(path: str | Path) -> "pd.DataFrame":
-    """Read ``results.csv`` or one of its parts as it was written; empty numbers are NaN.
+    """Read ``results.csv`` or one of its parts exactly as it was written; empty cells become NaN.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -32,7 +32,7 @@ def read_results(path: str | Path) -> "pd.DataFrame":
 
     table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
     for name in table.columns.intersection(list(_NUMBERS)):
-        # Python's float gives back exactly what was written; the default of pandas may be off by a bit.
+        # Python's float returns exactly what was written; pandas may differ in the last bit.
         table[name] = [float(text or "nan") for text in table[name]]
     for name in table.columns.intersection(list(_WHOLE)):
         table[name] = table[name].astype("int64")
@@ -44,11 +44,11 @@ def read_results(path: str | Path) -> "pd.DataFrame":
 
 
 def fold_means(table: "pd.DataFrame") -> "pd.DataFrame":
-    """Return one row per data set, learner and measure: means over folds, spread, null and rejections.
+    """Return means over folds: one row per data set, learner and measure.
 
-    Columns: ``mean``, ``sd`` and ``se`` of the value over ``folds``; ``null_mean``, the mean over folds of
-    what a calibrated forecast would show; ``rejected``, the fraction of folds with p < 0.05; ``excess``, the
-    mean of value − null_mean. The last three are NaN where there is no null.
+    Columns: ``mean``, ``sd`` and ``se`` of the value over ``folds``; ``null_mean``, the expected value for a
+    calibrated forecast, averaged over folds; ``rejected``, the fraction of folds with p < 0.05; ``excess``,
+    the mean of value − null_mean. The last three are NaN if there is no null distribution.
 
     >>> import pandas as pd
     >>> row = dict.fromkeys(_KEYS, "x") | {"value": 0.1, "null_mean": 0.05, "p_value": 0.01}
@@ -92,9 +92,9 @@ def rows_where(table: "pd.DataFrame", **wanted: object) -> "pd.DataFrame":
 def paired_points(
     means: "pd.DataFrame", x: Mapping[str, Any], y: Mapping[str, Any], keys: Sequence[str] = _KEYS
 ) -> "pd.DataFrame":
-    """Pair two measures of the same thing as columns "x" and "y", for figures that compare them.
+    """Return two measures of the same fits as columns "x" and "y", for figures that compare them.
 
-    ``x`` and ``y`` say which rows are meant, such as {"discrepancy": "abs"}; all other keys pair them.
+    ``x`` and ``y`` select the rows, such as {"discrepancy": "abs"}. Rows are joined on all other keys.
 
     >>> import pandas as pd
     >>> means = pd.DataFrame({"learner": ["pl", "pl"], "discrepancy": ["abs", "kl"], "mean": [0.1, 0.2]})
@@ -108,18 +108,18 @@ def paired_points(
 
 
 def stagewise_verdicts(table: "pd.DataFrame", *, threshold: float = 0.1) -> list[str]:
-    """Say for each data set and learner from which k on its sub-k error, averaged over folds, is too large.
+    """Return a sentence per data set and learner: the first k whose mean sub-k error exceeds the threshold.
 
-    A fold stops at the first k that is too large for it; later ones are averaged over the folds that go on.
+    Each fold stops at the first k with too large an error. Larger k are averaged over the remaining folds.
 
     >>> import pandas as pd
     >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
     >>> stagewise_verdicts(pd.DataFrame([row | {"discrepancy": "abs", "k": 2, "value": 0.2}]))
     ['d, pl: uncalibrated from k = 2 on (the sub-2 error is 0.200, above 0.1)']
-    >>> found = [(2, 0.12), (2, 0.04), (3, 0.06)]  # of two folds, the first stops at k = 2
+    >>> found = [(2, 0.12), (2, 0.04), (3, 0.06)]  # two folds; the first stops at k = 2
     >>> rows = [row | {"discrepancy": "abs", "k": k, "value": value} for k, value in found]
     >>> stagewise_verdicts(pd.DataFrame(rows))
-    ['d, pl: no sub-k error above 0.1 up to k = 3 in the 1 of 2 folds that got there']
+    ['d, pl: no sub-k error above 0.1 up to k = 3 (1 of 2 folds reached it)']
     """
     own = rows_where(table, family="sub", notion="rankwise", protocol="exact", discrepancy="abs")
     verdicts = []
@@ -128,13 +128,12 @@ def stagewise_verdicts(table: "pd.DataFrame", *, threshold: float = 0.1) -> list
         means = {k: float(np.mean(values)) for k, values in by_k.items()}
         worst = next((k for k, mean in means.items() if mean > threshold), None)
         k = max(means) if worst is None else worst
-        got_there, folds = len(by_k[k]), max(map(len, by_k.values()))
-        of_those = "" if got_there == folds else f" in the {got_there} of {folds} folds that got there"
-        said = (
-            f"no sub-k error above {threshold:g} up to k = {k}{of_those}"
-            if worst is None
-            else f"uncalibrated from k = {k} on (the sub-{k} error is {means[k]:.3f}{of_those}, "
-            f"above {threshold:g})"
-        )
-        verdicts.append(f"{dataset}, {learner}: {said}")
+        reached, folds = len(by_k[k]), max(map(len, by_k.values()))
+        some = "" if reached == folds else f"{reached} of {folds} folds reached it"
+        if worst is None:
+            verdict = f"no sub-k error above {threshold:g} up to k = {k}" + (f" ({some})" if some else "")
+        else:
+            error = f"the sub-{k} error is {means[k]:.3f}, above {threshold:g}"
+            verdict = f"uncalibrated from k = {k} on ({error}" + (f"; {some})" if some else ")")
+        verdicts.append(f"{dataset}, {learner}: {verdict}")
     return verdicts

@@ -128,3 +128,16 @@ def test_scores_are_kept_beside_calibrated_ones(tmp_path: Path, invoke: Invoke) 
     assert Path(entry["scores"]).resolve() == tmp_path / "runs/demo/demo/calibrated/scores.parquet"
     np.testing.assert_allclose(kept.reward, raw.reward / 2)
     assert kept.manifest["model"] == "demo (calibrated)"
+
+
+def test_an_earlier_calibrator_is_replaced_and_other_files_are_not(tmp_path: Path, invoke: Invoke) -> None:
+    drawn(200, scale=4.0).to_parquet(tmp_path / "scores.parquet")
+    for expected in ("", "rmcalib: replaced c.json, an earlier calibrator\n"):
+        out = invoke("calibrate", "scores.parquet", "--to", "c.json")
+        assert (out.code, out.err) == (0, expected)
+    assert invoke("calibrate", "scores.parquet", "--to", "c.json", "--quiet").err == ""
+    (tmp_path / "config.json").write_text('{"mine": true}')
+    refused = invoke("calibrate", "scores.parquet", "--to", "config.json")
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "--to config.json: exists and is not a calibrator" in refused.err
+    assert (tmp_path / "config.json").read_text() == '{"mine": true}'

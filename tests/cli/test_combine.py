@@ -64,3 +64,22 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke
         assert message in done.err
         assert done.err.count("\n") == 1
     assert not (tmp_path / "panel.parquet").exists()
+
+
+def test_an_earlier_panel_is_replaced_and_other_files_are_not(tmp_path: Path, invoke: Invoke) -> None:
+    files = write(tmp_path)
+    assert invoke("combine", *files).code == 0
+    again = invoke("combine", *files, "--method", "mean")
+    assert (again.code, again.err) == (
+        0,
+        "rmcalib: replaced panel.parquet, the scores of an earlier panel\n",
+    )
+    assert Scores.from_parquet(tmp_path / "panel.parquet").manifest["panel"]["method"] == "mean"
+    assert invoke("combine", *files, "--quiet").err == ""
+    Scores.from_arrays([[1.0, 0.0]]).to_parquet(tmp_path / "other.parquet")
+    for to in ("other.parquet", files[0]):
+        before = (tmp_path / to).read_bytes()
+        refused = invoke("combine", *files, "--to", to)
+        assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+        assert f"--to {to}: " in refused.err
+        assert (tmp_path / to).read_bytes() == before

@@ -120,8 +120,8 @@ def test_repeats_count_once_and_a_foreign_manifest_is_reported(tmp_path: Path, i
         (["--protocol", "paper"], "protocol: unknown 'paper'"),
         (["--training", "reference", "--folds", "3"], "the reference setting has 5 folds"),
         (["--folds", "1"], "--folds"),
-        (["--stagewise", "--protocol", "reference"], "stagewise: goes by the exact rankwise error"),
-        (["--stagewise", "--notion", "full-rank"], "it needs notion rankwise and protocol exact"),
+        (["--stagewise", "--protocol", "reference"], "stagewise: needs the notion rankwise"),
+        (["--stagewise", "--notion", "full-rank"], "needs the notion rankwise, the protocol exact"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(

@@ -1,4 +1,4 @@
-"""The numbers for training loops: those of the catalogue, from arrays or tensors."""
+"""Metrics for training loops: equal to those of an evaluation, from arrays or tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def pairs(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(1.0, 2.0, size=n), rng.normal(0.0, 2.0, size=n)
 
 
-def test_the_numbers_are_those_of_an_evaluation() -> None:
+def test_the_values_equal_those_of_an_evaluation() -> None:
     chosen, rejected = pairs()
     found = preference_metrics(chosen, rejected)
     rows = metric_rows(Scores.from_arrays(np.stack([chosen, rejected], 1)), model="m", benchmark="b")
@@ -42,7 +42,7 @@ def test_tensors_with_gradients(dtype: torch.dtype) -> None:
     assert preference_metrics(chosen[:, None], rejected[:, None]) == preference_metrics(*arrays)
 
 
-def test_what_has_no_value_is_nan() -> None:
+def test_a_metric_without_a_value_is_nan() -> None:
     found = preference_metrics([1.0] * 30, [0.0] * 30)  # all right: no finite temperature is best
     assert np.isnan(found["temperature"])
     assert found["accuracy"] == 1

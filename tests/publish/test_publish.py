@@ -1,4 +1,4 @@
-"""What `rmcalib card` publishes: contents, escaping, files, and the pull request."""
+"""The files of `rmcalib card`: contents, escaping, and where they are written."""
 
 from __future__ import annotations
 
@@ -11,16 +11,11 @@ import numpy as np
 import pytest
 import yaml
 
-from rmcalib.publish import (
-    Evaluator,
-    badge_svg,
-    card_section,
-    eval_results,
-    every_eval_ever,
-    insert_section,
-    make_card,
-    write_card,
-)
+from rmcalib.publish import Evaluator, make_card, write_card
+from rmcalib.publish._badge import badge_svg
+from rmcalib.publish._card import card_section, insert_section
+from rmcalib.publish._every_eval import every_eval_ever
+from rmcalib.publish._hub_results import eval_results
 from rmcalib.report import Evaluation, evaluate
 from rmcalib.scores import Scores
 
@@ -86,7 +81,7 @@ def test_text_from_data_is_escaped() -> None:
 @pytest.mark.parametrize(
     ("scale", "colour"), [(3.0, "#a3352f"), (0.02, "#a3352f")], ids=["over-confident", "under-confident"]
 )
-def test_the_badge_says_what_the_table_says(scale: float, colour: str) -> None:
+def test_the_badge_agrees_with_the_table(scale: float, colour: str) -> None:
     report = evaluation(scale)
     svg = badge_svg(report)
     values = [report.value(name) for name in ("mean_confidence", "accuracy", "overconfidence")]
@@ -124,12 +119,12 @@ def test_results_for_the_hub(report: Evaluation) -> None:
         assert "120 prompts, 95% interval [" in entry["notes"]
 
 
-def test_the_hubs_own_library_reads_the_results(report: Evaluation) -> None:
+def test_huggingface_hub_reads_the_results(report: Evaluation) -> None:
     import huggingface_hub
 
     parse = getattr(huggingface_hub, "parse_eval_result_entries", None)
     if parse is None:
-        pytest.skip("this huggingface_hub does not know .eval_results")
+        pytest.skip("this version of huggingface_hub does not support .eval_results")
     (content,) = (text for path, text in make_card(report).files.items() if path.startswith(".eval_results"))
     entries = parse(yaml.safe_load(content))
     assert [entry.task_id for entry in entries][:2] == ["mean_confidence", "accuracy"]
@@ -143,7 +138,7 @@ def test_a_local_benchmark_has_no_results_for_the_hub(name: str) -> None:
     assert eval_results(evaluation(n=30, benchmark_revision="c" * 64)) == []
 
 
-# What version 0.3.0 of the schema requires, and the keys that it allows where it allows no others.
+# The keys that version 0.3.0 of the schema requires.
 REQUIRED = {
     "": (
         "schema_version",

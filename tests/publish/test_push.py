@@ -1,4 +1,4 @@
-"""The pull request that `rmcalib card --push` opens, against a Hub on 127.0.0.1."""
+"""The pull request that `rmcalib card --push` opens, on a test Hub on 127.0.0.1."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_repository_without_a_card_gets_one(hub: LoopbackHub) -> None:
         ("../../rm", TOKEN, "neither a file or folder here nor a Hub id"),
     ],
 )
-def test_what_the_hub_refuses_is_one_line(
+def test_a_refusal_of_the_hub_is_one_line(
     hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, repository: str, token: str, message: str
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", token)

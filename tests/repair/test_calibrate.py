@@ -1,4 +1,4 @@
-"""Calibrators: fitted where a temperature helps, refused where it does not, applied and checked elsewhere."""
+"""Calibrators: fitted or refused, applied to other scores and checked on them, saved and loaded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from rmcalib.metrics import metric_rows
 from rmcalib.repair import Calibrator, RefusedError, calibrate
 from rmcalib.scores import Scores
 
-METRICS = ("accuracy", "overconfidence")
-
 
 def drawn(n: int, *, scale: float, seed: int = 0, m: int = 4, categories: int = 1) -> Scores:
     """Return scores whose rewards are `scale` times the log-utilities that the truth was drawn from."""
@@ -27,7 +25,7 @@ def drawn(n: int, *, scale: float, seed: int = 0, m: int = 4, categories: int = 
     return Scores.from_arrays(scale * utilities, correct, names)
 
 
-def test_the_temperature_is_that_of_the_lowest_log_loss() -> None:
+def test_the_temperature_minimises_the_log_loss() -> None:
     scores = drawn(300, scale=3.0)
     rewards, right = scores.reward.reshape(300, 4), scores.is_correct.reshape(300, 4)
 
@@ -41,7 +39,7 @@ def test_the_temperature_is_that_of_the_lowest_log_loss() -> None:
     assert found.low < 3.0 < found.high
 
 
-def test_accuracy_stays_and_the_gap_closes_on_prompts_not_used_for_the_fit() -> None:
+def test_accuracy_stays_and_the_gap_closes_on_other_prompts() -> None:
     scores, others = drawn(500, scale=4.0), drawn(800, scale=4.0, seed=1)
     calibrated = calibrate(scores).calibrator.apply(others)
     before, after = (
@@ -70,12 +68,12 @@ def test_held_out_rows_use_temperatures_of_the_other_folds() -> None:
     [
         (drawn(300, scale=1.0, seed=3), "on the right scale already"),
         (Scores.from_arrays(np.random.default_rng(5).normal(size=(300, 4)), 0), "uniform guess"),
-        (Scores.from_arrays(np.tile([[3.0, 0.0]], (50, 1))), "every forecast is right"),
+        (Scores.from_arrays(np.tile([[3.0, 0.0]], (50, 1))), "every first choice is correct"),
         (drawn(10, scale=3.0), "needs at least 20"),
     ],
-    ids=["on scale", "knows nothing", "always right", "few"],
+    ids=["on scale", "uninformative", "always right", "few"],
 )
-def test_refusals_say_why(scores: Scores, reason: str) -> None:
+def test_a_refusal_gives_the_reason(scores: Scores, reason: str) -> None:
     with pytest.raises(RefusedError, match=reason):
         calibrate(scores)
 
@@ -102,7 +100,7 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     moved = fitted.check(drawn(400, scale=9.0, seed=7))
     assert not moved.holds
     assert "does not hold here" in moved.sentence
-    few = calibrate(drawn(60, scale=3.0)).calibrator  # its own uncertainty counts, too
+    few = calibrate(drawn(60, scale=3.0)).calibrator  # its own uncertainty is taken into account
     exact = replace(few, low=few.temperature * 0.999, high=few.temperature * 1.001)
     others = drawn(3000, scale=few.temperature * 1.12, seed=9)
     assert few.check(others).holds
@@ -111,7 +109,7 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     assert not few.check(always_right).holds  # its best temperature is 0
 
 
-def test_files_come_back_and_broken_ones_are_named(tmp_path: Path) -> None:
+def test_files_round_trip_and_broken_ones_are_reported(tmp_path: Path) -> None:
     fitted = rmcalib.calibrate(drawn(100, scale=3.0)).calibrator
     path = fitted.save(tmp_path / "c.json")
     assert Calibrator.load(path) == fitted

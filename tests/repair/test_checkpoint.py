@@ -1,4 +1,4 @@
-"""Checkpoints with calibrated rewards: written whole or not at all, checked, and uploaded."""
+"""Checkpoints with calibrated rewards: written completely or not at all, checked, and uploaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALIBRATOR = Calibrator(
 )
 
 
-def test_rewards_of_a_checkpoint_are_divided_and_its_files_say_so(tmp_path: Path) -> None:
+def test_rewards_of_a_checkpoint_are_divided_and_its_files_describe_it(tmp_path: Path) -> None:
     made = write_checkpoint(CALIBRATOR, tmp_path / "out", options=CPU)
     bench = rmcalib.load_benchmark("demo", limit=20)
     before, after = (
@@ -40,7 +40,7 @@ def test_rewards_of_a_checkpoint_are_divided_and_its_files_say_so(tmp_path: Path
     assert (note["temperature"], note["base_model"]) == (2.5, "demo")
     card = (tmp_path / "out/README.md").read_text()
     assert "divided by the temperature **2.5**" in card
-    assert "1,500 prompts of `mi'ne # x`" in card  # a name cannot begin a line of its own
+    assert "1,500 prompts of `mi'ne # x`" in card  # a name cannot start a new line
     assert Calibrator.load(tmp_path / "out/calibrator.json") == CALIBRATOR
 
 
@@ -59,7 +59,7 @@ def test_models_that_need_a_recipe_get_one_under_their_new_names(tmp_path: Path)
     assert str(tmp_path) not in (out / "README.md").read_text() + (out / "config.json").read_text()
 
 
-def test_a_model_that_does_not_scale_is_refused_and_nothing_stays(
+def test_a_model_whose_rewards_are_not_linear_is_refused_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def squashed(judge: object) -> np.ndarray:
@@ -104,7 +104,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackHub]:
 
 
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # huggingface_hub's own use of httpx
-def test_checkpoints_are_uploaded_whole(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_checkpoints_are_uploaded_completely(hub: LoopbackHub, tmp_path: Path) -> None:
     folder = write_checkpoint(CALIBRATOR, tmp_path / "out", repo_id="me/rm", options=CPU).folder
     for _ in range(2):  # the second time into the repository that exists
         assert push_checkpoint(folder, "me/rm") == f"{hub.url}/me/rm"
@@ -114,12 +114,12 @@ def test_checkpoints_are_uploaded_whole(hub: LoopbackHub, tmp_path: Path) -> Non
     assert "# me/rm" in files["README.md"].decode()
 
 
-def test_uploads_that_are_not_allowed_are_explained(
+def test_failed_uploads_are_explained(
     hub: LoopbackHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "config.json").write_text("{}")
     monkeypatch.setenv("HF_TOKEN", "hf_another")
-    with pytest.raises(HubError, match=r"refuses to let you write there \(401\)"):
+    with pytest.raises(HubError, match=r"you have no write access to it \(401\)"):
         push_checkpoint(tmp_path, "me/rm")
     hub.fail("POST /api/repos/create", status=500)
     with pytest.raises(HubError, match=r"the Hub failed \(500\)"):

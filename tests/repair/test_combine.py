@@ -1,4 +1,4 @@
-"""Panels: the fit against brute force, what is held out, who is redundant, and bad input."""
+"""Panels: the fit against brute force, held-out prompts, redundant judges, and bad input."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_weights_are_the_best_of_a_grid() -> None:
         assert loss(found) <= loss(found + np.array(step)) + 1e-12
 
 
-def test_a_judge_that_knows_nothing_gets_no_weight() -> None:
+def test_an_uninformative_judge_gets_no_weight() -> None:
     rewards, correct = judges((1.0, 1.0))
     against = -rewards[1]  # the more it likes a response, the less likely it is correct
     fit = fit_panel(flat([rewards[0], against], correct))
@@ -62,7 +62,7 @@ def test_a_judge_that_knows_nothing_gets_no_weight() -> None:
     assert panel.members[1]["redundant"]
 
 
-def test_reported_losses_are_those_of_the_scores() -> None:
+def test_reported_losses_equal_those_of_the_scores() -> None:
     rewards, correct = judges((1.0, 1.5, 2.0))
     panel = combine(as_scores(rewards, correct))
     best = panel.panels[0]
@@ -76,8 +76,8 @@ def test_reported_losses_are_those_of_the_scores() -> None:
         assert np.exp(logits).sum(axis=1) == pytest.approx(np.ones(N))  # log-probabilities
 
 
-def test_each_prompt_is_measured_with_what_was_fitted_on_others() -> None:
-    """Change the truth of one prompt: its own forecast must stay the same."""
+def test_each_prompt_is_measured_with_parameters_fitted_on_others() -> None:
+    """If the correct response of one prompt changes, its own forecast must stay the same."""
     rewards, correct = judges((1.0, 1.5), n=60)
     other = correct.copy()
     other[7] = (correct[7] + 1) % M
@@ -88,7 +88,7 @@ def test_each_prompt_is_measured_with_what_was_fitted_on_others() -> None:
         assert not np.array_equal(a, b)
 
 
-def test_labels_at_random_bring_no_gain() -> None:
+def test_random_labels_bring_no_gain() -> None:
     rewards, _ = judges((1.0, 1.0, 1.0))
     correct = np.random.default_rng(5).integers(0, M, size=N)
     panel = combine(as_scores(rewards, correct))
@@ -132,7 +132,7 @@ def test_prompts_with_several_correct_responses_are_scored_too() -> None:
     assert panel.scores().n_items == 80
 
 
-def test_only_common_prompts_count() -> None:
+def test_only_common_prompts_are_used() -> None:
     rewards, correct = judges((1.0, 1.5), n=100)
     names = [f"p{i}" for i in range(100)]
     a = Scores.from_arrays(rewards[0], correct, item_id=names)

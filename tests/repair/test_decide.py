@@ -1,4 +1,4 @@
-"""Decisions: thresholds that keep their promise, the surest choices, best-of-k, and regret."""
+"""Decisions: thresholds with a guarantee, the surest choices, best-of-k, and regret."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from scipy.stats import binomtest
 
 import rmcalib
 from rmcalib.metrics import forecast, metric_rows
-from rmcalib.repair import THRESHOLDS, decide, log_odds, safe_threshold
+from rmcalib.repair import decide
 from rmcalib.repair._best_of import best_of_rows, chosen_weights
-from rmcalib.repair._thresholds import _enough, _fewest, _first_size, exact_limits
+from rmcalib.repair._thresholds import (
+    THRESHOLDS,
+    _enough,
+    _fewest,
+    _first_size,
+    exact_limits,
+    log_odds,
+    safe_threshold,
+)
 from rmcalib.scores import Scores
 from tests.repair.test_calibrate import drawn
 
 
 def slow_threshold(p: list[float], wrong: list[bool], alpha: float, level: float) -> float | None:
-    """Test one threshold after the other, with the binomial distribution itself."""
+    """Test one threshold after the other, directly with the binomial distribution."""
     first = _first_size(len(p), alpha, level)
     best = None
     for t in THRESHOLDS:
@@ -41,7 +49,7 @@ def slow_threshold(p: list[float], wrong: list[bool], alpha: float, level: float
     st.floats(0.0, 1.5),
 )
 @settings(max_examples=60)
-def test_the_threshold_is_that_of_testing_one_after_the_other(
+def test_the_threshold_equals_that_of_direct_sequential_testing(
     drawn_choices: list[tuple[float, float]], alpha: float, skill: float
 ) -> None:
     p = [value for value, _ in drawn_choices]
@@ -57,7 +65,7 @@ def test_the_threshold_is_that_of_testing_one_after_the_other(
         assert found.wrong <= found.high <= alpha
 
 
-def test_sizes_at_which_tests_can_pass() -> None:
+def test_sample_sizes_at_which_tests_can_pass() -> None:
     for alpha, level in ((0.05, 0.95), (0.1, 0.95), (0.2, 0.9)):
         few, enough = _fewest(alpha, level), _enough(alpha, level)
         assert (1 - alpha) ** few <= 1 - level < (1 - alpha) ** (few - 1)
@@ -67,8 +75,8 @@ def test_sizes_at_which_tests_can_pass() -> None:
     assert THRESHOLDS[-1] == 0
 
 
-def test_few_errors_too_many_because_of_chance_are_not_let_through() -> None:
-    """Just above alpha after safe choices: the case in which a sequence of tests fails most often."""
+def test_an_error_rate_just_above_alpha_is_rarely_accepted() -> None:
+    """Error-free choices, followed by ones just above alpha: the hardest case for a sequence of tests."""
     rng = np.random.default_rng(0)
     runs, violated = 600, 0
     for _ in range(runs):
@@ -80,7 +88,7 @@ def test_few_errors_too_many_because_of_chance_are_not_let_through() -> None:
     assert violated / runs <= 0.05 + 2 * (0.05 * 0.95 / runs) ** 0.5
 
 
-def test_exact_limits_are_clopper_and_pearson_s() -> None:
+def test_exact_limits_are_clopper_pearson_limits() -> None:
     counts, sizes = np.array([0, 3, 50, 99, 100]), np.array([7, 10, 100, 100, 100])
     low, high = exact_limits(counts, sizes, 0.9)
     for k, n, a, b in zip(counts, sizes, low, high, strict=True):
@@ -111,7 +119,7 @@ def test_best_of_k_is_the_average_over_all_subsets(m: int, data: st.DataObject) 
         assert row["says"] == pytest.approx(np.mean(says))
 
 
-def test_many_responses_get_powers_of_two() -> None:
+def test_best_of_k_of_many_responses_has_powers_of_two() -> None:
     rng = np.random.default_rng(0)
     rows = best_of_rows(forecast(Scores.from_arrays(rng.normal(size=(5, 100)), 0)))
     assert [row["k"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 100]
@@ -120,7 +128,7 @@ def test_many_responses_get_powers_of_two() -> None:
     np.testing.assert_allclose(weights, exact, rtol=1e-10)
 
 
-def test_the_ends_of_both_curves_are_the_headline() -> None:
+def test_both_curves_end_at_the_overall_accuracy_and_confidence() -> None:
     scores = drawn(400, scale=2.0)
     found = decide(scores)
     headline = {
@@ -138,7 +146,7 @@ def test_the_ends_of_both_curves_are_the_headline() -> None:
         assert (p.max(axis=1) >= row["threshold"] - 1e-12).sum() == row["n"]
 
 
-def test_regret_is_that_of_believing_a_wrong_scale() -> None:
+def test_regret_is_the_cost_of_a_wrong_scale() -> None:
     bold = decide(drawn(2000, scale=4.0), alpha=0.2).regret
     fair = decide(drawn(2000, scale=1.0), alpha=0.2).regret
     assert bold is not None
@@ -156,7 +164,7 @@ def test_regret_is_that_of_believing_a_wrong_scale() -> None:
     assert bold.accepted == pytest.approx((top >= 0.8).mean())
 
 
-def test_words_for_every_outcome() -> None:
+def test_sentences_for_every_outcome() -> None:
     accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2), alpha=0.2)
     assert accepted.choice.threshold is not None
     assert accepted.sentences[0].startswith("Accept its first choice if its probability is at least")

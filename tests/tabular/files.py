@@ -1,15 +1,15 @@
-"""Where the public label-ranking files are, if they are there, and small data for everything else."""
+"""The public label-ranking files, if RMCALIB_DATA names their folder, and small data for all other tests."""
 
-from pathlib import Path
+import os
 
 import pytest
 
 from rmcalib.tabular import DATASETS, Dataset, synthetic_dataset
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "label_ranking"
-needs_files = pytest.mark.skipif(not FOLDER.is_dir(), reason="the public data files are not on this machine")
+FOLDER = os.environ.get("RMCALIB_DATA")
+needs_files = pytest.mark.skipif(not FOLDER, reason="needs RMCALIB_DATA, the folder of the public files")
 # iris and wine are made from scikit-learn's copies; the others need the public files.
-AVAILABLE = tuple(DATASETS) if FOLDER.is_dir() else ("iris", "wine")
+AVAILABLE = tuple(DATASETS) if FOLDER else ("iris", "wine")
 
 
 def small(n: int = 60, n_items: int = 3, seed: int = 0) -> Dataset:

@@ -1,4 +1,4 @@
-"""Data sets: the offline ones equal the public files, downloads are checked, bad files get one clear line."""
+"""Data sets: the offline ones equal the public files, downloads are checked, bad files are reported."""
 
 import gc
 import hashlib
@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 
-from rmcalib.tabular import fetch, load_dataset, naive_bayes_rankings, read_csv, synthetic_dataset
+from rmcalib.tabular import load_dataset, naive_bayes_rankings, read_csv, synthetic_dataset
 from rmcalib.tabular._features import fit_encoder
-from rmcalib.tabular._sources import SHA256
+from rmcalib.tabular._sources import SHA256, fetch
 from tests.golden import public_data
 from tests.tabular.files import AVAILABLE, FOLDER, needs_files
 
@@ -37,8 +37,8 @@ SHAPES = {
 
 @pytest.fixture
 def public_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    if FOLDER.is_dir():
-        monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
+    if FOLDER:
+        monkeypatch.setenv("RMCALIB_DATA", FOLDER)
 
 
 @pytest.mark.parametrize("name", ["iris", "wine"])
@@ -46,7 +46,7 @@ def test_offline_data_equal_the_public_files(name: str) -> None:
     ranks, features = public_data(name)
     data = load_dataset(name)
     np.testing.assert_array_equal(data.orders, np.argsort(ranks, axis=1))
-    # The file has five decimals; a few of wine's were rounded the other way.
+    # The file has five decimals; in wine, a few values were rounded in the other direction.
     np.testing.assert_allclose(data.numeric, features, rtol=0, atol=1.0001e-5)
 
 
@@ -69,7 +69,7 @@ def test_political_survey() -> None:
     assert fit_encoder(data, rows, identifiers=True).transform(data, rows).shape == (170, 60)
 
 
-def test_naive_bayes_is_a_normal_probability_of_intervals() -> None:
+def test_naive_bayes_uses_normal_probabilities_of_intervals() -> None:
     rng = np.random.default_rng(0)
     classes = rng.integers(0, 3, size=30)
     features = np.round(rng.normal(size=(30, 2)) + classes[:, None], 1)
@@ -97,7 +97,7 @@ def test_naive_bayes_needs_every_class(classes: list[int], said: str) -> None:
         naive_bayes_rankings([[0.0], [1.0]], classes)
 
 
-def test_synthetic_data_come_with_their_truth() -> None:
+def test_synthetic_data_are_drawn_from_the_returned_distributions() -> None:
     data, truth = synthetic_dataset(4000, 3, spread=2.0)
     first = data.orders[:, 0] == 0
     assert abs(first.mean() - truth.top([[0]]).mean()) < 0.03
@@ -106,7 +106,7 @@ def test_synthetic_data_come_with_their_truth() -> None:
     )
 
 
-def test_encoding_is_learned_from_training_rows_alone() -> None:
+def test_the_encoding_is_fitted_on_training_rows_only() -> None:
     data, _ = synthetic_dataset(40, 3)
     train, test = np.arange(20), np.arange(20, 40)
     before = fit_encoder(data, train).transform(data, train)
@@ -114,7 +114,7 @@ def test_encoding_is_learned_from_training_rows_alone() -> None:
     np.testing.assert_array_equal(fit_encoder(data, train).transform(data, train), before)
 
 
-def test_a_column_that_is_constant_in_the_training_rows_does_not_explode() -> None:
+def test_a_column_that_is_constant_in_the_training_rows_is_not_scaled_up() -> None:
     data, _ = synthetic_dataset(40, 3)
     train = np.arange(30)
     data.numeric[:, 0] = -0.06214
@@ -169,7 +169,7 @@ def test_own_file_with_prefix_list_and_texts(tmp_path: Path) -> None:
         ('A1,L1,L2\n1,1,2\n2,2,"1\n3,1,2\n', "L", ", line 3: not CSV (unexpected end of data)"),
     ],
 )
-def test_bad_files_get_one_clear_line(text: str, labels: str | list[str], said: str, tmp_path: Path) -> None:
+def test_bad_files_give_one_clear_line(text: str, labels: str | list[str], said: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text(text)
     with pytest.raises(ValueError) as caught:
@@ -201,7 +201,7 @@ def test_missing_and_unknown_names(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder and the address it is served at."""
+    """A folder, and the address of a server for it."""
     folder = tmp_path / "served"
     folder.mkdir()
 
@@ -218,7 +218,7 @@ def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         yield folder, f"http://127.0.0.1:{httpd.server_address[1]}/"
         httpd.shutdown()
         thread.join()
-    # The download library leaves a refused connection to the garbage collector, which may also come before.
+    # The download library leaves refused connections to the garbage collector, which may run earlier.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -253,7 +253,7 @@ def test_wrong_hash_leaves_nothing_in_the_cache(server: tuple[Path, str], tmp_pa
 
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/", "served"])
-def test_no_network_and_no_file(address: str, server: tuple[Path, str], tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_downloaded(address: str, server: tuple[Path, str], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"glass: .* cannot be reached .*RMCALIB_DATA") as caught:
         fetch("glass", base_url=server[1] if address == "served" else address, cache=tmp_path / "cache")
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Experiments: tidy, resumable at any moment, the same whatever the number of processes."""
+"""Experiments: tidy, resumable at any time, and the same for any number of processes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,18 +9,11 @@ import pytest
 
 from rmcalib.ranking import PlackettLuce
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from rmcalib.tabular import (
-    COLUMNS,
-    Plan,
-    Questions,
-    evaluate,
-    fold_means,
-    kendall_tau,
-    paired_points,
-    read_results,
-)
+from rmcalib.tabular import Plan, Questions
+from rmcalib.tabular._evaluation import evaluate, kendall_tau
 from rmcalib.tabular._experiment import run_experiment
-from rmcalib.tabular._tables import stagewise_verdicts
+from rmcalib.tabular._plan import COLUMNS
+from rmcalib.tabular._tables import fold_means, paired_points, read_results, stagewise_verdicts
 from tests.tabular.files import small
 
 FAST = Plan(learners=("mallows", "pl"), folds=2, questions=Questions(resamples=20))
@@ -44,7 +37,7 @@ def test_results_are_tidy(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(read_results(tmp_path / "results.csv"), table)
 
 
-def test_a_killed_run_resumes_with_the_same_bytes(tmp_path: Path) -> None:
+def test_an_interrupted_run_resumes_with_the_same_bytes(tmp_path: Path) -> None:
     data = [small(), replace(small(seed=1), name="other")]
     run_experiment(data, FAST, tmp_path / "whole")
     done: list[str] = []
@@ -65,7 +58,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(tmp_path: Path) -> None:
     assert whole == cut
 
 
-def test_processes_do_not_change_the_numbers(tmp_path: Path) -> None:
+def test_the_number_of_processes_does_not_change_the_results(tmp_path: Path) -> None:
     plan = replace(FAST, learners=("pl", "rc", "rpc"), recalibrate=True)
     run_experiment([small()], plan, tmp_path / "one")
     run_experiment([small()], plan, tmp_path / "two", processes=2)
@@ -143,7 +136,7 @@ def test_recalibration_repairs_an_overfitted_model(tmp_path: Path) -> None:
     assert "rpc+t" not in set(means["learner"])
 
 
-def test_no_temperature_where_every_held_out_row_is_forecast_right(tmp_path: Path) -> None:
+def test_no_temperature_if_every_held_out_row_is_forecast_correctly(tmp_path: Path) -> None:
     certain = replace(small(60), orders=np.tile([2, 0, 1], (60, 1)))
     plan = Plan(learners=("pl", "mallows"), folds=2, recalibrate=True, questions=Questions(resamples=0))
     means = fold_means(run_experiment([certain], plan, tmp_path))
@@ -174,7 +167,7 @@ def test_kendall_tau_by_counting() -> None:
     assert kendall_tau(a, b) == pytest.approx(np.mean(expected))
 
 
-def test_points_are_paired_by_everything_else() -> None:
+def test_points_are_joined_on_all_other_keys() -> None:
     rows = (("a", "abs", 1.0), ("b", "abs", 2.0), ("b", "kl", 3.0))
     means = pd.DataFrame(rows, columns=["learner", "discrepancy", "mean"])
     points = paired_points(means, {"discrepancy": "abs"}, {"discrepancy": "kl"}, ["learner", "discrepancy"])
@@ -192,7 +185,7 @@ def test_interval_and_test_agree_about_zero() -> None:
                 assert (row["low"] > 0) == (row["p_value"] <= 0.05)
                 decided.append(row["low"] > 0)
     assert 0 < sum(decided) < len(decided)
-    # Without intervals the test has the same draws.
+    # Without intervals, the test uses the same draws.
     plain = evaluate(
         data.forecast, data.orders, replace(questions, intervals=False), counted_on=data.orders, rng=11
     )

@@ -1,10 +1,10 @@
-"""Figures of the label-ranking experiments draw what their tables say."""
+"""Figures of the label-ranking experiments show the values of their tables."""
 
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from rmcalib.tabular import errors_by_k, grouped_bars, paired_bars, scatter
+from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Learners: they learn, repeat with their seed, and agree with brute force where there is one."""
+"""Learners: they learn, are reproducible with a seed, and agree with brute force."""
 
 import itertools
 
@@ -19,16 +19,16 @@ from rmcalib.tabular import (
     RankClassifier,
     Training,
     make_learner,
-    newman_utilities,
     synthetic_dataset,
 )
 from rmcalib.tabular._networks import train
+from rmcalib.tabular._pairwise import newman_utilities
 from tests.golden import predictions
 from tests.tabular.files import small
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_learners_repeat_with_their_seed(name: str) -> None:
+def test_learners_are_reproducible_with_a_seed(name: str) -> None:
     data = small()
     events = [[0, 1], [2, 1]]
     first, second = (
@@ -40,7 +40,7 @@ def test_learners_repeat_with_their_seed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_learners_say_when_they_are_not_fitted_or_data_do_not_fit(name: str) -> None:
+def test_learners_refuse_unfitted_use_and_mismatched_data(name: str) -> None:
     with pytest.raises(ValueError, match="not fitted yet"):
         make_learner(name).predict([[0.0]])
     with pytest.raises(ValueError, match="2 rankings for 1 rows"):
@@ -49,7 +49,7 @@ def test_learners_say_when_they_are_not_fitted_or_data_do_not_fit(name: str) -> 
         make_learner(name).fit([[0.0]], [[0]])
 
 
-def test_plackett_luce_comes_close_to_the_truth() -> None:
+def test_plackett_luce_approximates_the_true_distribution() -> None:
     data, truth = synthetic_dataset(1500, 4, spread=2.0)
     model = PlackettLuceLearner(Training(hidden=(20,), epochs=40, learning_rate=1e-2))
     learned = model.fit(data.numeric[:1000], data.orders[:1000]).predict(data.numeric[1000:])
@@ -59,7 +59,7 @@ def test_plackett_luce_comes_close_to_the_truth() -> None:
     assert gap < 0.05
 
 
-def test_training_leaves_the_random_state_and_threads_of_torch_alone() -> None:
+def test_training_does_not_change_the_random_state_and_threads_of_torch() -> None:
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     small_data = small(20)
     PlackettLuceLearner(Training(epochs=1)).fit(small_data.numeric, small_data.orders)
@@ -67,7 +67,7 @@ def test_training_leaves_the_random_state_and_threads_of_torch_alone() -> None:
     assert torch.get_num_threads() == threads
 
 
-def test_networks_made_earlier_use_up_random_numbers() -> None:
+def test_earlier_networks_consume_random_numbers() -> None:
     def nothing(outputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:  # noqa: ARG001
         return outputs.sum() * 0
 
@@ -80,7 +80,7 @@ def test_networks_made_earlier_use_up_random_numbers() -> None:
     np.testing.assert_array_equal(network.weights[0], expected.weight.detach().numpy())
 
 
-def test_mallows_is_the_maximum_likelihood_of_all_centres() -> None:
+def test_mallows_has_the_maximum_likelihood_over_all_centres() -> None:
     rng = np.random.default_rng(1)
     orders = Mallows([2, 0, 3, 1], np.full(200, 0.6)).sample(1, rng)[0]
     model = MallowsLearner().fit(np.zeros((200, 1)), orders)
@@ -102,7 +102,7 @@ def test_mallows_at_its_limits() -> None:
     assert MallowsLearner().fit(np.zeros((6, 1)), every).dispersion_ == 0.0
 
 
-def test_rank_classifier_keeps_mass_for_what_it_never_saw() -> None:
+def test_rank_classifier_keeps_mass_for_unseen_rankings() -> None:
     orders = [[0, 1, 2]] * 8 + [[2, 1, 0]] * 7 + [[1, 0, 2]]
     features = np.linspace(-1, 1, 16)[:, None]
     model = RankClassifier(Training(epochs=0)).fit(features, orders)
@@ -110,9 +110,9 @@ def test_rank_classifier_keeps_mass_for_what_it_never_saw() -> None:
     every = np.array(list(itertools.permutations(range(3))))
     p = np.exp(forecast.log_prob(every))
     np.testing.assert_allclose(p.sum(axis=1), 1)
-    # At logits of zero the three unseen rankings share the Good-Turing probability, one ranking seen once.
-    share = 1.5 / 17
-    assert model.unseen_logit_ == pytest.approx(np.log(share / (1 - share)))
+    # With logits of zero, the three unseen rankings share the Good-Turing probability; one was seen once.
+    unseen = 1.5 / 17
+    assert model.unseen_logit_ == pytest.approx(np.log(unseen / (1 - unseen)))
     assert len(forecast.orders) == 3
 
 
@@ -136,7 +136,7 @@ def test_pairs_with_one_order_only_get_a_smoothed_frequency() -> None:
     assert forecast.sub([[1, 2]])[0, 0] > 0.5 > forecast.sub([[1, 2]])[-1, 0]
 
 
-def test_plackett_luce_from_pairs_agrees_with_the_pairs_it_can_agree_with() -> None:
+def test_plackett_luce_from_pairs_is_close_to_the_pairs() -> None:
     data = small(200)
     pairs = PairwiseLearner().fit(data.numeric, data.orders).predict(data.numeric)
     joint = PlackettLuceFromPairs().fit(data.numeric, data.orders).predict(data.numeric)
@@ -146,7 +146,7 @@ def test_plackett_luce_from_pairs_agrees_with_the_pairs_it_can_agree_with() -> N
 
 @settings(deadline=None, max_examples=30)
 @given(npst.arrays(np.float64, (2, 5), elements=st.floats(-3, 3)))
-def test_newman_finds_the_utilities_behind_bradley_terry_pairs(utilities: np.ndarray) -> None:
+def test_newman_recovers_the_utilities_of_bradley_terry_pairs(utilities: np.ndarray) -> None:
     theta = np.exp(utilities)
     matrix = theta[:, :, None] / (theta[:, :, None] + theta[:, None, :])
     found = newman_utilities(matrix, iterations=2000)
@@ -154,19 +154,19 @@ def test_newman_finds_the_utilities_behind_bradley_terry_pairs(utilities: np.nda
     assert np.abs(gaps).max() < 1e-4
 
 
-def test_newman_survives_certainty() -> None:
+def test_newman_accepts_certain_pairs() -> None:
     utilities = newman_utilities(np.array([[[0.5, 1.0, 1.0], [0.0, 0.5, 1.0], [0.0, 0.0, 0.5]]]))
     assert np.isfinite(utilities).all()
     assert utilities[0].argsort()[::-1].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
-    ("name", "share"), [("iris", 0.66), ("political", 1.0), ("authorship", 0.99), ("glass", 1.0)]
+    ("name", "fraction"), [("iris", 0.66), ("political", 1.0), ("authorship", 0.99), ("glass", 1.0)]
 )
-def test_plackett_luce_from_pairs_equals_the_public_code_on_its_own_pairs(name: str, share: float) -> None:
-    # The public code starts at random; where pairs are all but certain, 100 rounds do not forget that.
+def test_plackett_luce_from_pairs_equals_the_public_code_on_its_pairs(name: str, fraction: float) -> None:
+    # The public code starts at random. If pairs are nearly certain, 100 iterations depend on the start.
     golden = predictions(name)
     utilities = newman_utilities(golden["rpc_pairwise"].astype(np.float64))
     found = np.exp(PlackettLuce(np.maximum(utilities, np.log(1e-6))).log_prob(golden["orders"] - 1))
     gaps = np.abs(found - golden["probs_PlackettLuceRPC"]).max(axis=1)
-    assert np.mean(gaps < 1e-5) >= share
+    assert np.mean(gaps < 1e-5) >= fraction

@@ -1,4 +1,4 @@
-"""The experiment from Python: own learners, tables, figures and files."""
+"""The experiment from Python: custom learners, tables, figures and files."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ PLAN = Plan(learners=("mallows",), folds=2, questions=Questions(sub=(2,), top=(1
 
 
 class Uniform:
-    """A learner that learns nothing: every ranking is as likely as any other."""
+    """A learner that forecasts all rankings with the same probability."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -38,7 +38,7 @@ class Short(Uniform):
         return PlackettLuce(np.zeros((len(X) - 1, self.n_items)))
 
 
-def test_own_learners_beside_the_built_in_ones() -> None:
+def test_custom_learners_beside_built_in_ones() -> None:
     result = run_prolr(small(), PLAN, learners={"uniform": Uniform, "mallows": LEARNERS["mallows"]})
     assert list(result.table["learner"].unique()) == ["uniform", "mallows"]
     loss = result.summary[result.summary["notion"] == "log_loss"].set_index("learner")["mean"]
@@ -48,7 +48,7 @@ def test_own_learners_beside_the_built_in_ones() -> None:
     pd.testing.assert_frame_equal(own, built_in.table)
 
 
-def test_a_recalibrated_own_learner_and_several_processes() -> None:
+def test_a_recalibrated_custom_learner_and_several_processes() -> None:
     plan = Plan(folds=2, recalibrate=True, questions=Questions(sub=(2,), top=(), resamples=0))
     one = run_prolr(small(), plan, learners={"uniform": Uniform})
     two = run_prolr(small(), plan, learners={"uniform": Uniform}, processes=2)
@@ -56,7 +56,7 @@ def test_a_recalibrated_own_learner_and_several_processes() -> None:
     pd.testing.assert_frame_equal(one.table, two.table)
 
 
-def test_everything_is_written(tmp_path: Path) -> None:
+def test_tables_and_figures_are_written(tmp_path: Path) -> None:
     result = run_prolr([small(), load_dataset("iris")], PLAN, folder=tmp_path / "run")
     paths = result.write(tmp_path / "out")
     assert [path.name for path in paths] == ["results.csv", "summary.csv", "synthetic-0.png", "iris.png"]
@@ -92,21 +92,21 @@ def test_a_folder_is_resumed_and_another_learner_refused(tmp_path: Path) -> None
         ({"data": "iriss"}, "dataset: unknown 'iriss'"),
         ({"data": ["iris", "iris"]}, "two data sets are called 'iris'"),
         ({"learners": {}}, "learners: none given"),
-        ({"learners": {"a/b": Uniform}}, "'a/b' is not a name"),
+        ({"learners": {"a/b": Uniform}}, "bad name 'a/b'"),
         ({"learners": {"a": 3}}, "expected a function from a seed"),
         ({"learners": {"a": lambda seed: MallowsLearner()}, "processes": 2}, "cannot be sent to another"),  # noqa: ARG005
         ({"learners": {"a": Wrong}}, "learner a: predict returned ndarray"),
         ({"learners": {"a": Short}}, "expected 30 of 3"),
-        ({"learners": {"a": Uniform}, "plan": Plan(training="reference")}, "learners of its own"),
+        ({"learners": {"a": Uniform}, "plan": Plan(training="reference")}, "cannot train other learners"),
     ],
 )
-def test_bad_input_is_named(options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_reported(options: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"data": small(60), "plan": PLAN} | options
     with pytest.raises(ValueError, match=r".") as caught:
         run_prolr(**given)
     assert message in str(caught.value)
 
 
-def test_a_figure_of_nothing_is_refused() -> None:
+def test_a_figure_without_rows_is_refused() -> None:
     with pytest.raises(ValueError, match=r"no errors to draw for 'wine' \(have: synthetic-0\)"):
         run_prolr(small(), PLAN).figure("wine")

@@ -1,4 +1,4 @@
-"""The reference setting repeats the figures that the public code published."""
+"""The reference setting reproduces the published figures of the public code."""
 
 from typing import Any
 
@@ -16,9 +16,9 @@ MODELS = {"pl": "PlackettLuce", "mallows": "MallowsModel", "rc": "PreferenceMode
 
 @pytest.mark.parametrize("learner", MODELS)
 @pytest.mark.parametrize("name", [name for name in ("iris", "political", "vowel") if name in AVAILABLE])
-def test_published_figures_repeat(learner: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if FOLDER.is_dir():
-        monkeypatch.setenv("RMCALIB_DATA", str(FOLDER))
+def test_published_figures_are_reproduced(learner: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if FOLDER:
+        monkeypatch.setenv("RMCALIB_DATA", FOLDER)
     published = published_errors()
     published = published[(published["dataset"] == name) & (published["model"] == MODELS[learner])]
     values = published.set_index(["family", "k", "fold"])["ece"]
@@ -30,11 +30,11 @@ def test_published_figures_repeat(learner: str, name: str, monkeypatch: pytest.M
         value = notion(
             dist, orders, k, protocol="reference", coverage=0.95, support=reference_support(data.orders)
         ).value
-        # Trained networks repeat up to the rounding of another machine's float32.
+        # Trained networks differ between machines by the rounding of float32.
         assert value == pytest.approx(values[family, k, fold], abs=1e-3)
 
 
-def test_only_long_rankings_are_summed_over_a_list() -> None:
+def test_only_long_rankings_are_summed_over_the_observed_ones() -> None:
     assert reference_support(np.array([[0, 1, 2]])) is None
     support = reference_support(np.array([range(8), range(8), [1, 0, *range(2, 8)]]))
     assert support is not None
