@@ -37,14 +37,21 @@ def draw_sums(
 
     Parameters
     ----------
-    outcomes: A outcomes of G groups, and what each adds to q sums.
-    ends: 1 + K arrays (A,): the outcomes' probabilities under the null, then at the K ends of the path.
-    steps: K numbers of steps from one end to the next, powers of 2 that do not grow. The alternatives
-        between two ends are mixtures: of each group, an outcome of the one end or of the other.
-    resamples: R, data sets drawn under the null.
-    most: data sets drawn under each alternative, at most R.
-    rng: generator. The sums under the null do not depend on the alternatives.
-    exact_groups: the largest number of groups that are all drawn one by one.
+    outcomes : Outcomes
+        A outcomes of G groups, and what each adds to q sums.
+    ends : Sequence[FloatArray]
+        1 + K arrays (A,): the outcomes' probabilities under the null, then at the K ends of the path.
+    steps : Sequence[int]
+        K numbers of steps from one end to the next, powers of 2 that do not grow. The alternatives between
+        two ends are mixtures: of each group, an outcome of the one end or of the other.
+    resamples : int
+        R, data sets drawn under the null.
+    most : int
+        Data sets drawn under each alternative, at most R.
+    rng : np.random.Generator
+        Generator. The sums under the null do not depend on the alternatives.
+    exact_groups : int
+        The largest number of groups that are all drawn one by one.
 
     Returns
     -------
@@ -118,11 +125,15 @@ class _Moments:
 
     Attributes
     ----------
-    mean: (E, q).
-    square: (E, q, q) the mean of the products of two features.
-    product: (E, E, q, q) the product of the means of two features at two ends, where the second end is the
-        first one or the next.
-    largest: (q,) the largest possible sums.
+    mean : float array (E, q)
+        .
+    square : float array (E, q, q)
+        The mean of the products of two features.
+    product : float array (E, E, q, q)
+        The product of the means of two features at two ends, where the second end is the first one or the
+        next.
+    largest : float array (q,)
+        The largest possible sums.
     """
 
     mean: FloatArray

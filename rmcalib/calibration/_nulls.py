@@ -5,14 +5,13 @@ An ECE is above zero even for a perfect forecast. Outcomes drawn from the foreca
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice, check_integer
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups, check_choice
 from rmcalib.calibration._binning import (
     BinSums,
     Discrepancy,
@@ -30,17 +29,30 @@ from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import check_level
 from rmcalib.calibration._outcomes import OutcomeGroups
 
-__all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null", "null_test"]
+__all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null"]
 
 Draw = Literal["auto", "independent", "one_per_group"]
 
 
 @dataclass(frozen=True)
 class NullTest:
-    """An observed error beside what a calibrated forecast would show at this sample size.
+    """An observed error beside that of a calibrated forecast with as much data.
 
-    mean and high: mean and 95% point of the error if the forecast were the truth. p_value: how often such
-    a forecast shows an error at least as large as the observed one.
+    Attributes
+    ----------
+    value : float
+        The observed error.
+    mean, high : float
+        Mean and 95% point of the error of a calibrated forecast.
+    p_value : float
+        How often a calibrated forecast has an error at least as large as the observed one.
+    resamples : int
+        Number of simulated data sets.
+
+    Examples
+    --------
+    >>> round(NullTest(value=0.08, mean=0.03, high=0.05, p_value=0.001, resamples=999).excess, 2)
+    0.05
     """
 
     value: float
@@ -57,7 +69,20 @@ class NullTest:
 
 @dataclass(frozen=True)
 class Band:
-    """Where each bin's frequency would lie if the forecast were calibrated: (B,), NaN in empty bins."""
+    """Where the frequency of each bin would lie if the forecast were calibrated.
+
+    Attributes
+    ----------
+    low, high : float array (B,)
+        Limits of the frequency; NaN in empty bins.
+    level : float
+        Probability that a frequency lies within its limits.
+
+    Examples
+    --------
+    >>> consistency_band([0.5] * 100, bins=2).low.round(1)
+    array([nan, 0.4])
+    """
 
     low: FloatArray
     high: FloatArray
@@ -80,20 +105,31 @@ def ece_null(
 ) -> NullTest:
     """Compare the binned error with its distribution under outcomes drawn from the forecast itself.
 
+    With more than 10,000 groups, the sums of the bins are drawn instead, from the normal distribution with
+    their exact mean and covariance.
+
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    groups: (n,) labels of rows that belong together, such as the responses to one prompt.
-    draw: "one_per_group" draws exactly one row of each group, whose probabilities sum to 1; "independent"
-        draws every row by itself; "auto" takes the former where the data has this form.
-    resamples: number of simulated data sets.
-    rng: generator or seed.
-    bins, spacing, discrepancy, norm, debias: as for `ece`.
+    probabilities : array (n,)
+        Forecasts in [0, 1].
+    outcomes : array (n,)
+        1 if the event happened, 0 otherwise.
+    groups : array (n,), optional
+        Labels of rows that belong together, such as the responses to one prompt.
+    draw : Draw
+        "one_per_group" draws exactly one row of each group, whose probabilities sum to 1; "independent" draws
+        every row by itself; "auto" takes the former where the data has this form.
+    resamples : int
+        Number of simulated data sets.
+    rng : numpy Generator or int
+        Generator or seed.
+    bins, spacing, discrepancy, norm, debias
+        As for `ece`.
 
     Returns
     -------
-    NullTest: the error, the mean and 95% point of its null distribution, and the p-value.
+    NullTest
+        The error, the mean and 95% point of its null distribution, and the p-value.
 
     Examples
     --------
@@ -112,36 +148,6 @@ def ece_null(
     return compare_with_null(float(binned_error(observed, error)), drawn)
 
 
-def null_test(
-    observed: float,
-    simulate: Callable[[np.random.Generator], float],
-    *,
-    resamples: int = 1000,
-    rng: np.random.Generator | int = 0,
-) -> NullTest:
-    """Compare any error with its null distribution.
-
-    Parameters
-    ----------
-    observed: the error of the data.
-    simulate: draws outcomes with a generator and returns their error.
-    resamples: number of simulated data sets.
-    rng: generator or seed.
-
-    Returns
-    -------
-    NullTest: as for `ece_null`.
-
-    Examples
-    --------
-    >>> null_test(3.0, lambda rng: float(rng.normal()), resamples=200).p_value < 0.02
-    True
-    """
-    generator = np.random.default_rng(rng)
-    draws = [simulate(generator) for _ in range(check_integer(resamples, "resamples", 1))]
-    return compare_with_null(float(observed), np.array(draws))
-
-
 def consistency_band(
     probabilities: ArrayLike,
     *,
@@ -157,14 +163,19 @@ def consistency_band(
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    groups, draw, resamples, rng: as for `ece_null`; here "auto" only looks at the probabilities.
-    bins, spacing: as for `ece`.
-    level: probability that a bar lies within the band.
+    probabilities : array (n,)
+        Forecasts in [0, 1].
+    groups, draw, resamples, rng
+        As for `ece_null`; here "auto" only looks at the probabilities.
+    bins, spacing
+        As for `ece`.
+    level : float
+        Probability that a bar lies within the band.
 
     Returns
     -------
-    Band: lower and upper limits of the bars.
+    Band
+        Lower and upper limits of the bars.
 
     Examples
     --------

@@ -52,9 +52,12 @@ class OutcomeGroups:
 
     Attributes
     ----------
-    sizes: (G,) number of outcomes of each group.
-    cell: (A,) the cell that an outcome counts in; ``n_sums`` if in none.
-    n_sums: number of cells.
+    sizes : int array (G,)
+        Number of outcomes of each group.
+    cell : int array (A,)
+        The cell that an outcome counts in; ``n_sums`` if in none.
+    n_sums : int
+        Number of cells.
     """
 
     sizes: IntArray
@@ -102,8 +105,10 @@ class FeatureOutcomes:
 
     Attributes
     ----------
-    sizes: (G,) number of outcomes of each group.
-    rows: (A, q) what each outcome adds; dense, or sparse with compressed rows.
+    sizes : int array (G,)
+        Number of outcomes of each group.
+    rows : array (A, q)
+        What each outcome adds; dense, or sparse with compressed rows.
     """
 
     sizes: IntArray

@@ -66,25 +66,36 @@ def ece_interval(
 
     Sampling noise only ever adds to an ECE, so quantiles of resampled errors lie too high and never reach 0,
     even for a calibrated forecast. The default method asks instead which true errors make the observed one
-    likely: see `binned_inference`. ``results/statistics.md`` has the measured coverage.
+    likely: see `binned_inference`. ``results/statistics.md`` has the measured coverage. With more than 10,000
+    groups, data sets are simulated as in `ece_null`.
 
     Parameters
     ----------
-    probabilities: (n,) forecasts in [0, 1].
-    outcomes: (n,) 1 if the event happened, 0 otherwise.
-    groups: (n,) labels of rows that belong together, such as the responses to one prompt.
-    draw: how outcomes are simulated, as for `ece_null`.
-    resamples: number of simulated data sets, or of bootstrap resamples.
-    level: confidence level.
-    method: "inverted" simulates alternatives and inverts. "recentred" does the same with resampled bin sums
-        whose observed gaps are scaled; "percentile" takes quantiles of resampled errors. Bin edges stay those
-        of the data.
-    rng: generator or seed. With the same seed, "inverted" excludes 0 exactly if `ece_null` rejects.
-    bins, spacing, discrepancy, norm, debias: as for `ece`.
+    probabilities : array (n,)
+        Forecasts in [0, 1].
+    outcomes : array (n,)
+        1 if the event happened, 0 otherwise.
+    groups : array (n,), optional
+        Labels of rows that belong together, such as the responses to one prompt.
+    draw : Draw
+        How outcomes are simulated, as for `ece_null`.
+    resamples : int
+        Number of simulated data sets, or of bootstrap resamples.
+    level : float
+        Confidence level.
+    method : IntervalMethod
+        "inverted" simulates alternatives and inverts. "recentred" does the same with resampled bin sums whose
+        observed gaps are scaled; "percentile" takes quantiles of resampled errors. Bin edges stay those of
+        the data.
+    rng : numpy Generator or int
+        Generator or seed. With the same seed, "inverted" excludes 0 exactly if `ece_null` rejects.
+    bins, spacing, discrepancy, norm, debias
+        As for `ece`.
 
     Returns
     -------
-    Interval: the error and its limits.
+    Interval
+        The error and its limits.
 
     Examples
     --------
@@ -137,11 +148,16 @@ def binned_inference(
 
     Parameters
     ----------
-    p, y, groups: (N,) forecasts, 0/1 outcomes, and group numbers 0, ..., G − 1.
-    options: how the error is computed.
-    one_per_group: whether exactly one row of each group happens.
-    resamples: data sets drawn under the null; at most 400 are drawn under each alternative.
-    rng: generator or seed. The same seed gives the same null as `ece_null`.
+    p, y, groups : float array (N,)
+        Forecasts, 0/1 outcomes, and group numbers 0, ..., G − 1.
+    options : ErrorOptions
+        How the error is computed.
+    one_per_group : bool
+        Whether exactly one row of each group happens.
+    resamples : int
+        Data sets drawn under the null; at most 400 are drawn under each alternative.
+    rng : numpy Generator or int
+        Generator or seed. The same seed gives the same null as `ece_null`.
 
     Returns
     -------

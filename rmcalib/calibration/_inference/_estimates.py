@@ -19,15 +19,30 @@ class Inference:
 
     Attributes
     ----------
-    value: the observed error.
-    null: (R,) errors under outcomes drawn from the forecast itself.
-    draws: (S, D) errors drawn under S alternatives of growing size; the first one is the null.
-    truths: (S,) the true errors of the alternatives.
-    influence: (G,) how much each group contributes to the deviation of the value; sums to 0.
-    largest: the largest possible error.
-    square: an unbiased estimate of the squared error and its standard error, for debiased errors.
-    unseen: the largest error of a group that is unlike all observed ones, if the error is 0 by construction
+    value : float
+        The observed error.
+    null : float array (R,)
+        Errors under outcomes drawn from the forecast itself.
+    draws : float array (S, D)
+        Errors drawn under S alternatives of growing size; the first one is the null.
+    truths : float array (S,)
+        The true errors of the alternatives.
+    influence : float array (G,)
+        How much each group contributes to the deviation of the value; sums to 0.
+    largest : float
+        The largest possible error.
+    square : tuple[float, float], optional
+        An unbiased estimate of the squared error and its standard error, for debiased errors.
+    unseen : float
+        The largest error of a group that is unlike all observed ones, if the error is 0 by construction
         because all forecasts lie in one bin; else 0.
+
+    Examples
+    --------
+    >>> none = np.zeros((1, 4))
+    >>> found = Inference(0.1, none[0], none, none[:, 0], np.array([-0.01, 0.01]))
+    >>> found.value, found.test().mean
+    (0.1, 0.0)
     """
 
     value: float
@@ -84,7 +99,22 @@ class Inference:
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference with its confidence interval, and the p-value of there being none."""
+    """A difference with its confidence interval, and the p-value of there being none.
+
+    Attributes
+    ----------
+    value : float
+        The difference.
+    low, high : float
+        Limits of its interval.
+    p_value : float
+        Of the hypothesis that there is no difference.
+
+    Examples
+    --------
+    >>> mean_difference(np.zeros(4), np.ones(4)).value
+    1.0
+    """
 
     value: float
     low: float
@@ -114,13 +144,17 @@ def difference(
 
     Parameters
     ----------
-    a, b: the estimates with their intervals, of the same level.
-    influence_a, influence_b: (G,) how much each group contributes to the deviation of either value.
-    centres: the errors of a and b without the bias of noise; None for estimates without such a bias.
+    a, b : Interval
+        The estimates with their intervals, of the same level.
+    influence_a, influence_b : float array (G,)
+        How much each group contributes to the deviation of either value.
+    centres : tuple[float, float], optional
+        The errors of a and b without the bias of noise; None for estimates without such a bias.
 
     Returns
     -------
-    Difference: the value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
+    Difference
+        The value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
 
     Examples
     --------
@@ -153,15 +187,19 @@ def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95, jumps:
 
     Parameters
     ----------
-    a, b: (n,) one number of either model for each prompt.
-    level: confidence level.
-    jumps: whether the numbers of a prompt can differ by 1, because one model is right and the other wrong.
-        Few prompts, or none, may show such a jump. Two prompts are then added, one with +1 and one with −1
+    a, b : float array (n,)
+        One number of either model for each prompt.
+    level : float
+        Confidence level.
+    jumps : bool
+        Whether the numbers of a prompt can differ by 1, because one model is right and the other wrong. Few
+        prompts, or none, may show such a jump. Two prompts are then added, one with +1 and one with −1
         (Bonett and Price 2012).
 
     Returns
     -------
-    Difference: the value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
+    Difference
+        The value, its limits, and a p-value that is at most 1 − level where the interval excludes 0.
 
     Examples
     --------

@@ -45,11 +45,16 @@ def pairwise_inference(
 
     Parameters
     ----------
-    log_probability: (N,) log P(i first) of each response.
-    is_correct: (N,) true for exactly one response of each group.
-    groups: (N,) group numbers 0, ..., G − 1.
-    bins: number of equal-width bins.
-    resamples, rng: as for `binned_inference`.
+    log_probability : float array (N,)
+        Log P(i first) of each response.
+    is_correct : bool array (N,)
+        True for exactly one response of each group.
+    groups : int array (N,)
+        Group numbers 0, ..., G − 1.
+    bins : int
+        Number of equal-width bins.
+    resamples, rng
+        As for `binned_inference`.
 
     Returns
     -------

@@ -46,7 +46,8 @@ def smooth_inference(
 
     Parameters
     ----------
-    p, y, groups, one_per_group, resamples, rng: as for `binned_inference`.
+    p, y, groups, one_per_group, resamples, rng
+        As for `binned_inference`.
 
     Returns
     -------

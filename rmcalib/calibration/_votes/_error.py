@@ -42,13 +42,17 @@ def vote_error(probabilities: ArrayLike, shares: ArrayLike, *, bins: int | Array
 
     Parameters
     ----------
-    probabilities : (n,) forecast of the fraction of people who choose a response, one for each prompt.
-    shares : (n,) the fraction of votes that the response got.
-    bins : number of equal-width bins, or their edges.
+    probabilities : array (n,)
+        Forecast of the fraction of people who choose a response, one for each prompt.
+    shares : array (n,)
+        The fraction of votes that the response got.
+    bins : int or float array
+        Number of equal-width bins, or their edges.
 
     Returns
     -------
-    float: the error.
+    float
+        The error.
 
     Examples
     --------
@@ -82,13 +86,19 @@ def vote_inference(
 
     Parameters
     ----------
-    probabilities : (n,) forecast of the fraction of people who choose a response, one for each prompt.
-    shares : (n,) the fraction of votes that the response got.
-    n_votes : (n,) how many people voted; where votes are split, `effective_votes`. Prompts with more than 200
-        are drawn as if they had 200.
-    bins : number of equal-width bins, or their edges.
-    resamples : data sets drawn under the null; at most 400 are drawn under each alternative.
-    rng : generator or seed.
+    probabilities : array (n,)
+        Forecast of the fraction of people who choose a response, one for each prompt.
+    shares : array (n,)
+        The fraction of votes that the response got.
+    n_votes : array (n,)
+        How many people voted; where votes are split, `effective_votes`. Prompts with more than 200 are drawn
+        as if they had 200.
+    bins : int or float array
+        Number of equal-width bins, or their edges.
+    resamples : int
+        Data sets drawn under the null; at most 400 are drawn under each alternative.
+    rng : numpy Generator or int
+        Generator or seed.
 
     Returns
     -------
@@ -144,12 +154,15 @@ def effective_votes(forecasts: VoteForecasts, probabilities: ArrayLike) -> IntAr
 
     Parameters
     ----------
-    forecasts : n prompts; only their votes matter.
-    probabilities : (n,) forecast of the fraction of people who choose a response, one for each prompt.
+    forecasts : VoteForecasts
+        N prompts; only their votes matter.
+    probabilities : array (n,)
+        Forecast of the fraction of people who choose a response, one for each prompt.
 
     Returns
     -------
-    (n,) numbers of votes, for `vote_inference`; the number of people where no votes are split.
+    float array (n,)
+        Numbers of votes, for `vote_inference`; the number of people where no votes are split.
 
     Examples
     --------
