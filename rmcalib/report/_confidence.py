@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib.metrics import OVERALL, Table
-from rmcalib.report._drawing import BAD, BLUE, GREY, INK, LINE, TIP, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, GREY, INK, LINE, TIP, plain_axes, shown, shown_names
 from rmcalib.report._headline import direction, leaves_out_zero
 from rmcalib.report._labels import label_points
 
@@ -80,7 +80,7 @@ def says_right_figure(table: Table) -> Figure | None:
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.label.set(color=INK, fontsize=9)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, frameon=False, fontsize=8, labelcolor=INK)
-    names = short_names(point["model"] for point in points)
+    names = shown_names(point["model"] for point in points)
     # Those with the largest gaps first, and all of them are obstacles.
     order = sorted(points, key=lambda point: -abs(point["x"] - point["y"]))
     places = np.array([(point["x"], point["y"]) for point in order])

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.display import short_names, shortened
+
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.axes import Axes
@@ -31,8 +33,8 @@ __all__ = [
     "figure_svg",
     "plain_axes",
     "scale_errors",
-    "short_names",
     "shown",
+    "shown_names",
 ]
 
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
@@ -112,28 +114,21 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
 
 
 def shown(text: str, longest: int = 46) -> str:
-    """Shorten a text in the middle, and escape what matplotlib would read as mathematics.
+    """Shorten a text, and escape what matplotlib would read as mathematics.
 
     >>> shown("a$b"), shown("x" * 50, longest=9)
     ('a\\\\$b', 'xxxx…xxxx')
     """
-    half = (longest - 1) // 2
-    short = text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
-    return "".join(sign if sign.isprintable() else "�" for sign in short).replace("$", r"\$")
+    return shortened(text, longest).replace("$", r"\$")
 
 
-def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
-    """Return a short name for each model: without its organisation where that stays unique.
+def shown_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
+    """Return a short name for each model (`short_names`), escaped for matplotlib.
 
-    >>> short_names(["a/rm", "b/rm", "c/other"])
-    {'a/rm': 'a/rm', 'b/rm': 'b/rm', 'c/other': 'other'}
+    >>> shown_names(["org/a$b"])
+    {'org/a$b': 'a\\\\$b'}
     """
-    names = list(models)
-    last = [name.rpartition("/")[2] or name for name in names]
-    return {
-        name: shown(short if last.count(short) == 1 else name, longest)
-        for name, short in zip(names, last, strict=True)
-    }
+    return {model: name.replace("$", r"\$") for model, name in short_names(models, longest).items()}
 
 
 def plain_axes(axes: Axes, *, grid: str = "") -> None:

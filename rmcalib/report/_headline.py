@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.display import number, percent, points
 from rmcalib._util.terminal import count
 from rmcalib.metrics import OVERALL, find_value
-from rmcalib.report._numbers import number, percent, points
 
 __all__ = [
     "HEADLINE",

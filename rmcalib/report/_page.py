@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from rmcalib._util.display import interval, number, p_value, percent, points, signed
 from rmcalib._util.terminal import clean
-from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 
 __all__ = ["render"]
 

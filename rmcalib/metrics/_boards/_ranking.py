@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.metrics._boards._correlation import Method, correlation_rows
 from rmcalib.metrics._catalogue import catalogue
 from rmcalib.metrics._statistic import Settings
@@ -17,10 +17,14 @@ from rmcalib.metrics._table import OVERALL
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCORE", "Board", "rank_models", "wide_rows"]
+__all__ = ["SCORE", "Board", "rank_models"]
 
 Row = dict[str, Any]
 SCORE = "rewardbench_score"
+_UNINFORMATIVE = (
+    "these prompts do not show that its rewards have usable information; at a high temperature such rewards "
+    "give a uniform guess, whose ECE is near 0"
+)
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,24 @@ class Board:
         """One row per model as a pandas table: rank, score, every metric with its interval, categories."""
         import pandas
 
-        return pandas.DataFrame(wide_rows(self.models, self.metric, self.categories))
+        return pandas.DataFrame(self.wide_rows())
+
+    def wide_rows(self) -> list[Row]:
+        """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
+        keys = list(dict.fromkeys([self.metric, *(key for row in self.models for key in row["values"])]))
+        rows = []
+        for row in self.models:
+            flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
+            for key in keys:
+                found = row["values"].get(key)
+                flat[key] = found and found["value"]
+                if any((other["values"].get(key) or {}).get("low") is not None for other in self.models):
+                    flat[f"{key}_low"] = found and found["low"]
+                    flat[f"{key}_high"] = found and found["high"]
+            flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}
+            flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
+            rows.append(flat | {"note": row["why"]})
+        return rows
 
 
 def rank_models(
@@ -103,12 +124,17 @@ def rank_models(
         notes.append("There is no score over all categories; accuracy is used instead.")
     scores = _column(found, score)
     columns = {name: scores if name == "score" else _column(found, name) for name in (*ranked_by, metric)}
+    if "ece_at_temperature" in columns:
+        columns["ece_at_temperature"][_uninformative(found)] = np.nan
     ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
     rows = [
         _wide(found[name], name, categories, metric, scores[i])
         | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
         for i, name in enumerate(models)
     ]
+    for row in rows:
+        if row["rank"] is None and metric in row["values"]:
+            row["why"] = _UNINFORMATIVE
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
     # One category is the same as all of them together.
     targets = categories if len(categories) > 1 else ()
@@ -156,6 +182,12 @@ def _column(
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
+def _uninformative(found: Mapping[str, Mapping[tuple[str, str], Row]]) -> BoolArray:
+    """Return which models (n,) are not shown to have usable information: its interval reaches 0."""
+    usable = [rows.get((OVERALL, "usable_information"), {}) for rows in found.values()]
+    return np.array([row.get("low") is not None and row["low"] <= 0 for row in usable], dtype=bool)
+
+
 def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
     notes = []
     known = [row["rank"] for row in rows if row["rank"] is not None]
@@ -165,31 +197,6 @@ def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
     if len(known) < 3:
         notes.append("Correlations need at least three models with probabilities.")
     return notes
-
-
-def wide_rows(models: Sequence[Row], metric: str, categories: Sequence[str]) -> list[Row]:
-    """Return one flat row per model: rank, score, values with their intervals, categories, ranks.
-
-    Parameters
-    ----------
-    models : rows of a `Board`.
-    metric : what models are sorted by; its columns come first.
-    categories : whose scores have a column.
-    """
-    keys = list(dict.fromkeys([metric, *(key for row in models for key in row["values"])]))
-    rows = []
-    for row in models:
-        flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
-        for key in keys:
-            found = row["values"].get(key)
-            flat[key] = found and found["value"]
-            if any((other["values"].get(key) or {}).get("low") is not None for other in models):
-                flat[f"{key}_low"] = found and found["low"]
-                flat[f"{key}_high"] = found and found["high"]
-        flat |= {f"score[{name}]": row["category_scores"][name] for name in categories}
-        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-        rows.append(flat | {"note": row["why"]})
-    return rows
 
 
 def _wide(

@@ -8,7 +8,7 @@ metrics.csv, on the pages, in `compare`, on the leaderboard, in ``--fail-if`` an
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib._util.markdown import markdown_table
 from rmcalib.metrics._catalogue._calibration import CALIBRATION, SMOOTH_RESAMPLES
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._first_choice import FIRST_CHOICE
@@ -39,9 +38,7 @@ __all__ = [
     "SMOOTH_RESAMPLES",
     "TRAINING_METRICS",
     "Metric",
-    "added_metrics",
     "catalogue",
-    "catalogue_markdown",
     "chosen_metrics",
     "official_of",
     "scale",
@@ -113,39 +110,6 @@ def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
             hint = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(have)}"
             raise ValueError(f"metrics: unknown {name!r} ({hint})")
     return tuple(metric for name, metric in have.items() if name in wanted)
-
-
-def added_metrics() -> list[str]:
-    """Return the names of the metrics that other packages add.
-
-    >>> added_metrics()
-    []
-    """
-    return [name for name, metric in catalogue().items() if metric.source]
-
-
-def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
-    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction.
-
-    Parameters
-    ----------
-    metrics : which ones; default all metrics of rmcalib.
-
-    Examples
-    --------
-    >>> catalogue_markdown(chosen_metrics(["ece"])).splitlines()[2]
-    '| metric | meaning | unit | better |'
-    """
-    metrics = metrics if metrics is not None else _OWN
-    better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
-    lines: list[str] = []
-    for group, heading in GROUPS.items():
-        rows = [metric for metric in metrics if metric.group == group]
-        if rows:
-            cells = [[f"`{one.name}`", one.meaning, one.unit or "–", better[one.better]] for one in rows]
-            table = markdown_table(["metric", "meaning", "unit", "better"], cells, escape=False)
-            lines += [f"### {heading}", "", *table, ""]
-    return "\n".join(lines)
 
 
 def _load(point: EntryPoint) -> list[Metric]:

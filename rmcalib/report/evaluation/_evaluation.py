@@ -16,27 +16,30 @@ from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
+    Example,
     Forecasts,
     Settings,
     Ties,
-    added_metrics,
     answer_rows,
     audit,
+    catalogue,
     chosen_metrics,
     find_value,
     forecast,
+    isotonic_panels,
+    margin_panels,
     metric_rows,
+    reliability_panels,
     response_lengths,
     select_prompts,
     top_1_prompts,
+    worst_examples,
 )
 from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
 from rmcalib.report.evaluation._answers import answer_notes
-from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
-from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._notes import score_notes, undecided_notes
 from rmcalib.report.evaluation._votes import has_votes, tie_note
 from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
@@ -109,6 +112,31 @@ class Evaluation:
         value: float | None = row["value"]
         return value
 
+    def content(self) -> dict[str, Any]:
+        """Return everything except the texts of the examples, ready for JSON."""
+        settings = self.settings
+        return {
+            "model": self.model,
+            "benchmark": self.benchmark,
+            "protocol": "exact",
+            "bins": settings.bins,
+            "resamples": settings.resamples,
+            "level": settings.level,
+            "seed": settings.seed,
+            "made_from": self.made_from,
+            "summary": self.summary,
+            "notes": self.notes,
+            "metrics": self.metrics,
+            "reliability": self.reliability,
+            "margins": self.margins,
+            **({"groups": self.groups} if self.groups else {}),
+            **({"decisions": self.decisions.content()} if self.decisions else {}),
+            **({"isotonic": self.isotonic} if self.isotonic else {}),
+            **({"answers": self.answers} if self.answers else {}),
+            "worst": [example.item_id for example in self.examples],
+            "manifest": self.manifest,
+        }
+
     def to_html(self, path: str | Path) -> Path:
         """Write the page: one self-contained file."""
         from rmcalib.report.evaluation._page import evaluation_page
@@ -117,7 +145,7 @@ class Evaluation:
 
     def to_json(self, path: str | Path) -> Path:
         """Write all numbers as JSON."""
-        return write_json(path, evaluation_content(self))
+        return write_json(path, self.content())
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the metrics as CSV."""
@@ -203,14 +231,14 @@ def evaluate(
         official=official_score(every, benchmark),
     )
     everything = forecast(scores)
-    reliability = [] if reason else reliability_rows(everything, settings)
+    reliability = [] if reason else reliability_panels(everything, settings)
     crowded = crowded_bin([row for row in reliability if row["panel"] == OVERALL])
     return Evaluation(
         model=name,
         benchmark=on,
         metrics=rows,
         reliability=reliability,
-        margins=margin_rows(everything),
+        margins=margin_panels(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
             *undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
@@ -228,7 +256,7 @@ def evaluate(
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
-        isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
+        isotonic=isotonic_panels(everything) if curve == "isotonic" and not reason else [],
         answers=answer_rows(scores, settings),
         decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
@@ -276,9 +304,14 @@ def made_from(
             **({} if metrics is None else {"metrics": list(metrics)}),
             **({"group_by": list(group_by)} if group_by else {}),
             **({} if curve == "bins" else {"curve": curve}),
-            **({"more": more} if (more := sorted(added_metrics())) else {}),
+            **({"more": added} if (added := _added_metrics()) else {}),
         }
     )
+
+
+def _added_metrics() -> list[str]:
+    """Return the names of the metrics that other packages add."""
+    return sorted(name for name, metric in catalogue().items() if metric.source)
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
@@ -310,40 +343,3 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     page = evaluation.to_html(out / "report.html")
     evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
     return page
-
-
-def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
-    """Return an evaluation ready for JSON: everything except the examples' texts.
-
-    Parameters
-    ----------
-    evaluation : the result of :func:`evaluate`.
-
-    Examples
-    --------
-    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
-    >>> evaluation_content(report)["model"]
-    'org/rm'
-    """
-    settings = evaluation.settings
-    return {
-        "model": evaluation.model,
-        "benchmark": evaluation.benchmark,
-        "protocol": "exact",
-        "bins": settings.bins,
-        "resamples": settings.resamples,
-        "level": settings.level,
-        "seed": settings.seed,
-        "made_from": evaluation.made_from,
-        "summary": evaluation.summary,
-        "notes": evaluation.notes,
-        "metrics": evaluation.metrics,
-        "reliability": evaluation.reliability,
-        "margins": evaluation.margins,
-        **({"groups": evaluation.groups} if evaluation.groups else {}),
-        **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
-        **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
-        **({"answers": evaluation.answers} if evaluation.answers else {}),
-        "worst": [example.item_id for example in evaluation.examples],
-        "manifest": evaluation.manifest,
-    }

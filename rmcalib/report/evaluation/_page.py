@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib._util.terminal import clean, clean_line, count
-from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
+from rmcalib._util.display import interval, number, percent, points
+from rmcalib._util.terminal import REPLACEMENT, clean, clean_line, count
+from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, Example, catalogue, find_value
 from rmcalib.report._confidence import groups_figure
 from rmcalib.report._decisions import decisions_figure
 from rmcalib.report._drawing import figure_svg
 from rmcalib.report._headline import HEADLINE, crowded_bin, direction, leaves_out_zero
 from rmcalib.report._margins import margin_svg
-from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_svg
-from rmcalib.report.evaluation._examples import Example
 from rmcalib.report.evaluation._votes import VOTE_METRICS, vote_tiles, who_disagrees
 from rmcalib.report.evaluation._words import score_name, time_words
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmcalib.metrics import Table
     from rmcalib.report.evaluation._evaluation import Evaluation
 
-__all__ = ["evaluation_page", "folded"]
+__all__ = ["clean_text", "evaluation_page", "folded"]
 
 _ECE = ("ece", "ece_null_mean", "ece_null_95", "ece_p_value", "temperature", "ece_at_temperature")
 _SETS = ("correct_first_probability", "correct_first_ece", "correct_first_ece_null_mean")
@@ -42,6 +42,7 @@ _LENGTHS = (
     "confidence_length_correlation",
 )
 _PREVIEW, _LONGEST = 400, 20_000
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
@@ -129,6 +130,17 @@ def folded(text: str) -> dict[str, str]:
     if len(text) > _LONGEST:
         whole = f"{text[:_LONGEST]}… ({len(text) - _LONGEST:,} more characters)"
     return {"preview": text[:_PREVIEW].rstrip() + " …", "whole": whole}
+
+
+def clean_text(text: str) -> str:
+    r"""Return text that every browser shows: control characters and lone surrogates become `�`.
+
+    Marks of direction stay, because right-to-left texts need them; the page isolates each text.
+
+    >>> clean_text("a\x00b\ud800c\u200f")
+    'a�b�c\u200f'
+    """
+    return _UNSHOWN.sub(REPLACEMENT, text.replace("\r\n", "\n"))
 
 
 def _subtitle(evaluation: Evaluation) -> str:
@@ -245,12 +257,12 @@ def _example(example: Example) -> dict[str, Any]:
     return {
         "item_id": clean_line(example.item_id),
         "category": clean_line(example.category),
-        "prompt": None if example.prompt is None else folded(example.prompt),
+        "prompt": None if example.prompt is None else folded(clean_text(example.prompt)),
         "correct": correct.probability,
         "first": example.responses[0].probability,
         "responses": [
             {
-                "text": None if response.text is None else folded(response.text),
+                "text": None if response.text is None else folded(clean_text(response.text)),
                 "probability": response.probability,
                 "reward": response.reward,
                 "is_correct": response.is_correct,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.display import interval, number, percent, points
 from rmcalib.metrics import OVERALL, find_value
 from rmcalib.report._headline import direction, leaves_out_zero
-from rmcalib.report._numbers import interval, number, percent, points
 
 __all__ = ["VOTE_METRICS", "has_votes", "tie_note", "vote_tiles", "vote_words", "who_disagrees"]
 

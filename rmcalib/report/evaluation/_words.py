@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rmcalib._util.display import interval, number, p_value, percent, points
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, gap_words, headline, leaves_out_zero
-from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.evaluation._votes import vote_words
 
 __all__ = [

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
+from rmcalib._util.display import interval, number, p_value, percent, points
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
-from rmcalib.metrics import BOARD_DRAWS, added_metrics, catalogue
-from rmcalib.metrics import wide_rows as flat_rows
+from rmcalib.metrics import BOARD_DRAWS, catalogue
 from rmcalib.report._confidence import says_right_points
 from rmcalib.report._drawing import figure_bytes, figure_svg
-from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
 from rmcalib.report.leaderboard._figures import FIGURES, draw_figures, drawn_correlations
@@ -24,7 +23,7 @@ from rmcalib.report.leaderboard._words import metric_name, target_name, to_markd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
+__all__ = ["leaderboard_page", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
@@ -75,7 +74,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
         for name, figure in figures.items()
         for kind in _kinds(name)
     }
-    tables: dict[str, list[dict[str, Any]]] = {"leaderboard": wide_rows(board)}
+    tables: dict[str, list[dict[str, Any]]] = {"leaderboard": board.wide_rows()}
     tables |= {name: getattr(board, name) for name in _TABLES}
     for name, content in files.items():
         write_bytes(out / name, content)
@@ -197,25 +196,6 @@ def _footer(board: Leaderboard, *, intervals: bool) -> str:
     )
 
 
-def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv.
-
-    Parameters
-    ----------
-    board : a leaderboard.
-
-    Returns
-    -------
-    list of dict
-        Rank, model, score, each metric with its interval, the score of each category, ranks, note.
-    """
-    flat = flat_rows(board.models, board.metric, board.categories)
-    return [
-        one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
-        for one, row in zip(flat, board.models, strict=True)
-    ]
-
-
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
     rows = []
     for row in board.ranked:
@@ -259,8 +239,8 @@ def _columns(metric: str) -> tuple[tuple[str, str, Any], ...]:
 
 def _added_columns() -> list[tuple[str, str]]:
     """The metrics of other packages that have a column, with their headings."""
-    about = [catalogue()[name] for name in added_metrics()]
-    return [(one.name, one.heading) for one in about if one.heading and one.ranked != "nowhere"]
+    added = [metric for metric in catalogue().values() if metric.source]
+    return [(one.name, one.heading) for one in added if one.heading and one.ranked != "nowhere"]
 
 
 def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, shown, shown_names
 from rmcalib.report._labels import label_points
 from rmcalib.report.leaderboard._words import metric_name
 
@@ -133,7 +133,7 @@ def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
             gid=f"{TIP}{i}",
         )
     order = _most_telling(values)
-    names = short_names(point[2] for point in points)
+    names = shown_names(point[2] for point in points)
     labels = [names[points[i][2]][:34] for i in order[: max(most * 2, 40)]]
     label_points(axes, values[order], labels, most=most)
 

@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.display import bracketed, interval, number, p_value, percent, points
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
-from rmcalib.report._numbers import bracketed, interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def to_markdown(board: Leaderboard) -> str:
         ]
     without = [row for row in board.models if row["rank"] is None]
     error = metric_name(board.metric)
-    notes = [f"{row['model']} has no {error}: {row['why']}." for row in without] + board.notes
+    notes = [f"{row['model']} is not ranked by {error}: {row['why']}." for row in without] + board.notes
     if notes:
         lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
     lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")

@@ -9,13 +9,13 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import IntArray
+from rmcalib._util.display import number
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib.calibration import Summary, summarise
-from rmcalib.metrics import reliability_table, summary_table
+from rmcalib.metrics import reliability_table
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import all_events, occurs
 from rmcalib.report._drawing import figure_png
-from rmcalib.report._numbers import number
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_figure, reliability_svg
 
@@ -35,6 +35,20 @@ class ForecastReport:
     reliability: list[dict[str, Any]]
     footer: str
     p_floor: float | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers of the report, ready for JSON."""
+        fit = self.summary.temperature
+        return {
+            "title": self.title,
+            "protocol": "exact",
+            "n": self.summary.n,
+            "n_items": self.summary.n_items,
+            "metrics": _rows(self.summary),
+            "temperature": None if fit is None else fit.temperature,
+            "temperature_at_limit": None if fit is None else fit.at_limit,
+            "summary": self.words,
+        }
 
 
 def forecast_report(
@@ -94,7 +108,7 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
     'report.html'
     """
     out = Path(folder)
-    rows = summary_table(report.summary)
+    rows = _rows(report.summary)
     page = render(
         "forecast.html",
         title=report.title,
@@ -108,29 +122,10 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
         footer=report.footer,
     )
     write_csv(out / "metrics.csv", rows)
-    write_json(out / "metrics.json", report_content(report))
+    write_json(out / "metrics.json", report.content())
     write_csv(out / "reliability.csv", report.reliability)
     write_bytes(out / "reliability.png", figure_png(reliability_figure(report.reliability)))
     return write_text(out / "report.html", page)
-
-
-def report_content(report: ForecastReport) -> dict[str, Any]:
-    """Return the numbers of a report, ready for JSON.
-
-    >>> report_content(ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], ""))["n"]
-    5
-    """
-    fit = report.summary.temperature
-    return {
-        "title": report.title,
-        "protocol": "exact",
-        "n": report.summary.n,
-        "n_items": report.summary.n_items,
-        "metrics": summary_table(report.summary),
-        "temperature": None if fit is None else fit.temperature,
-        "temperature_at_limit": None if fit is None else fit.at_limit,
-        "summary": report.words,
-    }
 
 
 def plain_words(summary: Summary) -> str:
@@ -156,3 +151,19 @@ def plain_words(summary: Summary) -> str:
         f"{text} The forecast is {direction}: dividing by a temperature of T = {fit.temperature:.2f} "
         f"changes that error to {number(worst.recalibrated)} on data not used for the fit."
     )
+
+
+def _rows(summary: Summary) -> list[dict[str, Any]]:
+    return [
+        {
+            "notion": f"{row.family}-{row.k}",
+            "value": row.value,
+            "low": row.low,
+            "high": row.high,
+            "null_mean": row.null_mean,
+            "null_high": row.null_high,
+            "p_value": row.p_value,
+            "recalibrated": row.recalibrated,
+        }
+        for row in summary.rows
+    ]

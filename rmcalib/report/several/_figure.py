@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, shown, shown_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,7 @@ def temperatures_figure(rows: Sequence[dict[str, Any]]) -> Figure | None:
         return None
     models = list(dict.fromkeys(row["model"] for row in rows))
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
-    names = short_names(models)
+    names = shown_names(models)
     ends = [row[key] for row in rows for key in ("low", "temperature", "high") if 0 < row[key] < math.inf]
     left, right = min(*ends, 1.0) / 1.3, max(*ends, 1.0) * 1.3
     block = _ROW * len(benchmarks) + 0.12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,16 @@ class Joint:
             ),
             None,
         )
+
+    def content(self) -> Row:
+        """Return all numbers, ready for JSON: infinite temperatures and limits become None."""
+        tables = ("models", "values", "temperatures", "effects")
+        return {
+            "benchmarks": self.benchmarks,
+            "summary": self.summary,
+            **{name: [_finite(row) for row in getattr(self, name)] for name in tables},
+            "notes": self.notes,
+        }
 
 
 def join_benchmarks(
@@ -204,3 +215,10 @@ def _summary(models: Sequence[Row], benchmarks: Sequence[str], level: float) -> 
         f"{start} {differ} of {count(len(tested), 'model')} {'needs' if differ == 1 else 'need'} different "
         "temperatures on different benchmarks, more than chance explains."
     )
+
+
+def _finite(row: Row) -> Row:
+    infinite = (math.inf, -math.inf)
+    return {
+        key: None if isinstance(value, float) and value in infinite else value for key, value in row.items()
+    }

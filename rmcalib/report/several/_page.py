@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib import __version__
+from rmcalib._util.display import number, percent, points, temperature_text
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib._util.hub import folder_name
 from rmcalib._util.markdown import markdown_table, markdown_text
@@ -13,14 +14,12 @@ from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
 from rmcalib.metrics import NO_TEMPERATURE
 from rmcalib.report._drawing import figure_bytes, figure_svg
-from rmcalib.report._numbers import number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._page import write_leaderboard
 from rmcalib.report.several._figure import temperatures_figure
 from rmcalib.report.several._joint import Joint
-from rmcalib.report.several._words import temperature_text
 
-__all__ = ["joint_content", "write_joint"]
+__all__ = ["write_joint"]
 
 Row = dict[str, Any]
 _TABLES = {"benchmarks": "values", "temperatures": "temperatures", "transfer": "effects", "models": "models"}
@@ -50,7 +49,7 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     for file, table in _TABLES.items():
         if rows := getattr(joint, table):
             write_csv(out / f"{file}.csv", rows)
-    write_json(out / "report.json", joint_content(joint))
+    write_json(out / "report.json", joint.content())
     write_text(out / "summary.md", _markdown(joint))
     settings = joint.settings
     page = render(
@@ -74,22 +73,6 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
         footer=f"rmcalib {__version__}, {settings.level:.0%} intervals over prompts, seed {settings.seed}.",
     )
     return write_text(out / "report.html", page)
-
-
-def joint_content(joint: Joint) -> Row:
-    """Return all numbers, ready for JSON: infinite temperatures and limits become None.
-
-    Parameters
-    ----------
-    joint : the result of :func:`report_from_runs` for several benchmarks.
-    """
-    tables = ("models", "values", "temperatures", "effects")
-    return {
-        "benchmarks": joint.benchmarks,
-        "summary": joint.summary,
-        **{name: [_finite(row) for row in getattr(joint, name)] for name in tables},
-        "notes": joint.notes,
-    }
 
 
 def transfer_rows(joint: Joint, model: str) -> list[Row]:
@@ -147,13 +130,6 @@ def _links(joint: Joint) -> dict[str, str]:
             text, i = f"{base}-{i}", i + 1
         links[name] = text
     return links
-
-
-def _finite(row: Row) -> Row:
-    return {
-        key: None if isinstance(value, float) and value in (float("inf"), float("-inf")) else value
-        for key, value in row.items()
-    }
 
 
 def _markdown(joint: Joint) -> str:

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import math
 
+from rmcalib._util.display import bracketed, number, p_value, temperature_text
 from rmcalib.metrics import NO_TEMPERATURE, Transfer
-from rmcalib.report._numbers import bracketed, number, p_value
 
-__all__ = ["model_words", "temperature_text"]
-
-
-def temperature_text(value: float | None) -> str:
-    """Return a temperature as text.
-
-    >>> [temperature_text(value) for value in (16.234, 0.0451, 0.0, math.inf, None)]
-    ['16.2', '0.0451', '0', '∞', '–']
-    """
-    if value is None:
-        return "–"
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+__all__ = ["model_words"]
 
 
 def model_words(found: Transfer, level: float) -> str:
