@@ -1,4 +1,4 @@
-"""Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
+"""Metrics of scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
 from rmcalib.metrics._answers import answer_rows
 from rmcalib.metrics._audit import Audit, audit, check_groupings

@@ -40,8 +40,25 @@ def reliability_table(
     bins: int = 10,
     rng: np.random.Generator | int = 0,
 ) -> Rows:
-    """Return one row for each bin that is not empty: where it is, what is in it, and its consistency band.
+    """Return the bins of a reliability diagram, with consistency bands.
 
+    Parameters
+    ----------
+    probabilities : (N,) predicted probabilities.
+    outcomes : (N,) 1 where the event happened, else 0.
+    panel : name of the panel, which is copied to every row.
+    groups : (N,) prompt of each forecast; default independent forecasts.
+    draw : "one_per_group" if exactly one outcome per prompt is 1, else "independent".
+    bins : number of equal-width bins.
+    rng : random generator or seed of the consistency bands.
+
+    Returns
+    -------
+    Rows of panel, low, high, count, confidence, frequency, band_low and band_high, one per bin that is not
+    empty. The band contains 95% of the frequencies of a calibrated forecast.
+
+    Examples
+    --------
     >>> rows = reliability_table([0.5] * 4, [0, 1, 0, 1], panel="all")
     >>> rows[0]["panel"], rows[0]["confidence"], rows[0]["frequency"], rows[0]["count"]
     ('all', 0.5, 0.5, 4)
@@ -56,10 +73,21 @@ def reliability_table(
 
 
 def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str) -> Rows:
-    """Return the isotonic (CORP) reliability curve, which needs no bins: panel, probability, frequency.
+    """Return the isotonic (CORP) reliability curve, which needs no bins.
 
-    Where the frequency is constant over several probabilities, only the first and the last have a row.
+    Parameters
+    ----------
+    probabilities : (N,) predicted probabilities.
+    outcomes : (N,) 1 where the event happened, else 0.
+    panel : name of the panel, which is copied to every row.
 
+    Returns
+    -------
+    Rows of panel, probability and frequency. Where the frequency is constant over several probabilities, only
+    the first and the last have a row.
+
+    Examples
+    --------
     >>> rows = isotonic_table([0.1, 0.3, 0.4, 0.9], [0, 0, 0, 1], panel="all")
     >>> [(row["probability"], row["frequency"]) for row in rows]
     [(0.1, 0.0), (0.4, 0.0), (0.9, 1.0)]
@@ -94,10 +122,10 @@ def bin_rows(diagram: Reliability) -> Rows:
 def margin_table(
     margins: ArrayLike, panels: Sequence[str], members: Sequence[ArrayLike], *, bins: int = 30
 ) -> Rows:
-    """Return the histogram of margins (n,) of each panel, whose prompts are marked in ``members`` (n,).
+    """Return the histogram of margins (n,) of each panel; ``members`` (n,) says which prompts belong to it.
 
-    All panels share their edges, which lie symmetrically about 0 and hold the middle 98% of the margins;
-    the few beyond count in the outermost bins.
+    All panels have the same edges: symmetric about 0, with the central 98% of the margins between them. The
+    few margins beyond are counted in the outermost bins.
 
     >>> rows = margin_table([-1.0, 1.0, 3.0], ["all"], [[True, True, True]], bins=2)
     >>> [(row["low"] < 0, row["count"]) for row in rows]

@@ -168,7 +168,7 @@ def test_entries_say_what_pages_need() -> None:
     ("fields", "message"),
     [
         ({"name": "my metric"}, "letters, digits and underscores"),
-        ({"statistic": None}, "statistic is not a function"),
+        ({"statistic": None}, "statistic: expected a function"),
         ({"better": "up"}, "better"),
         ({"group": "mine"}, "group"),
         ({"compared": "always"}, "compared"),

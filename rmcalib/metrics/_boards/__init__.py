@@ -1,4 +1,4 @@
-"""Leaderboards of many models: measure, rank, correlate."""
+"""Leaderboards: measure many models, rank them, and correlate their metrics."""
 
 from rmcalib.metrics._boards._board import DEFAULT_METRIC, Entry, leaderboard, measure_entries
 from rmcalib.metrics._boards._correlation import METHODS, Method
