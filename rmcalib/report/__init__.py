@@ -1,4 +1,4 @@
-"""Tables, figures and pages, drawn from what `metrics` computed."""
+"""Reports of evaluations and leaderboards: tables, figures and pages. The numbers come from `metrics`."""
 
 from rmcalib.report._confidence import says_right_figure
 from rmcalib.report._drawing import figure_png

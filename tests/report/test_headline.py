@@ -72,13 +72,13 @@ def test_a_model_that_chance_explains() -> None:
 def test_errors_of_both_signs_that_cancel_are_named() -> None:
     test = [row("confidence_ece", 0.186), row("confidence_ece_null_mean", 0.03)]
     shown = headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.001)])
-    assert "Errors of both signs cancel, though: its ECE of its first choice is 0.186" in shown
+    assert "But errors of both signs cancel: the ECE of its first choice is 0.186" in shown
     assert "cancel" not in headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.4)])
 
 
 def test_few_prompts_and_missing_numbers() -> None:
     assert "12 prompts are too few to tell." in headline(says(0.6, 0.5, 0.3, n=12))
-    assert headline(says(0.6, 1.0, None, n=1)).endswith("1 prompt cannot show whether that is chance.")
+    assert headline(says(0.6, 1.0, None, n=1)).endswith("1 prompt cannot show whether this is chance.")
     assert headline([]) == ""
     assert headline([row("accuracy", 0.5)]) == ""
     assert plain_words([row("accuracy", 0.5), row("ece", None) | {"note": "ratings"}]) == (
@@ -94,7 +94,7 @@ def test_the_ece_keeps_its_null_its_bound_and_a_warning() -> None:
     assert "Its ECE is 0.139 [0.129, 0.149]; a calibrated model would show about 0.021" in shown
     assert "(p < 0.001)" in shown
     bins = [{"low": 0.2, "high": 0.3, "count": 1932}]
-    assert "Read the gap" in crowded_bin(bins)
+    assert "Use the gap" in crowded_bin(bins)
     assert crowded_bin([*bins, {"low": 0.3, "high": 0.4, "count": 1000}]) == ""
     assert crowded_bin([]) == ""
 

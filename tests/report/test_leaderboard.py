@@ -427,7 +427,7 @@ def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> No
     second.write_text(json.dumps(json.loads(second.read_text()) | {"hash": "another run's"}))
     board = leaderboard_from_runs([tmp_path], settings=FAST)
     assert len(board.wide_rows()) == 2
-    assert sum("is not finished and left out" in note for note in board.notes) == 2
+    assert sum("is not finished, and left out" in note for note in board.notes) == 2
 
 
 def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _PARTS = {
     "miscalibration": ("low", "how much isotonic recalibration would lower the {score} of the first choice"),
     "discrimination": (
         "high",
-        "how much lower the {score} is after recalibration than with a constant probability",
+        "recalibrated {score} of the first choice: how much lower than with a constant probability",
     ),
     "uncertainty": (None, "{score} of the first choice with a constant probability"),
 }

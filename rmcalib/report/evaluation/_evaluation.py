@@ -1,4 +1,4 @@
-"""The report of one reward model on one benchmark: metrics, figures, examples, page."""
+"""The evaluation of one model on one benchmark: metrics, figures, examples, page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
 
 UNNAMED = "unnamed-benchmark"
-"""The benchmark's name where the scores do not say it."""
+"""The name of the benchmark if the scores do not have one."""
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,29 @@ class Evaluation:
 
     Attributes
     ----------
+    model, benchmark : their names.
     metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
     reliability, margins : the tables that the figures are drawn from.
     examples : the prompts with the worst forecasts.
-    notes : what a reader must know.
+    notes : warnings and remarks for readers.
     summary : the result in a few sentences.
-    made_from : a hash of everything that the result depends on.
-    decisions : what the probabilities are worth if one acts on them; None if there are none, or if only some
-        metrics were asked for.
+    manifest : how the scores were made.
+    settings : bins, resamples, level, seed and ties.
+    made_from : a hash of all inputs of the result.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
-        empty if none was asked for.
-    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
-        asked for.
-    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        empty without ``group_by``.
+    decisions : how well the probabilities work for decisions; None if there are none, or if only some metrics
+        were computed.
+    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty unless ``curve``
+        is "isotonic".
+    answers : rows about the answers of a language model (name, value, low, high, n, meaning); empty for other
         judges.
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> report.value("accuracy"), report.content()["model"]
+    (0.5, 'org/rm')
     """
 
     model: str
@@ -94,7 +103,7 @@ class Evaluation:
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        """Name model and benchmark, and summarise the result."""
+        """Return the names of model and benchmark, and the summary."""
         return f"Evaluation({self.model!r} on {self.benchmark!r}: {self.summary})"
 
     @property
@@ -108,7 +117,7 @@ class Evaluation:
         """Return the value of one metric; None if it is not available (the row's note says why)."""
         row = find_value(self.metrics, metric, category)
         if row is None:
-            raise ValueError(f"metric {metric!r} of category {category!r}: no such row")
+            raise ValueError(f"metric {metric!r} of category {category!r}: no such row (see .table)")
         value: float | None = row["value"]
         return value
 
@@ -178,22 +187,22 @@ def evaluate(
     Parameters
     ----------
     scores : the result of :func:`rmcalib.score` or :func:`rmcalib.load_scores`.
-    benchmark : the texts, or what :func:`rmcalib.load_benchmark` accepts. Needed for examples to read and for
-        lengths in characters, not for the metrics.
-    model : the model's name; default the name in the scores' manifest.
-    recipe, recipes : how the model was trained; default the registry's entry (and those of more YAML files),
-        or what was known when it was scored.
+    benchmark : where the texts come from: a benchmark, or what :func:`rmcalib.load_benchmark` accepts. It is
+        needed for the texts of examples and for lengths in characters, not for the other metrics.
+    model : the name of the model; by default the name in the scores' manifest.
+    recipe, recipes : how the model was trained; by default the entry in the registry (or in these YAML
+        files), or what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
-    n_examples : number of the worst forecasts to keep.
-    metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
-    group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
-    ties : what to do with people who find responses equally good: "split" their vote, "drop" it, or give ties
-        a probability of their own ("davidson", "rao-kupper").
+    n_examples : number of examples with the worst forecasts.
+    metrics : names of the metrics to compute (see docs/metrics.md); by default all.
+    group_by : groupings to report the gap by: category, length, responses, or a column of the benchmark.
+    ties : how votes for "equally good" are counted: "split" them among the responses, "drop" them, or give
+        ties a separate probability ("davidson", "rao-kupper").
     curve : "isotonic" adds the isotonic (CORP) curve, which needs no bins, to the reliability diagrams.
 
     Returns
     -------
-    An :class:`Evaluation`.
+    Evaluation
 
     Examples
     --------
@@ -278,15 +287,19 @@ def made_from(
     group_by: Sequence[str] = (),
     curve: Curve = "bins",
 ) -> str:
-    """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
+    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date.
 
-    It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
+    It is stored in `metrics.json`. Only the scale of the recipe and the texts of the benchmark matter.
 
     Parameters
     ----------
     scores, benchmark, metrics, group_by, curve : as for :func:`evaluate`.
-    recipe : what is known about the model.
+    recipe : how the model was trained.
     settings : bins, resamples, level, seed and ties.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -315,12 +328,16 @@ def _added_metrics() -> list[str]:
 
 
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page.
+    """Write metrics.csv, reliability.png, report.html and metrics.json.
 
     Parameters
     ----------
     evaluation : the result of :func:`evaluate`.
     folder : a folder or URL; files of an earlier evaluation are replaced.
+
+    Returns
+    -------
+    Path of the page.
 
     Examples
     --------
@@ -341,5 +358,5 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     else:
         (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
     page = evaluation.to_html(out / "report.html")
-    evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
+    evaluation.to_json(out / "metrics.json")  # last: for a batch it means that all files are written
     return page

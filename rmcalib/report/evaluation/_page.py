@@ -1,4 +1,4 @@
-"""The HTML page of an evaluation: its content, arranged for the template."""
+"""The HTML page of an evaluation: its content, prepared for the template."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
     "overconfidence": "says minus right, in percentage points",
-    "lost_information": "what the wrong scale of the rewards costs",
-    "usable_information": "what the ranking is worth at the best scale",
+    "lost_information": "lost because the rewards have the wrong scale",
+    "usable_information": "information of the rewards at their best scale",
 }
 
 
@@ -105,7 +105,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
 
 
 def _decisions(evaluation: Evaluation) -> dict[str, Any] | None:
-    """What follows from the probabilities: sentences, a figure, and best-of-k."""
+    """The section about decisions: sentences, a figure, and best-of-k."""
     found = evaluation.decisions
     if found is None:
         return None
@@ -116,7 +116,7 @@ def _decisions(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def folded(text: str) -> dict[str, str]:
-    """Split a text into what is shown at once and the whole to unfold (empty if it is short).
+    """Split a text into a preview and the whole text to unfold (empty if the text is short).
 
     >>> folded("short")
     {'preview': 'short', 'whole': ''}
@@ -157,7 +157,7 @@ def _subtitle(evaluation: Evaluation) -> str:
 
 
 def _apart(rows: list[dict[str, Any]]) -> str:
-    """Say how many prompts the first tables leave out."""
+    """Return how many prompts the first tables leave out, in a sentence."""
     every, here = find_value(rows, "rewardbench_score"), find_value(rows, "ece")
     n = every["n"] - here["n"] if every is not None and here is not None else 0
     return (
@@ -168,7 +168,7 @@ def _apart(rows: list[dict[str, Any]]) -> str:
 
 
 def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The headline numbers, each with its interval and meaning; those that are missing are left out."""
+    """The headline metrics with their intervals and meanings; missing ones are left out."""
     tiles = []
     for metric, name in HEADLINE.items():
         row = find_value(rows, metric)
@@ -188,7 +188,7 @@ def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
-    """The numbers about votes of each category that has some."""
+    """The metrics of votes of each category that has votes."""
     found = _by_category(rows, categories, VOTE_METRICS)
     return [
         row | _direction(row["vote_gap"]) | {"more": who_disagrees(row["vote_disagreement_excess"])}
@@ -198,7 +198,7 @@ def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, 
 
 
 def _direction(gap: Mapping[str, Any] | None) -> dict[str, str]:
-    """What the gap of a category comes to, in words and for its colour."""
+    """The direction of a gap in words, and its colour."""
     if gap is None or gap["value"] is None or gap["low"] is None:
         return {"verdict": "–", "tone": "soft"}
     if not leaves_out_zero(gap):
@@ -213,7 +213,7 @@ def _known(row: Mapping[str, Any] | None) -> bool:
 def _by_category(
     rows: list[dict[str, Any]], categories: list[str], metrics: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """One row per category with the rows of some metrics; categories that have none of them are left out."""
+    """One row per category with the rows of some metrics; categories without any of them are left out."""
     result = []
     for category in categories:
         found = {

@@ -1,4 +1,4 @@
-"""The leaderboard as a document: the tables of a ranked board, with names, marks and words."""
+"""The leaderboard as a document: a ranked board with names, what is known about each model, and words."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class Leaderboard(Board):
 
     Examples
     --------
+    >>> from rmcalib.metrics import Settings
     >>> from rmcalib.report import leaderboard_from_runs
     >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
     >>> board.benchmark, board.ranked[0]["model"]
@@ -46,7 +47,7 @@ class Leaderboard(Board):
 
     @property
     def ranked(self) -> list[Row]:
-        """The models that have a value of the metric, the best first."""
+        """The models that have a rank, the best first."""
         return [row for row in self.models if row["rank"] is not None]
 
     @property
@@ -87,9 +88,9 @@ def assemble(
     check: list[Row],
     notes: Sequence[str],
 ) -> Leaderboard:
-    """Turn a ranked board into a report: names, what is known about each model, and words.
+    """Make the document of a ranked board.
 
-    ``marks`` is what is known about each model, ``notes`` come before those of the board.
+    ``marks`` has the recipe of each model; ``notes`` come before those of the board.
     """
     if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
         score_name = "accuracy"
@@ -116,5 +117,5 @@ def assemble(
 
 
 def _same_as_accuracy(board: Board) -> bool:
-    """Return whether the score of every model is its accuracy, as where one category asks for one answer."""
+    """Return whether the score of every model equals its accuracy."""
     return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

@@ -1,4 +1,4 @@
-"""The figures of a leaderboard: each takes its tables and returns a matplotlib Figure, or None."""
+"""The figures of a leaderboard: each function takes a leaderboard and returns a Figure, or None."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def draw_figures(board: Leaderboard) -> dict[str, Figure]:
 
 
 def drawn_correlations(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return the rows that `correlation_figure` draws: from halves of the prompts, or else one method's."""
+    """Return the rows that `correlation_figure` draws: split correlations, or else those of one method."""
     split = [row for row in board.split_correlations if row["value"] is not None]
     method = board.correlations[0]["method"] if board.correlations else ""
     return split or [
@@ -98,7 +98,7 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
 def reliability_figure(board: Leaderboard) -> Figure | None:
     """Draw the reliability diagram of every model as small multiples, the best model first.
 
-    One set of axes holds all panels, because a hundred axes would take a minute.
+    All panels are in one set of axes, because a hundred axes would take a minute.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""Figures of the leaderboard with one line per model: by calibration, by category, ranks compared."""
+"""Figures of the leaderboard with one line per model: calibration, categories, changes of rank."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["best_figure", "calibration_figure", "heat_figure", "heat_words", "rank_figure", "rank_words"]
 
-_ROW = 0.165  # inches a model takes
-_MOST_NUMBERS = 60  # models whose numbers are written into the heat map; metrics.csv has them all
+_ROW = 0.165  # inches per model
+_MOST_NUMBERS = 60  # models: with more, the heat map has no numbers; metrics.csv has all of them
 
 
 def best_figure(board: Leaderboard) -> Figure | None:
@@ -76,7 +76,7 @@ def heat_figure(board: Leaderboard) -> Figure | None:
         cbar=False,
         linewidths=0.8,
         linecolor=PAPER,
-        # Its check whether labels overlap takes a gigabyte for a hundred models.
+        # Seaborn's check for overlapping labels takes a gigabyte for a hundred models.
         xticklabels=False,
         yticklabels=False,
         ax=axes,
@@ -95,7 +95,7 @@ def _category_ece(row: Any, category: str) -> float:
 
 
 def heat_words(board: Leaderboard) -> str:
-    """Return the caption of :func:`heat_figure`: what its colours mean, and where its numbers are."""
+    """Return the caption of :func:`heat_figure`."""
     words = (
         f"ECE of each model in each category, from 0 (lightest) to {number(_darkest(board))} (darkest), in "
         "the order of the first table. Small categories show larger errors by chance."
@@ -162,7 +162,7 @@ def rank_figure(board: Leaderboard) -> Figure | None:
 
 
 def rank_words(board: Leaderboard) -> str:
-    """Return the caption of :func:`rank_figure`: what its lines mean."""
+    """Return the caption of :func:`rank_figure`."""
     by, rows = _ranked_rows(board)
     if len(by) < 2:
         return ""
@@ -206,14 +206,14 @@ def _places_gained(rows: list[Any], by: list[str]) -> list[int]:
 
 
 def _far(n: int) -> float:
-    """The number of places that makes a change stand out."""
+    """The smallest change of rank that is highlighted."""
     return max(3, 0.25 * n)
 
 
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
     """Axes with one line per name, names on the left; sizes are in inches.
 
-    The layout follows from the lengths of the names; to solve for it, matplotlib would draw the list twice.
+    The layout is computed from the lengths of the names, because matplotlib's layout engine draws twice.
     """
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""The leaderboard's files: the HTML page, the Markdown summary, tidy CSVs and figures."""
+"""The files of a leaderboard: the HTML page, the Markdown summary, tidy CSVs and figures."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PAIR_COLUMNS = (
 )
 _GAPS = ("overconfidence", "pairwise_overconfidence", "vote_gap")
 _SCATTERS = ("scores", "categories", "protocols")
-_LARGE = 0.01  # a difference to the official score that deserves a look
+_LARGE = 0.01  # differences to official scores above this are marked
 _TABLES = (
     *("training", "metrics", "correlations", "split_correlations"),
     *("ranks", "reliability", "rejection", "check"),
@@ -56,7 +56,7 @@ _TABLES = (
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
-    """Write report.html, summary.md, CSVs and figures/ (PNG and PDF); return the path of the page.
+    """Write report.html, summary.md, CSVs and figures/ (PNG and PDF).
 
     The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
     one does not have are removed.
@@ -65,6 +65,17 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     ----------
     board : the result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
     folder : a folder or URL.
+
+    Returns
+    -------
+    Path of the page.
+
+    Examples
+    --------
+    Make a report of the built-in models in the folder ``report``::
+
+        board = leaderboard_from_runs(["real"])
+        write_leaderboard(board, "report")
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -233,7 +244,7 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
 
 
 def _columns(metric: str) -> tuple[tuple[str, str, Any], ...]:
-    """The columns of the first table: those of pairs if it is sorted by a metric of pairs."""
+    """The columns of the first table: metrics of pairs if it is sorted by one of them."""
     return _PAIR_COLUMNS if metric.startswith("pairwise_") else _COLUMNS
 
 
@@ -255,20 +266,20 @@ def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
 
 
 def _metric_words(board: Leaderboard) -> str:
-    """What the metric that models are sorted by means."""
+    """The meaning of the metric that models are sorted by."""
     if board.metric == "lost_information":
         return (
-            "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the "
-            "rewards have the wrong scale: 0 is best, and it means the same for any number of responses."
+            "Lost information is the fraction of a uniform guess's uncertainty that is lost because the "
+            "rewards have the wrong scale. 0 is best. It means the same for any number of responses."
         )
     if board.metric == "pairwise_overconfidence":
         return (
             "Each judge compares the correct response of a prompt with each wrong one. The gap in pairs is "
-            "the mean probability of the response it prefers minus how often that is the correct one; models "
-            "are sorted by its size."
+            "the mean probability of the preferred response minus how often it is the correct one. Models "
+            "are sorted by the size of the gap."
         )
     if board.metric == "overconfidence":
-        return "The gap is what a model says minus how often it is right; models are sorted by its size."
+        return "The gap is mean confidence (says) minus accuracy (right). Models are sorted by its size."
     return ""
 
 
@@ -277,16 +288,16 @@ def _reading(board: Leaderboard) -> str:
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
     if board.metric.startswith("pairwise_"):
         return (
-            "All numbers are of pairs of a correct and a wrong response. Says: the mean probability of the "
-            "preferred one. Right: how often it is the correct one. The gap is the difference in points; "
+            "All numbers are about pairs of a correct and a wrong response. Says: the mean probability of "
+            "the preferred response. Right: how often it is the correct one. Gap: the difference in points; "
             f"positive is over-confident. Score: {board.score_name}. leaderboard.csv has all numbers."
         )
     by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
-        "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
-        "difference in points, with its interval; positive is over-confident. The p-value is the probability "
-        "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
-        f"likelihood if rewards are divided by it. Score: {board.score_name}{by_category}. Errors and scores "
+        "Says: the mean probability of the first choice. Right: how often it is correct. Gap: the "
+        "difference in points, with its interval; positive is over-confident. ECE p-value: the probability "
+        "that the ECE of a calibrated model is at least as large. Best temperature: dividing the rewards by "
+        f"it maximises the likelihood. Score: {board.score_name}{by_category}. Errors and scores "
         "are from 0 to 1. Point at a number to see its interval; leaderboard.csv has all numbers."
     )
 

@@ -26,7 +26,21 @@ _PANEL = "which item comes first"
 
 @dataclass(frozen=True)
 class ForecastReport:
-    """The content of the page and files of a forecast; ``p_floor`` is the smallest p-value it can show."""
+    """The report of a forecast of rankings.
+
+    Attributes
+    ----------
+    title, subtitle, footer : of the page.
+    summary : the calibration errors.
+    words : the result in a sentence or two.
+    reliability : rows of the reliability diagram.
+    p_floor : the smallest p-value that the number of resamples allows.
+
+    Examples
+    --------
+    >>> ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], "").content()["n"]
+    5
+    """
 
     title: str
     subtitle: str
@@ -62,15 +76,19 @@ def forecast_report(
     resamples: int = 200,
     seed: int = 0,
 ) -> ForecastReport:
-    """Evaluate a forecast of rankings by sub-k and top-k calibration, and collect what its report shows.
+    """Evaluate a forecast of rankings by sub-k and top-k calibration.
 
     Parameters
     ----------
     dist : the forecast, a distribution over rankings for each of n instances.
     orders : (n, m) the true rankings, best item first.
-    title, subtitle : of the page.
-    sub, top : the k to evaluate.
-    resamples, seed : of intervals and nulls.
+    title, subtitle : title and subtitle of the page.
+    sub, top : the values of k to evaluate.
+    resamples, seed : number of resamples and seed of intervals and nulls.
+
+    Returns
+    -------
+    ForecastReport
 
     Examples
     --------
@@ -97,8 +115,19 @@ def forecast_report(
 
 
 def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
-    """Write metrics.json/.csv, reliability.csv/.png and report.html; return the path of the page.
+    """Write metrics.json, metrics.csv, reliability.csv, reliability.png and report.html.
 
+    Parameters
+    ----------
+    report : the result of :func:`forecast_report`.
+    folder : where to write the files.
+
+    Returns
+    -------
+    Path of the page.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))

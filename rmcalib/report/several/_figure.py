@@ -1,4 +1,4 @@
-"""The figure of temperatures: one line per model and benchmark."""
+"""The figure of the best temperatures: one line per model and benchmark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ROW = 0.17  # inches of one benchmark
 def temperatures_figure(rows: Sequence[dict[str, Any]]) -> Figure | None:
     """Draw the best temperature of each model on each benchmark with its interval, on a log scale.
 
-    Rows have model, benchmark, temperature, low and high. Intervals without an end go to the edge of the
-    figure, and infinite temperatures (a uniform guess is best) are arrows there. None if no temperature is
+    Rows have model, benchmark, temperature, low and high. Intervals without an end are drawn to the edge of
+    the figure, and infinite temperatures (a uniform guess is best) as arrows there. None if no temperature is
     finite.
 
     >>> row = {"model": "m", "benchmark": "b", "temperature": 2.0, "low": 1.5, "high": math.inf}

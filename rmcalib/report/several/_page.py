@@ -1,4 +1,4 @@
-"""The files of a report on several benchmarks: page, Markdown, CSVs, JSON, and one leaderboard each."""
+"""The files of a report on several benchmarks: page, Markdown, CSVs, JSON, and a leaderboard of each."""
 
 from __future__ import annotations
 
@@ -26,14 +26,24 @@ _TABLES = {"benchmarks": "values", "temperatures": "temperatures", "transfer": "
 
 
 def write_joint(joint: Joint, folder: str | Path) -> Path:
-    """Write report.html, summary.md, report.json, CSVs and figures/; return the path of the page.
+    """Write report.html, summary.md, report.json, CSVs and figures/.
 
-    The leaderboard of each benchmark goes to a folder of its own.
+    The leaderboard of each benchmark is written to a separate folder.
 
     Parameters
     ----------
     joint : the result of :func:`report_from_runs` for several benchmarks.
     folder : a folder or URL.
+
+    Returns
+    -------
+    Path of the page.
+
+    Examples
+    --------
+    Write the report of all runs under ``runs``, which are on several benchmarks::
+
+        write_joint(report_from_runs(["runs"]), "report")
     """
     out = as_path(folder)
     figure = temperatures_figure(joint.temperatures)
@@ -93,7 +103,7 @@ def _used_on(joint: Joint, model: str) -> list[str]:
 
 
 def _effect(source: str, row: Row) -> Row:
-    """A cell: what is lost at a temperature, and whether that is better or worse than without one."""
+    """A cell: the information lost at a temperature, and whether it is more or less than without one."""
     if source == row["used_on"]:
         return {"text": "0 (fitted here)", "verdict": ""}
     text = f"{number(row['lost_information'])} [{number(row['low'])}, {number(row['high'])}]"
