@@ -78,7 +78,7 @@ def test_summary_of_places_and_counts() -> None:
     notes = " ".join(evaluate(scores, resamples=20).notes)
     assert "A 0.700, B 0.300, where 0.500 would be fair" in notes
     assert "3 of 6 answers (50.0%) could not be read" in notes
-    assert "off by 0.02 or less" in notes
+    assert "off by at most 0.02" in notes
     assert "only 20.0% of the next token's probability" in notes
 
 

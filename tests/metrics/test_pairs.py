@@ -69,7 +69,7 @@ def test_verdicts_have_metrics_of_pairs_and_no_others() -> None:
     assert found["mean_confidence"]["value"] is None
     assert found["mean_confidence"]["note"] == "it compares two responses"
     assert found["pairwise_lost_information"]["value"] is None
-    assert "certain verdict" in str(found["pairwise_lost_information"]["note"])
+    assert "wrong verdict with probability 1" in str(found["pairwise_lost_information"]["note"])
     p = np.array(wins).ravel()
     both = np.concatenate([p, 1 - p])
     happened = np.repeat([1.0, 0.0], len(p))

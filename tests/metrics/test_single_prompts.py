@@ -57,7 +57,7 @@ def test_a_single_pair_of_ties_has_a_score_and_no_interval(more_refs: int) -> No
     assert overall["value"] == pytest.approx(np.mean(list(category_scores(scores).values())))
     assert (ties["low"], ties["high"], overall["low"], overall["high"]) == (None,) * 4
     assert ties["note"] == overall["note"]
-    assert "no interval: a category has one prompt only" in ties["note"]
+    assert "no interval: a category has only one prompt" in ties["note"]
     assert math["low"] < math["high"]
 
 
@@ -161,4 +161,4 @@ def test_ties_that_are_all_alike_have_no_interval() -> None:
         row = score_of(rows, category)
         assert row["value"] is not None
         assert (row["low"], row["high"]) == (None, None)
-        assert "all resamples of Ties are alike" in row["note"]
+        assert "all resamples of Ties are equal" in row["note"]
