@@ -137,7 +137,7 @@ def test_copies_of_a_pair_do_not_make_the_interval_narrower() -> None:
     assert many.low <= one.low + 1e-9
 
 
-def test_intervals_of_pairs_know_their_prompts() -> None:
+def test_intervals_of_pairs_depend_on_the_number_of_prompts() -> None:
     # Pairs of one prompt are all right or all wrong: 100 prompts, not 900 pairs.
     rng = np.random.default_rng(6)
     wins = np.repeat(rng.random((100, 1)) < 0.7, 9, axis=1).astype(float)

@@ -35,7 +35,7 @@ def test_steps_of_one_training_are_drawn_in_order(tmp_path: Path) -> None:
     assert (tmp_path / "report/figures/training.pdf").read_bytes()[:4] == b"%PDF"
 
 
-def test_other_runs_have_no_curve(tmp_path: Path) -> None:
+def test_other_runs_have_no_training_steps(tmp_path: Path) -> None:
     write_steps(tmp_path / "runs", (1, 2))
     write_run(tmp_path / "runs", "other", synthetic(5))
     board = leaderboard_from_runs([tmp_path / "runs"], settings=FAST)
