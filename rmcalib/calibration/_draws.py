@@ -171,15 +171,16 @@ def _moments(outcomes: Outcomes, ends: Sequence[FloatArray]) -> tuple[_Moments, 
     from scipy.sparse import csr_array, diags_array, vstack
 
     width, sizes = outcomes.n_sums, outcomes.sizes
-    entries = (outcomes.features(part).indices for part in parts_of(outcomes))
-    few = sum(np.bincount(columns, minlength=width) for columns in entries) < _FEW
+    entries = np.zeros(width)
+    for part in parts_of(outcomes):
+        entries += np.bincount(outcomes.features(part).indices, minlength=width)
     mean, square = np.zeros((len(ends), width)), np.zeros((len(ends), width, width))
     product = np.zeros((len(ends), len(ends), width, width))
     largest, alone, rest = np.zeros(width), np.zeros(len(sizes), dtype=bool), []
     for part in parts_of(outcomes):
         rows, features = rows_of(sizes, part), outcomes.features(part)
         starts = np.concatenate([[0], np.cumsum(sizes[part])])
-        alone[part] = np.add.reduceat(features @ few.astype(np.float64), starts[:-1]) > 0
+        alone[part] = np.add.reduceat(features @ (entries < _FEW).astype(np.float64), starts[:-1]) > 0
         own = np.repeat(alone[part], sizes[part])
         rest.append(features[own])
         largest += features[~own].sum(axis=0)

@@ -127,14 +127,15 @@ class FeatureOutcomes:
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Add up the features of what happened, rows (R, G), by ``step`` (R, G): (R, n_steps, q)."""
-        from scipy.sparse import coo_array, issparse
+        from scipy.sparse import coo_array
 
         line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
         places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
         shape = (len(rows) * n_steps, self.rows.shape[0])
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per group and line
-        sums = happened @ self.rows
-        return np.asarray(sums.toarray() if issparse(sums) else sums).reshape(len(rows), n_steps, -1)
+        sums: Any = happened @ self.rows
+        dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
+        return np.asarray(dense).reshape(len(rows), n_steps, -1)
 
 
 def parts_of(outcomes: Outcomes) -> Iterator[slice]:

@@ -345,11 +345,9 @@ def _content(
     met: list[tuple[Condition, Evaluation]],
     joint: Joint | None,
 ) -> dict[str, Any]:
-    from rmcalib.report import evaluation_content, joint_content
-
     return {
-        "evaluations": [{**evaluation_content(one.result), "folder": str(one.folder)} for one in done],
+        "evaluations": [{**one.result.content(), "folder": str(one.folder)} for one in done],
         "failed": failed,
         "conditions_met": [{"model": result.model, "condition": c.text} for c, result in met],
-        **({} if joint is None else {"benchmarks": joint_content(joint)}),
+        **({} if joint is None else {"benchmarks": joint.content()}),
     }

@@ -108,7 +108,6 @@ def report_leaderboard(
     from rmcalib.cli._shared.joint import print_joint
     from rmcalib.report import (
         Joint,
-        joint_content,
         leaderboard_from_runs,
         leaderboard_from_table,
         official_from_hub,
@@ -163,8 +162,7 @@ def report_leaderboard(
                     )
         page = write_joint(board, folder) if isinstance(board, Joint) else write_leaderboard(board, folder)
     if json_:
-        content = joint_content(board) if isinstance(board, Joint) else _content(board)
-        typer.echo(json.dumps({**content, "page": str(page)}))
+        typer.echo(json.dumps({**board.content(), "page": str(page)}))
     elif not quiet:
         if isinstance(board, Joint):
             print_joint(board)
@@ -189,37 +187,12 @@ def _methods(given: list[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _content(board: Leaderboard) -> dict[str, Any]:
-    from rmcalib.report import wide_rows
-
-    return {
-        "benchmark": board.benchmark,
-        "metric": board.metric,
-        "protocol": board.protocol,
-        "summary": board.summary,
-        "models": wide_rows(board),
-        "correlations": board.correlations,
-        "split_correlations": board.split_correlations,
-        "check": board.check,
-        "training": board.training,
-        "notes": board.notes,
-    }
-
-
 def _print(board: Leaderboard) -> None:
     from rich.text import Text
 
+    from rmcalib._util.display import interval, number, p_value, percent, points, short_names
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import (
-        headline_keys,
-        interval,
-        metric_name,
-        number,
-        p_value,
-        percent,
-        points,
-        short_names,
-    )
+    from rmcalib.report import headline_keys, metric_name
 
     terminal = open_console()
     if board.training:
@@ -268,8 +241,8 @@ def _print_page(page: str) -> None:
 
 
 def _print_training(board: Leaderboard, terminal: Any) -> None:
+    from rmcalib._util.display import number, p_value, percent, points
     from rmcalib._util.terminal import add_row, print_table, table
-    from rmcalib.report import number, p_value, percent, points
 
     headings = ("says", "right", "gap in\npoints", "lost\ninformation", "best T", "ECE", "if\ncalibrated")
     steps = table("step", *headings, "p-value", title="Over the training", gap=1)

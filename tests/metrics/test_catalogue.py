@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from rmcalib.metrics import (
     Settings,
     Statistic,
     catalogue,
-    catalogue_markdown,
     chosen_metrics,
     forecast,
     metric_rows,
@@ -50,7 +50,7 @@ FEWER = Metric("fewer", "counts wrongly", lambda f, settings: Statistic.constant
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A distribution on the path that has one module and, as yet, no entry points."""
+    """A distribution on the path that has one module and no entry points yet."""
     (tmp_path / "their_metrics.py").write_text(MODULE)
     about = tmp_path / "their_metrics-1.0.dist-info"
     about.mkdir()
@@ -68,7 +68,7 @@ def name_entry(about: Path, value: str) -> None:
     catalogue.cache_clear()
 
 
-def test_an_installed_metric_is_everywhere(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_metric_appears_everywhere(installed: Path, tmp_path: Path) -> None:
     name_entry(installed, "their_metrics:METRIC")
     assert catalogue()["bold_fraction"].source == "their-metrics"
     scores = synthetic(1, ties=True)
@@ -90,7 +90,7 @@ def test_an_installed_metric_is_everywhere(installed: Path, tmp_path: Path) -> N
     assert "bold_fraction" in (tmp_path / "board" / "report.html").read_text()
     condition = parse_condition("bold_fraction[Math]>=0")
     assert condition.met(metric_rows(scores, model="m", benchmark="b", settings=FAST))
-    assert "| `bold_fraction` | fraction of" in catalogue_markdown([*catalogue().values()])
+    assert "| `bold_fraction` | fraction of" in _page_script().tables(catalogue().values())
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_an_installed_metric_is_everywhere(installed: Path, tmp_path: Path) -> N
         ("their_metrics:TAKEN", "there is a metric 'ece' already, of rmcalib"),
     ],
 )
-def test_bad_entry_points_are_one_line(value: str, message: str, installed: Path) -> None:
+def test_bad_entry_points_give_one_line(value: str, message: str, installed: Path) -> None:
     name_entry(installed, value)
     with pytest.raises(ValueError, match=message) as error:
         catalogue()
@@ -117,13 +117,13 @@ def test_bad_entry_points_are_one_line(value: str, message: str, installed: Path
         ("FEWER", "metric fewer of their-metrics: its n is 1, but it was given 90 prompts"),
     ],
 )
-def test_metrics_that_go_wrong_are_named(value: str, message: str, installed: Path) -> None:
+def test_errors_in_installed_metrics_name_the_metric(value: str, message: str, installed: Path) -> None:
     name_entry(installed, f"their_metrics:{value}")
     with pytest.raises(ValueError, match=message):
         metric_rows(synthetic(1), model="m", benchmark="b", settings=FAST)
 
 
-def test_only_what_is_asked_for_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_requested_metrics_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     every = metric_rows(synthetic(1), model="m", benchmark="b", settings=FAST)
 
     def slow(*_: object, **__: object) -> float:
@@ -140,18 +140,22 @@ def test_only_what_is_asked_for_is_computed(monkeypatch: pytest.MonkeyPatch) -> 
     assert [row for row in every if row["metric"] in ("ece", "accuracy")] == rows
 
 
-def test_the_page_about_metrics_is_up_to_date() -> None:
+def _page_script() -> Any:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
-        page = importlib.import_module("write_metrics_page")
+        return importlib.import_module("write_metrics_page")
     finally:
         sys.path.pop(0)
+
+
+def test_the_page_about_metrics_is_up_to_date() -> None:
+    page = _page_script()
     text = page.PAGE.read_text(encoding="utf-8")
     assert page.updated(text) == text, "run python scripts/write_metrics_page.py"
     assert all(f"| `{name}` |" in text for name, metric in catalogue().items() if not metric.source)
 
 
-def test_entries_say_what_pages_need() -> None:
+def test_entries_have_what_pages_need() -> None:
     for metric in catalogue().values():
         assert metric.meaning
         assert "|" not in metric.meaning
@@ -164,7 +168,7 @@ def test_entries_say_what_pages_need() -> None:
     ("fields", "message"),
     [
         ({"name": "my metric"}, "letters, digits and underscores"),
-        ({"statistic": None}, "statistic is not a function"),
+        ({"statistic": None}, "statistic: expected a function"),
         ({"better": "up"}, "better"),
         ({"group": "mine"}, "group"),
         ({"compared": "always"}, "compared"),
@@ -194,7 +198,7 @@ def cut(scores: Scores, m: int) -> Scores:
     return Scores.from_columns({name: getattr(scores, name)[kept] for name in names})
 
 
-def test_numbers_of_responses_that_differ_are_noted_where_they_matter() -> None:
+def test_different_numbers_of_responses_are_noted_if_the_metric_depends_on_them() -> None:
     models = {"four": synthetic(1), "two": cut(synthetic(2), 2)}
     by_ece = rmcalib.leaderboard(models, metric="ece", resamples=20)
     assert any("different numbers of responses per prompt (2, 4)" in note for note in by_ece.notes)
@@ -232,11 +236,11 @@ def test_information_equals_direct_sums() -> None:
     rows = {row["metric"]: row for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
     assert rows["lost_information"]["value"] == pytest.approx((nll(1) - best) / np.log(4), abs=1e-6)
     assert rows["usable_information"]["value"] == pytest.approx(1 - best / np.log(4), abs=1e-6)
-    assert rows["lost_information"]["low"] > 0  # four times too bold
+    assert rows["lost_information"]["low"] > 0  # four times too large
 
 
-def test_a_forecast_in_one_bin_says_so_beside_its_ece() -> None:
-    flat = synthetic(1, scale=1e-3)  # probabilities of about 1/4, which no bin edge separates
+def test_a_forecast_in_one_bin_gives_a_warning_at_the_ece() -> None:
+    flat = synthetic(1, scale=1e-3)  # all probabilities are about 1/4 and in one bin
     rows = {row["metric"]: row["value"] for row in metric_rows(flat, model="m", benchmark="b")[::-1]}
     assert rows["ece_bound"] == 0.5
     assert rows["ece_fullest_bin"] == 1.0
@@ -245,7 +249,7 @@ def test_a_forecast_in_one_bin_says_so_beside_its_ece() -> None:
     assert rows["lost_information"] > 0.1
 
 
-def test_the_split_of_the_first_choice_adds_up() -> None:
+def test_the_decomposition_of_the_first_choice_adds_up() -> None:
     scores = synthetic(1)
     rows = {row["metric"]: row["value"] for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
     p = forecast(scores).probability.reshape(-1, 4)
