@@ -80,7 +80,7 @@ def folder_name(name: str) -> str:
     safe = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in parts]
     whole = "__".join(part for part in safe if part.strip("_.-"))
     if not whole:
-        raise HubError(f"{name!r} has no letters or digits to name an output folder after")
+        raise HubError(f"{name!r} has no letters or digits, so no output folder can be named after it")
     if safe == parts and len(whole) <= _LONGEST_NAME:
         return whole
     digest = hashlib.sha256("/".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -118,12 +118,12 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
             _close_session()  # the downloads that follow must not reuse a dead connection
             commit = ref.read_text().strip()
             if not constants.HF_HUB_OFFLINE:
-                notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
-                warnings.warn(f"{notice}{commit[:12]}, which is in the cache", stacklevel=2)
+                notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; using commit "
+                warnings.warn(f"{notice}{commit[:12]} from the cache", stacklevel=2)
             return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
     if not info.sha:
-        raise HubError(f"{name}: the Hub names no commit for revision {wanted!r}")
+        raise HubError(f"{name}: the Hub returned no commit for revision {wanted!r}")
     _remember(ref, info.sha)
     return str(info.sha)
 
@@ -245,9 +245,9 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "LocalEntryNotFoundError",
         "ConnectionError",
     }:
-        return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
+        return "not in the local cache, and HF_HUB_OFFLINE is set"
     if status == 429 or re.search(r"\b429\b", text):
-        return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
+        return "too many requests to the Hub (429): wait a few minutes, or log in for a higher limit"
     if status in (401, 403):
         return f"the Hub refuses access ({status}): log in with a token that may read {page}"
     if status is not None and status >= 500:
@@ -257,7 +257,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
     if "RemoteProtocolError" in names or "peer closed connection" in text:
-        return f"the transfer from {endpoint} broke off, again and again: try later; what has arrived is kept"
+        return f"the download from {endpoint} broke off several times: try again later; what has arrived is kept"
     if names & {
         "LocalEntryNotFoundError",
         "ConnectionError",
@@ -270,7 +270,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
             f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"
         )
     if repo_type == "dataset" and isinstance(error, FileNotFoundError):
-        return f"the Hub at {endpoint} did not give the data files: try again later"
+        return f"the Hub at {endpoint} did not return the data files: try again later"
     return f"{type(error).__name__}: {_line(error)}"
 
 

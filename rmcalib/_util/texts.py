@@ -50,19 +50,19 @@ def parse_json(content: bytes, where: str) -> Any:
 
     >>> parse_json(b'{"id": 1, "id": 2}', "x.jsonl, line 3")
     Traceback (most recent call last):
-    ValueError: x.jsonl, line 3: the key 'id' is there twice
+    ValueError: x.jsonl, line 3: the key 'id' appears twice
     """
     text = decoded(content, where)
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except _RepeatedKeyError as error:
-        raise ValueError(f"{where}: the key {error.args[0]!r} is there twice") from None
+        raise ValueError(f"{where}: the key {error.args[0]!r} appears twice") from None
     except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
         several = where.endswith(".json") and "Extra data" in str(error)
         hint = " (one object per line? then its name should end in .jsonl)" if several else ""
         raise ValueError(f"{where}: not JSON: {error}{hint}") from error
     if "\\u" in text and _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
-        raise ValueError(f"{where}: half of a surrogate pair (\\ud800 to \\udfff) in a text: repair the text")
+        raise ValueError(f"{where}: a lone surrogate (\\ud800 to \\udfff) in a text: fix the text")
     return value
 
 

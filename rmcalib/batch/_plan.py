@@ -254,12 +254,12 @@ def select(models: Iterable[Recipe | Listed], selection: Selection) -> list[Plan
             if size is not None and size > selection.max_parameters:
                 continue
             if size is None:
-                reason = "of unknown size, and --max-params was given (set `parameters` in its recipe)"
+                reason = "unknown size, and --max-params was given (set `parameters` in its recipe)"
         entries.append(PlanEntry(recipe, family, size, skipped=reason, options=each.options))
     if not entries:
         have = ", ".join(sorted({family_of(each.recipe) for each in listed}))
         raise ValueError(
-            "no model is left by --include, --exclude, --max-params and --family "
+            "no model matches --include, --exclude, --max-params and --family "
             f"(of {len(listed)}; their families: {have})"
         )
     return entries

@@ -160,7 +160,7 @@ def _check_same(first: Origin, other: Origin) -> None:
         shown = "; ".join(
             f"{key}: {first.identity.get(key)} and {other.identity.get(key)}" for key in sorted(differing)
         )
-        raise ValueError(f"the nodes of the cluster would score differently ({shown}): set it, say --dtype")
+        raise ValueError(f"the nodes of the cluster would score differently ({shown}): set the option, for example --dtype")
 
 
 def _remarks(first: Origin, origins: Iterable[Origin]) -> Iterator[str]:
@@ -176,9 +176,7 @@ def _remarks(first: Origin, origins: Iterable[Origin]) -> Iterator[str]:
         yield f"not all workers have the same packages (some: {', '.join(sorted(other))})"
     lost = sum(origin.restarted for origin in origins)
     if lost:
-        yield f"{lost} {'worker was' if lost == 1 else 'workers were'} lost on the way, and Ray replaced " + (
-            "it" if lost == 1 else "them"
-        )
+        yield f"{count(lost, 'worker')} lost while scoring; Ray replaced {'it' if lost == 1 else 'them'}"
 
 
 def _free(ray: Any, nodes: set[str], commit: str) -> int:

@@ -211,5 +211,5 @@ def _texts() -> Benchmark | None:
     try:
         return load_benchmark("reward-bench-2")
     except HubError as error:
-        warnings.warn(f"the reports have no texts to read ({error})", stacklevel=2)
+        warnings.warn(f"the reports will not show the texts of the benchmark ({error})", stacklevel=2)
         return None

@@ -204,7 +204,7 @@ class Status:
             if not self._written:
                 raise
             if not self._failing:
-                warnings.warn(f"{error}; the batch goes on", stacklevel=1)
+                warnings.warn(f"{error}; the batch continues", stacklevel=1)
             self._failing = True
 
 

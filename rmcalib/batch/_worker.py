@@ -188,4 +188,4 @@ def _ending(code: int) -> str:
     if code >= 0:
         return f"ended with code {code}"
     name = signal.Signals(-code).name
-    return f"was ended by {name}" + (", as the system does when memory runs out" if code == -9 else "")
+    return f"was killed ({name})" + ("; the machine probably ran out of memory" if code == -9 else "")

@@ -254,7 +254,7 @@ class Run:
                 file.unlink(missing_ok=True)
                 continue
             if part.manifest.get("hash") != self.files.hash:
-                warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
+                warnings.warn(f"{file}: belongs to another run; its prompts are scored again", stacklevel=3)
                 continue
             read.append(file)
             columns = {name: array.tolist() for name, array in part.columns().items()}

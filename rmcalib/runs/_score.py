@@ -85,7 +85,7 @@ def score(
     'shortest'
     """
     if judge is not None and model is not None:
-        raise ValueError("judge, model: two names for one argument; give one of them")
+        raise ValueError("judge, model: two names for one argument; give only one")
     if process_rank()[1] > 1 and output is None:
         raise ValueError("output: several processes need a folder that all of them can reach")
     given = judge if judge is not None else model if model is not None else "demo"

@@ -43,7 +43,7 @@ def columns_of_arrays(
         columns["votes"] = counts.ravel()
         columns["ties"] = np.repeat(_counts(0 if ties is None else ties, "ties", (n,)), m)
     elif ties is not None:
-        raise ValueError("ties: give votes as well")
+        raise ValueError("ties: give votes too")
     columns["is_correct"] = _correct(correct, counts, (n, m)).ravel()
     return columns
 
@@ -65,7 +65,7 @@ def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
     if array.ndim == 0 and len(shape) == 1:
         array = np.full(shape, array)
     if array.shape != shape:
-        raise ValueError(f"{name}: expected shape {shape}, as the rewards have, got {array.shape}")
+        raise ValueError(f"{name}: expected shape {shape}, like the rewards, got {array.shape}")
     return as_integers(array, name, ndim=len(shape))
 
 
@@ -78,7 +78,7 @@ def _correct(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int
     array = np.asarray(0 if correct is None else correct)
     if array.dtype == bool:
         if array.shape != shape:
-            raise ValueError(f"correct: expected shape {shape}, as the rewards have, got {array.shape}")
+            raise ValueError(f"correct: expected shape {shape}, like the rewards, got {array.shape}")
         return array
     if array.ndim == 0:
         array = np.full(n, array)

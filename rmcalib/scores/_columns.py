@@ -110,7 +110,7 @@ def columns_of_rows(
     >>> row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": None}
     >>> columns_of_rows([row], source="s.jsonl")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
+    ValueError: s.jsonl, row 0: no value for reward (a row needs item_id, category, ...)
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*KINDS, *OTHER_KINDS)}
     details: dict[str, dict[int, Any]] = {}
@@ -137,7 +137,7 @@ def columns_of_rows(
         row_number = min(empty)
         absent = [name for name in checked if columns[name][row_number] is None]
         raise ValueError(
-            f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
+            f"{source}, {place(row_number)}: no value for {', '.join(absent)} (a row needs {', '.join(names)})"
         )
     filled = {name: [known.get(row, math.nan) for row in range(n)] for name, known in details.items()}
     return {**{name: columns[name] for name in names}, **filled}

@@ -56,15 +56,15 @@ def check(scores: Scores) -> None:
     if bad.any():
         row = first(bad)
         twice = row and scores.response[row] == scores.response[row - 1]
-        problem = "is there twice" if twice else "comes too early"
+        problem = "appears twice" if twice else "is out of order"
         raise ValueError(f"{name(row)} {problem}: an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
-        raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
+        raise ValueError(f"{name(first(bad))}: its category differs from that of the item's other responses")
     if scores.ties is not None:
         bad = scores.ties != np.repeat(scores.ties[starts], sizes)
         if bad.any():
-            raise ValueError(f"{name(first(bad))}: another number of ties than the item's other responses")
+            raise ValueError(f"{name(first(bad))}: its ties differ from those of the item's other responses")
     correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
     unanswered = (correct == 0) & (scores.n_votes == 0)
     for kind, wrong in (("correct", unanswered), ("wrong", correct == sizes)):

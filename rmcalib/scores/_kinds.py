@@ -183,7 +183,7 @@ def _means(lists: Sequence[FloatArray]) -> FloatArray:
 def _same_length(lists: Sequence[FloatArray], source: str) -> FloatArray:
     lengths = sorted({len(row) for row in lists})
     if len(lengths) != 1 or lengths[0] < 2:
-        raise ValueError(f"{source}: quantiles: {lengths} of them; every response needs as many, at least 2")
+        raise ValueError(f"{source}: quantiles: {lengths} of them; every response needs the same number, at least 2")
     return np.array(lists)
 
 
@@ -225,7 +225,7 @@ def _distributed(
     lists: npt.NDArray[np.object_] = np.empty(len(names), dtype=object)
     for m in np.unique(counts):
         if m < 2:
-            raise ValueError(f"{source}: a prompt with a single response")
+            raise ValueError(f"{source}: a prompt has only one response")
         rows = order[starts[counts == m][:, None] + np.arange(m)]  # (prompts, m)
         there = values[rows]
         try:

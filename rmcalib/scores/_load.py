@@ -112,7 +112,7 @@ def load_all_scores(
         return {str(path).removeprefix(f"{REAL}/"): built_in_scores(str(path))}
     file = as_path(path)
     if file.suffix not in _ENDINGS:
-        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(_ENDINGS)}")
+        raise ValueError(f"{str(path) or repr('')}: unknown file type; a file of scores ends in {', '.join(_ENDINGS)}")
     first = Reading(STEPS[0] if steps == ALL_STEPS else steps, missing or "refuse")
     makers: dict[str, Callable[[Reading], Scores]] = {}
     if file.suffix == ".parquet" and (table := _files.read_tidy(path)) is not None:

@@ -24,7 +24,7 @@ BENCHMARK = "reward-bench-2"
 def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[str], dict[str, Any]]:
     """Return the columns of scores, the place of each row, and what the file says about the model."""
     if not isinstance(content, Mapping) or any(name not in content for name in _LISTS):
-        hint = "; rows of scores belong into a .jsonl file" if isinstance(content, list) else ""
+        hint = "; rows of scores belong in a .jsonl file" if isinstance(content, list) else ""
         raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(_LISTS)}){hint}")
     lists = [content[name] for name in _LISTS]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
@@ -43,7 +43,7 @@ def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[
         if not isinstance(scores, list):
             raise ValueError(f"{where}: no scores (a generative judge gives none)")
         if isinstance(n_correct, bool) or not isinstance(n_correct, int) or n_correct < 1:
-            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a whole number from 1 up")
+            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a whole number of at least 1")
         for i, score in enumerate(scores):
             while isinstance(score, list) and len(score) == 1:
                 score = score[0]

@@ -90,12 +90,12 @@ def models_of_table(table: Mapping[str, Sequence[Any]], source: str) -> dict[str
         _check_row(f"{source}, row {row}", model=model, problem=problem, **{number: place})
         problems = found.setdefault(str(model), {}).setdefault(problem, {})
         if int(place) in problems:
-            raise ValueError(f"{source}, row {row}: {number} {place} of problem {problem} is there twice")
+            raise ValueError(f"{source}, row {row}: {number} {place} of problem {problem} appears twice")
         problems[int(place)] = own
         if verdicts and own[1] not in _LETTERS:
             raise ValueError(f"{source}, row {row}: chosen_position is {own[1]!r}, not A or B")
     if not found:
-        raise ValueError(f"{source}: a table without rows")
+        raise ValueError(f"{source}: the table has no rows")
     result = {}
     for model, problems in found.items():
         for problem, own in problems.items():

@@ -257,7 +257,7 @@ class Scores:
         if n == 0 and "missing" in kind:
             raise ValueError(f"{source}: no prompt has a score for each of its responses")
         if n == 0:
-            raise ValueError(f"{source}: no scores in it")
+            raise ValueError(f"{source}: contains no scores")
         given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
         if "votes" in given:
             given.setdefault("ties", np.zeros(n, dtype=np.int64))

@@ -45,7 +45,7 @@ def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -
         if steps in ("product", "geometric_mean"):
             others = [name for name in STEPS if name not in ("product", "geometric_mean")]
             raise ValueError(
-                f"steps: {steps} needs scores from 0 to 1, and there is one of "
+                f"steps: {steps} needs scores from 0 to 1, but one is "
                 f"{values[(values < 0) | (values > 1)][0]:g}: use {', '.join(others)}"
             )
         return _COMBINED[steps](values, starts, counts), False

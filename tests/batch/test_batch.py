@@ -207,7 +207,7 @@ def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pyt
             assert next(events)[0] == "progress"
         assert worker.process is not None
         os.kill(worker.process.pid or 0, signal.SIGKILL)
-        with pytest.raises(WorkerError, match=r"was ended by SIGKILL, .* memory runs out"):
+        with pytest.raises(WorkerError, match=r"was killed \(SIGKILL\); .* ran out of memory"):
             list(events)
         assert [kind for kind, _ in worker.run(task)][-1] == "progress"  # a new process did it
     assert list((tmp_path / "runs").glob("*/*/scores.parquet"))

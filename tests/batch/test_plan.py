@@ -37,7 +37,7 @@ def test_filters_work_together() -> None:
     recipes = [Recipe("a/Llama-8B"), Recipe("a/Qwen-4B"), Recipe("b/Llama-1B"), Recipe("b/Llama-old-3B")]
     chosen = Selection(include=("*llama*",), exclude=("*OLD*",), max_parameters=8, families=("Llama",))
     assert [entry.model for entry in make_plan(recipes, chosen)] == ["b/Llama-1B", "a/Llama-8B"]
-    with pytest.raises(ValueError, match=r"no model is left .*llama, qwen"):
+    with pytest.raises(ValueError, match=r"no model matches .*llama, qwen"):
         make_plan(recipes, Selection(include=("nobody/*",)))
 
 

@@ -107,7 +107,7 @@ def test_a_node_lost_in_the_middle_changes_nothing(
     assert said["parts"] == 1  # of the first model's six: it was not finished yet
     assert states(said) == dict.fromkeys(GOOD[:2], "done")
     warned = [text for entry in said["models"] for text in entry["warnings"]]
-    assert "1 worker was lost on the way, and Ray replaced it" in warned
+    assert "1 worker lost while scoring; Ray replaced it" in warned
     assert len(done.stdout.splitlines()) == 1, done.stdout  # nothing of Ray's own
     assert_same_scores(all_scores(output), all_scores(reference))
 

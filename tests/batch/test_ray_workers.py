@@ -98,9 +98,9 @@ def test_other_packages_and_lost_workers_are_reported() -> None:
     assert list(_remarks(first, [first])) == []
     assert list(_remarks(first, [first, other])) == [
         "not all workers have the same packages (some: torch 2.5.0)",
-        "1 worker was lost on the way, and Ray replaced it",
+        "1 worker lost while scoring; Ray replaced it",
     ]
-    assert list(_remarks(other, [other, other])) == ["2 workers were lost on the way, and Ray replaced them"]
+    assert list(_remarks(other, [other, other])) == ["2 workers lost while scoring; Ray replaced them"]
 
 
 def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:

@@ -68,10 +68,10 @@ def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp
         ('{"id": "", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": " ", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": 1, %s, "subset": ""}', "'subset' is empty"),
-        ('{"id": 1, "id": 2, %s, "subset": "x"}', "the key 'id' is there twice"),
-        ('{"id": 1, %s, "subset": "x", "more": {"a": 1, "a": 1}}', "the key 'a' is there twice"),
-        (r'{"id": 1, %s, "subset": "x\ud800"}', "half of a surrogate pair"),
-        (r'{"id": 1, %s, "subset": "x", "chosen": "\udfff"}', "the key 'chosen' is there twice"),
+        ('{"id": 1, "id": 2, %s, "subset": "x"}', "the key 'id' appears twice"),
+        ('{"id": 1, %s, "subset": "x", "more": {"a": 1, "a": 1}}', "the key 'a' appears twice"),
+        (r'{"id": 1, %s, "subset": "x\ud800"}', "a lone surrogate"),
+        (r'{"id": 1, %s, "subset": "x", "chosen": "\udfff"}', "the key 'chosen' appears twice"),
     ],
 )
 def test_what_was_taken_silently_is_refused_with_its_line(line: str, message: str, tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_what_was_taken_silently_is_refused_with_its_line(line: str, message: st
     ("change", "message"),
     [
         ({"prompt": [{"role": "wizard", "content": "x"}]}, "unknown chat role 'wizard' (have: system, "),
-        ({"chosen": ["a\ud800"]}, "half of a surrogate pair"),
-        ({"prompt": "\udc00"}, "half of a surrogate pair"),
+        ({"chosen": ["a\ud800"]}, "a lone surrogate"),
+        ({"prompt": "\udc00"}, "a lone surrogate"),
     ],
 )
 def test_texts_that_no_tokenizer_takes_are_refused(

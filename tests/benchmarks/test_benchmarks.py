@@ -85,12 +85,12 @@ def test_strange_texts_survive(tmp_path: Path) -> None:
     [
         (good(chosen=[]), r"line 2 \(id '1'\): no correct response \('chosen' is empty\)"),
         (good(rejected=[]), r"line 2 \(id '1'\): no wrong response \('rejected' is empty\)"),
-        (good(id="0"), r"line 2: id '0' is there twice \(first in line 1\)"),
+        (good(id="0"), r"line 2: id '0' appears twice \(first in line 1\)"),
         (
             good(subset=...),
-            r"line 2: nothing for subset \(a row needs id, prompt, chosen, rejected, subset\)",
+            r"line 2: no value for subset \(a row needs id, prompt, chosen, rejected, subset\)",
         ),
-        (good(prompt=None, chosen=None), r"line 2: nothing for prompt, chosen"),
+        (good(prompt=None, chosen=None), r"line 2: no value for prompt, chosen"),
         (good(chosen=[1]), r"'chosen' must be a list of texts"),
         (good(rejected={"a": 1}), r"'rejected' must be a list of texts"),
         (good(prompt=3), r"'prompt' must be a text or a list of chat messages"),
@@ -109,14 +109,14 @@ def test_a_bad_row_is_named(row: dict[str, Any], message: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.jsonl", b'{"id": 1}\n' * 6 + b"{oops\n", r"x\.jsonl, line 1: nothing for prompt"),
+        ("x.jsonl", b'{"id": 1}\n' * 6 + b"{oops\n", r"x\.jsonl, line 1: no value for prompt"),
         ("x.jsonl", b"\n\n\n\n\n\n{oops\n", r"x\.jsonl, line 7: not JSON"),
         ("x.jsonl", b"[1]\n", r"line 1: expected an object"),
         ("x.jsonl", b"\xff\xfe\n", r"x\.jsonl: not UTF-8 text \(it looks like UTF-16\): save it as UTF-8"),
-        ("x.jsonl", b"", "no prompts in it"),
+        ("x.jsonl", b"", "contains no prompts"),
         ("x.json", b"{}", "expected a list of objects"),
         ("x.json", b"[1]", "expected a list of objects"),
-        ("x.json", b"[]", "no prompts in it"),
+        ("x.json", b"[]", "contains no prompts"),
         ("x.parquet", b"PAR1 but not really", "not a readable Parquet file"),
         ("x.txt", b"id,prompt", r"a benchmark file ends in \.jsonl, \.json, \.parquet, \.csv"),
     ],
@@ -130,21 +130,21 @@ def test_a_bad_file_is_named(name: str, content: bytes, message: str, tmp_path: 
 def test_what_is_no_benchmark(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="No such file"):
         load_benchmark(str(tmp_path / "gone.jsonl"))
-    with pytest.raises(ValueError, match=r"a folder; say with --format how its files are written"):
+    with pytest.raises(ValueError, match=r"is a folder; give --format to say how its files are written"):
         load_benchmark(str(tmp_path))
     for name in ("../../x", "", "a/b/c"):
         with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):
             load_benchmark(name)
     path = str(written(tmp_path, [good()]))
-    with pytest.raises(ValueError, match=r"revision: .* is a file, which has none"):
+    with pytest.raises(ValueError, match=r"revision: .* is a file, and only Hub data sets have revisions"):
         load_benchmark(path, revision="main")
-    with pytest.raises(ValueError, match="limit: 0 prompts make no benchmark"):
+    with pytest.raises(ValueError, match="limit: must be at least 1, got 0"):
         load_benchmark(path, limit=0)
 
 
 def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
     path = written(tmp_path, [{"id": "1", "question": "?"}], ".parquet")
-    with pytest.raises(ValueError, match=r"row 0: nothing for prompt, chosen, rejected, subset \(a row"):
+    with pytest.raises(ValueError, match=r"row 0: no value for prompt, chosen, rejected, subset \(a row"):
         load_benchmark(str(path))
 
 

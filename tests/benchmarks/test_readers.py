@@ -96,7 +96,7 @@ def test_rmb_is_read_from_its_folders(tmp_path: Path) -> None:
     inner = load_benchmark(str(root / "BoN_set"), format="rmb")
     assert inner.items == bench.items
     assert inner.revision != bench.revision  # other paths, which may tell the category
-    with pytest.raises(ValueError, match=r"hi\.json, row 0: nothing for bon_uid, bon_best, loser_list"):
+    with pytest.raises(ValueError, match=r"hi\.json, row 0: no value for bon_uid, bon_best, loser_list"):
         load_benchmark(str(root / "Pairwise_set"), format="rmb")
     (root / "BoN_set" / "Harmlessness" / "S1.json").write_text('[{"bon_uid": "b2", ')
     with pytest.raises(ValueError, match=r"S1\.json: not JSON"):
@@ -168,7 +168,7 @@ def test_multipref(tmp_path: Path) -> None:
     item = load(tmp_path, "multipref").items[0]
     assert (item.responses, item.votes, item.ties) == (("The Nile.", "The wall."), (2, 1), 1)
     assert item.columns["overall_pref"].split()[0] == "B-is-clearly-better"
-    with pytest.raises(ValueError, match=r"no prompts in it .*nobody annotated"):
+    with pytest.raises(ValueError, match=r"contains no prompts .*nobody annotated"):
         load(
             tmp_path,
             "multipref",
@@ -233,9 +233,9 @@ def test_trl_in_all_its_forms(tmp_path: Path) -> None:
         "rejected": [*talk("A?", "x"), *talk("B?", "b")],
     }
     bench = load(tmp_path, "trl", [longer, {"prompt": "p", "chosen": "a", "rejected": "b", "source": "s"}])
-    assert bench.notes == ("mine: 1 left out: the two conversations differ before the last message",)
+    assert bench.notes == ("mine: 1 left out: the two conversations differ before the last response",)
     assert bench.items[0].columns == {"source": "s"}
-    with pytest.raises(ValueError, match="do not begin alike"):
+    with pytest.raises(ValueError, match="have no common beginning"):
         load(tmp_path, "trl", [{"chosen": "abc", "rejected": "xyz"}])
     with pytest.raises(ValueError, match="the last message is the user's"):
         load(
@@ -273,7 +273,7 @@ def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
     for column in benchmarks()[name].columns:
         rows = copy.deepcopy(SHAPES[name])
         del rows[0][column]
-        with pytest.raises(ValueError, match=rf"line 1: nothing for {column} \(a row needs") as found:
+        with pytest.raises(ValueError, match=rf"line 1: no value for {column} \(a row needs") as found:
             load(tmp_path, name, rows)
         one_line(found.value, tmp_path)
 
@@ -293,7 +293,7 @@ def test_a_truncated_download_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_mixed_formats_are_named(name: str, tmp_path: Path) -> None:
     other = "judgebench" if name != "judgebench" else "multipref"
-    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: nothing for .* looks like {other}"):
+    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: no value for .* looks like {other}"):
         load(tmp_path, name, [*SHAPES[name], SHAPES[other][0]])
 
 
@@ -316,7 +316,7 @@ def test_wrong_types_never_end_in_anything_but_one_line(
 def test_the_format_that_fits_is_proposed(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", SHAPES["helpsteer3"])
     with pytest.raises(
-        ValueError, match=r"nothing for id, prompt, .*; the row looks like helpsteer3: give --for"
+        ValueError, match=r"no value for id, prompt, .*; the row looks like helpsteer3: give --for"
     ):
         load_benchmark(str(path))
 
@@ -330,5 +330,5 @@ def test_a_csv_cell_too_many_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"x\.csv, line 2: not CSV \(unexpected end of data\)"):
         load_benchmark(str(path), format="arena-55k")
     path.write_text("")
-    with pytest.raises(ValueError, match=r"x\.csv: no prompts in it"):
+    with pytest.raises(ValueError, match=r"x\.csv: contains no prompts"):
         load_benchmark(str(path), format="arena-55k")

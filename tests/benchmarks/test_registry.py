@@ -85,7 +85,7 @@ def test_rows_of_reward_bench_2_are_recognised(tmp_path: Path) -> None:
 
 
 def test_what_is_read_from_files_only_says_so() -> None:
-    with pytest.raises(ValueError, match=r"rmb: not on the Hub; download it \(https.*with --format rmb$"):
+    with pytest.raises(ValueError, match=r"rmb: not on the Hub; download it \(https.* and give its path with --format rmb$"):
         load_benchmark("rmb")
 
 
@@ -103,7 +103,7 @@ def test_a_package_adds_a_benchmark(plugin: Path, tmp_path: Path) -> None:
         ("quizbench:NOTHING", "is not a BenchmarkEntry"),
         ("quizbench:MISSING", "has no attribute 'MISSING'"),
         ("nowhere:QUIZ", "No module named 'nowhere'"),
-        ("quizbench:CLASH", "adds 'trl', which is there already"),
+        ("quizbench:CLASH", "adds 'trl', which already exists"),
     ],
 )
 def test_a_package_that_adds_something_else_is_named(point: str, message: str, plugin: Path) -> None:

@@ -18,7 +18,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", *SCORES, "--export-rewardbench", "folder.parquet"), "'folder.parquet' is a directory"),
     (("eval", "--scores", "s.parquet", "--resamples", "100000000000"), "--resamples"),
     (("eval", "--scores", "folder.parquet"), "folder.parquet: Is a directory"),
-    (("eval", "--scores", ""), "'': a file of scores ends in"),
+    (("eval", "--scores", ""), "'': unknown file type; a file of scores ends in"),
     (
         ("score", "--model", ""),
         "'' is neither a file or folder here",

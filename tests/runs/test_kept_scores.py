@@ -30,7 +30,7 @@ def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
     ours = finished(tmp_path)
     foreign().to_parquet(tmp_path / "scores.parquet")
     run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"scores\.parquet: not of this run"):
+    with pytest.warns(UserWarning, match=r"scores\.parquet: belongs to another run"):
         run.__enter__()
     assert run.done == set()
     run.add(scored(0, 1))
@@ -38,11 +38,11 @@ def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
     (tmp_path / "scores.parquet").unlink()
     foreign(hash="another").to_parquet(tmp_path / "parts" / "part-00005.parquet")
     run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"part-00005\.parquet: not of this run"):
+    with pytest.warns(UserWarning, match=r"part-00005\.parquet: belongs to another run"):
         run.__enter__()
     assert run.done == {"0", "1"}
     run.add(scored(*range(2, 10)))
-    with pytest.warns(UserWarning, match="not of this run"):
+    with pytest.warns(UserWarning, match="belongs to another run"):
         assert same(run.finish(), ours)
     run.__exit__()
 

@@ -59,7 +59,7 @@ def test_which_responses_are_correct(correct: Any, expected: list[list[int]]) ->
         ({"category": ["Math", ""]}, r"row 3 \(item '1'\): category is '', not a text"),
         ({"category": ["Math", None]}, r"row 3 \(item '1'\): category is empty"),
         ({"item_id": ["a", "a"]}, "item 'a', response 0"),
-        ({"ties": [0, 1]}, "ties: give votes as well"),
+        ({"ties": [0, 1]}, "ties: give votes too"),
         ({"votes": [[1, 2, 3]]}, r"votes: expected shape \(2, 3\)"),
         ({"votes": [[1, 2, 3], [1, -2, 3]]}, r"row 4 \(item '1', response 1\): votes is -2"),
         ({"votes": [[1, 2, 3], [0, 0, 0]]}, "item '1': no correct response"),
@@ -157,7 +157,7 @@ def test_votes_that_do_not_fit_are_refused() -> None:
         Scores.from_columns({name: columns[name] for name in columns if name != "votes"})
     uneven = columns["ties"].copy()
     uneven[1] = 7
-    with pytest.raises(ValueError, match="item '0', response 1: another number of ties"):
+    with pytest.raises(ValueError, match="item '0', response 1: its ties differ"):
         Scores.from_columns({**columns, "ties": uneven})
     without = {name: columns[name] for name in columns if name != "ties"}
     assert Scores.from_columns(without).ties is not None

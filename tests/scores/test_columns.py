@@ -22,7 +22,7 @@ ROWS: list[dict[str, Any]] = [
 BAD = [
     ("reward", "abc", "reward is 'abc', not a finite number (score it again, or leave its prompt out)"),
     ("reward", "1.5", "reward is '1.5', not a finite number"),
-    ("reward", None, "nothing for reward"),
+    ("reward", None, "no value for reward"),
     ("reward", float("nan"), "reward is nan, not a finite number"),
     ("reward", float("inf"), "reward is inf, not a finite number"),
     ("reward", 10**400, "not a finite number"),
@@ -35,7 +35,7 @@ BAD = [
     ("is_correct", 2, "is_correct is 2, not true or false"),
     ("item_id", {"a": 1}, "item_id is {'a': 1}, not a text"),
     ("item_id", "a\0", "item_id is 'a\\x00', not a text"),
-    ("category", None, "nothing for category"),
+    ("category", None, "no value for category"),
 ]
 
 

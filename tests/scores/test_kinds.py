@@ -61,7 +61,7 @@ def test_certain_steps_stay_finite_and_in_order() -> None:
 
 def test_steps_that_are_not_probabilities() -> None:
     rows = steps_rows([[2.0, -1.0], [0.5, 0.5]])
-    with pytest.raises(ValueError, match="product needs scores from 0 to 1, and there is one of 2: use min"):
+    with pytest.raises(ValueError, match="product needs scores from 0 to 1, but one is 2: use min"):
         Scores.from_rows(rows)
     scores = Scores.from_rows(rows, reading=Reading(steps="mean"))
     assert scores.reward.tolist() == [0.5, 0.5]
@@ -144,7 +144,7 @@ def test_bad_distributions_are_refused() -> None:
     with pytest.raises(ValueError, match="columns steps and spread: give one of them"):
         Scores.from_rows(rows)
     short = [{**one, "quantiles": [0.0, 1.0][: 2 - i]} for i, one in enumerate(GOOD[:2])]
-    with pytest.raises(ValueError, match="every response needs as many, at least 2"):
+    with pytest.raises(ValueError, match="every response needs the same number, at least 2"):
         Scores.from_rows(short)
 
 
@@ -153,7 +153,7 @@ GOOD = [row("a", 0, True, 2.0), row("a", 1, False, 1.0), row("b", 0, True, 3.0),
 
 def test_missing_scores_are_counted() -> None:
     rows = [{**one, "reward": None if i == 3 else one["reward"]} for i, one in enumerate(GOOD)]
-    with pytest.raises(ValueError, match="row 3: nothing for reward"):
+    with pytest.raises(ValueError, match="row 3: no value for reward"):
         Scores.from_rows(rows)
     lowest = Scores.from_rows(rows, reading=Reading(missing="lowest"))
     assert lowest.reward.tolist() == [2.0, 1.0, 3.0, 1.0]

@@ -105,7 +105,7 @@ def test_bad_positions_and_gaps_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="chosen_position is 'C', not A or B"):
         load_scores(tmp_path / "bad.json")
     write_tidy(tmp_path, {"rating": [[8, 3, 3], [5, 1, 2]]}, numbers=[0, 1, 1])
-    with pytest.raises(ValueError, match="row 2: response 1 of problem 0 is there twice"):
+    with pytest.raises(ValueError, match="row 2: response 1 of problem 0 appears twice"):
         load_scores(tmp_path / "scores.parquet")
     write_tidy(tmp_path, {"rating": [[8, 3, 3], [5, 1, 2]]}, numbers=[0, 1, 3])
     with pytest.raises(ValueError, match="problem 0: response has gaps"):
@@ -140,7 +140,7 @@ def test_a_tidy_table_without_rows_is_refused(tmp_path: Path) -> None:
 
     empty = {name: pa.array([], pa.int64()) for name in ("model", "problem", "response", "score")}
     pq.write_table(pa.table(empty), tmp_path / "empty.parquet")
-    with pytest.raises(ValueError, match=r"empty\.parquet: a table without rows"):
+    with pytest.raises(ValueError, match=r"empty\.parquet: the table has no rows"):
         load_all_scores(tmp_path / "empty.parquet")
 
 

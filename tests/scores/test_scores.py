@@ -30,14 +30,14 @@ def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
     [
         ([row("a", 0, True), row("a", 1, True)], "item 'a': no wrong response"),
         ([row("a", 0, False), row("a", 1, False)], "item 'a': no correct response"),
-        ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 is there twice"),
-        ([row("a", 0, True), row("a", 2, False)], r"response 2 comes too early"),
+        ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 appears twice"),
+        ([row("a", 0, True), row("a", 2, False)], r"response 2 is out of order"),
         ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0\): reward is nan"),
         ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1\): reward is inf"),
-        ([row("a", 0, True), row("a", 1, False, category="Focus")], "another category"),
+        ([row("a", 0, True), row("a", 1, False, category="Focus")], "its category differs"),
         ([row("a", 0, True), row("a", 1, False, reward="x")], "reward is 'x', not a finite number"),
-        ([{"item_id": "a"}], "row 0: nothing for category, response, is_correct, reward"),
-        ([], "no scores in it"),
+        ([{"item_id": "a"}], "row 0: no value for category, response, is_correct, reward"),
+        ([], "contains no scores"),
     ],
 )
 def test_scores_that_mean_nothing_are_refused(rows: list[dict[str, Any]], message: str) -> None:
@@ -112,13 +112,13 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
             (
                 "x.json",
                 f'{{"id": [1], "subset": ["M"], "scores": [[1, 2]], "num_correct": [{value}]}}',
-                rf"x\.json, id 1: num_correct is {value}, not a whole number from 1 up",
+                rf"x\.json, id 1: num_correct is {value}, not a whole number of at least 1",
             )
             for value in ("null", '"one"', "true", "0", "1.5")
         ),
-        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: nothing for category, response"),
+        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: no value for category, response"),
         ("x.jsonl", "\n\n{oops}\n", r"x\.jsonl, line 3: not JSON"),
-        ("x.jsonl", "\n", "no scores in it"),
+        ("x.jsonl", "\n", "contains no scores"),
         ("x.parquet", "PAR1", r"x\.parquet"),
         ("x.csv", "", r"a file of scores ends in \.parquet, \.jsonl, \.json"),
         ("gone/x.json", None, "No such file"),
