@@ -12,7 +12,7 @@ import pytest
 from rmcalib._util import storage
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
-from rmcalib.runs import read_manifest
+from rmcalib.runs._lock import read_manifest
 from rmcalib.scores import load_scores
 
 

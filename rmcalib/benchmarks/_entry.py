@@ -146,7 +146,8 @@ class BenchmarkEntry:
     --------
     >>> from rmcalib.benchmarks import Item, each
     >>> def read(row):
-    ...     return Item(row.name("key"), "quiz", row.text("question"), (row.text("right"), row.text("wrong")), 1)
+    ...     responses = (row.text("right"), row.text("wrong"))
+    ...     return Item(row.name("key"), "quiz", row.text("question"), responses, 1)
     >>> entry = BenchmarkEntry("quiz", "A quiz", "pairs", ("key", "question", "right", "wrong"), each(read))
     >>> entry.labels, entry.hub_id
     ('pairs', None)

@@ -1,7 +1,7 @@
-"""Scores: one row per response, in memory and in files."""
+"""Scores: a table of rewards with one row per response, in memory and in files."""
 
 from rmcalib.scores._built_in import REAL, load_board
-from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
+from rmcalib.scores._columns import COLUMNS
 from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._kinds import MISSING, Missing, Reading
 from rmcalib.scores._load import ALL_STEPS, find_model, is_built_in, load_all_scores, load_scores
@@ -17,7 +17,6 @@ __all__ = [
     "RESULTS",
     "STEPS",
     "UNKNOWN_LENGTH",
-    "VOTE_COLUMNS",
     "Missing",
     "Reading",
     "Scores",

@@ -1,4 +1,4 @@
-"""Arrays of rewards, one row per prompt, as columns of scores."""
+"""Turn arrays of rewards, with one row per prompt, into the columns of scores."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def columns_of_arrays(
 def _names(
     given: str | Iterable[str] | None, n: int, name: str, default: list[str]
 ) -> npt.NDArray[np.object_]:
-    # As objects: `checked_columns` then refuses what is not a text, and names its row.
+    # As objects, so that `checked_columns` can refuse values that are not texts, and name their row.
     values = default if given is None else [given] * n if isinstance(given, str) else list(given)
     if len(values) != n:
         raise ValueError(f"{name}: expected one for each of the {n} prompts, got {len(values)}")
@@ -72,7 +72,7 @@ def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
 def _correct(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int, int]) -> BoolArray:
     """Return which responses are correct: (n, m)."""
     n, m = shape
-    if correct is None and votes is not None:  # the one with most votes; none if two have as many
+    if correct is None and votes is not None:  # the one with most votes; none if two share first place
         most = votes == votes.max(axis=1, keepdims=True)
         return np.asarray(most & (most.sum(axis=1, keepdims=True) == 1))
     array = np.asarray(0 if correct is None else correct)

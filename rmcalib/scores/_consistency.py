@@ -1,4 +1,4 @@
-"""What must hold for scores: every metric relies on it."""
+"""Check what every metric assumes about scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
 
 
 def is_ordered(item_id: npt.NDArray[np.str_], response: IntArray) -> bool:
-    """Return whether each prompt's responses are next to each other and in order already."""
+    """Return whether the responses of each prompt are already next to each other and in order."""
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
     in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
@@ -30,7 +30,7 @@ def is_ordered(item_id: npt.NDArray[np.str_], response: IntArray) -> bool:
 
 
 def check(scores: Scores) -> None:
-    """Raise a ValueError that names the first prompt for which something does not hold."""
+    """Raise a ValueError that names the first bad prompt."""
 
     def first(wrong: BoolArray) -> int:
         return int(np.flatnonzero(wrong)[0])

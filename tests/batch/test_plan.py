@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.batch import Cluster, Listed, Selection, parse_parameters
+from rmcalib._util.sizes import parse_parameters
+from rmcalib.batch import Cluster, Listed, Selection
 from rmcalib.batch._batch import Job
-from rmcalib.batch._plan import Machine, estimated_tokens, make_plan, read_models
+from rmcalib.batch._models import read_models
+from rmcalib.batch._plan import Machine, estimated_tokens, make_plan
 from rmcalib.batch._ray_cluster import gpus_for
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe

@@ -29,7 +29,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("report", "runs", "--output", " "), "--output: an empty name"),
     (("batch", "--max-params", "0"), "--max-params: '0' is not a size"),
     (("batch", "--engine", "ray", "--gpu-memory", "0GB"), "--gpu-memory: '0GB' is not a size"),
-    (("batch", "--models", "none.yaml"), "none.yaml: no models in it"),
+    (("batch", "--models", "none.yaml"), "none.yaml: contains no models"),
     (("batch", "--dry-run", "--benchmark", "gone.jsonl"), "gone.jsonl: No such file"),
     (("batch", "--no-metrics", "--resamples", "50"), "--resamples: no effect with --no-metrics"),
     (("synthetic", "--output", ""), "an empty name; '.' is the current folder"),

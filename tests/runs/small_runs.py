@@ -1,4 +1,4 @@
-"""A benchmark of ten prompts, what a run of it needs, and scores to compare."""
+"""A benchmark of ten prompts, the inputs of a run, and helpers for scores."""
 
 from __future__ import annotations
 

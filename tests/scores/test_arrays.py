@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.scores import COLUMNS, VOTE_COLUMNS, Scores, load_scores
+from rmcalib.scores import COLUMNS, Scores, load_scores
+from rmcalib.scores._columns import VOTE_COLUMNS
 from tests.runs.small_runs import same
 
 REWARDS = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0]])
@@ -70,7 +71,7 @@ def test_bad_arrays_are_named(arguments: dict[str, Any], message: str) -> None:
         Scores.from_arrays(**{"rewards": REWARDS, **arguments})
 
 
-def test_tables_give_back_what_they_got() -> None:
+def test_tables_round_trip() -> None:
     for scores in (Scores.from_arrays(REWARDS, [0, 1]), voted()):
         table = scores.to_pandas()
         assert list(table.columns) == list(COLUMNS if scores.votes is None else EVERYTHING)
@@ -100,7 +101,7 @@ def test_a_temperature_divides_rewards(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_what_is_not_a_temperature(temperature: float) -> None:
+def test_invalid_temperatures(temperature: float) -> None:
     with pytest.raises(ValueError, match=r"temperature: .* is not a positive finite number"):
         Scores.from_arrays(REWARDS).at_temperature(temperature)
 
@@ -140,7 +141,7 @@ def test_without_votes() -> None:
         scores.vote_shares(ties="half")  # type: ignore[arg-type]
 
 
-def test_files_keep_votes_and_others_keep_their_columns(tmp_path: Path) -> None:
+def test_files_have_vote_columns_only_with_votes(tmp_path: Path) -> None:
     for name, write in (("v.parquet", Scores.to_parquet), ("v.jsonl", Scores.to_jsonl)):
         write(voted(), tmp_path / name)
         assert same(load_scores(tmp_path / name), voted(), EVERYTHING)
@@ -151,7 +152,7 @@ def test_files_keep_votes_and_others_keep_their_columns(tmp_path: Path) -> None:
     assert tuple(first) == COLUMNS
 
 
-def test_votes_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_votes_are_refused() -> None:
     columns = voted().columns()
     with pytest.raises(ValueError, match="a column ties, but no column votes"):
         Scores.from_columns({name: columns[name] for name in columns if name != "votes"})
@@ -163,7 +164,7 @@ def test_votes_that_do_not_fit_are_refused() -> None:
     assert Scores.from_columns(without).ties is not None
 
 
-def test_prompts_can_be_taken() -> None:
+def test_take_selects_prompts() -> None:
     taken = voted().take([False, True])
     assert (taken.n_items, taken.item_id[0], taken.manifest) == (1, "1", {"model": "m"})
     for bad in ([True], [0, 1], [False, False]):
@@ -174,7 +175,7 @@ def test_prompts_can_be_taken() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("item_id", ""), ("item_id", " "), ("category", ""), ("item_id", "a\ud800")]
 )
-def test_names_without_a_character_are_refused(field: str, value: str) -> None:
+def test_empty_and_invalid_names_are_refused(field: str, value: str) -> None:
     columns = Scores.from_arrays(REWARDS).columns()
     changed = [value if i == 2 else name for i, name in enumerate(columns[field].tolist())]
     with pytest.raises(ValueError, match=rf"row 2.*: {field} is .*, not a text"):

@@ -1,4 +1,4 @@
-"""Bad values in files of scores: file, place, field and remedy; nothing is turned into something else."""
+"""Bad values in files of scores: errors name file, place, field and remedy; nothing is converted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_bad_value_of_jsonl_is_reported_with_its_line(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000])
-def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
+def test_unparsable_json_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + text)
     with pytest.raises(ValueError, match=r"s\.jsonl, line 2: not JSON"):
         load_scores(tmp_path / "s.jsonl")
@@ -127,7 +127,7 @@ def test_a_bad_value_of_rewardbench_is_reported_with_its_prompt(
     assert len(str(found.value)) < len(str(path)) + 200
 
 
-def test_what_only_looks_odd_is_taken() -> None:
+def test_equivalent_types_are_accepted() -> None:
     columns = {
         "item_id": [7, 7],
         "category": ["x", "x"],
@@ -147,7 +147,7 @@ def test_columns_of_different_lengths_are_reported() -> None:
         Scores.from_columns({**columns, "category": ["x"] * 3})
 
 
-def test_lines_in_a_json_file_are_reported_from_bad_json(tmp_path: Path) -> None:
+def test_json_lines_in_a_json_file_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"item_id": "a"}\n{"item_id": "b"}\n')
     with pytest.raises(ValueError, match=r"s\.json: not JSON: Extra data.*should end in \.jsonl"):
         load_scores(tmp_path / "s.json")

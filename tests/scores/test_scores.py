@@ -40,7 +40,7 @@ def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
         ([], "contains no scores"),
     ],
 )
-def test_scores_that_mean_nothing_are_refused(rows: list[dict[str, Any]], message: str) -> None:
+def test_inconsistent_scores_are_refused(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Scores.from_rows(rows)
 
@@ -63,9 +63,7 @@ def many_scores(draw: st.DrawFn) -> Scores:
 
 @given(scores=many_scores())
 @settings(max_examples=25, deadline=None)
-def test_every_format_gives_back_what_it_got(
-    scores: Scores, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_format_round_trips(scores: Scores, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("formats")
     scores.to_parquet(folder / "s.parquet")
     scores.to_jsonl(folder / "s.jsonl")
@@ -75,7 +73,7 @@ def test_every_format_gives_back_what_it_got(
     assert parquet.manifest == scores.manifest
     assert same(load_scores(folder / "s.jsonl"), scores)
     theirs = load_scores(folder / "s.json")
-    assert same(theirs, scores, COLUMNS[:5])  # RewardBench's files know no tokens
+    assert same(theirs, scores, COLUMNS[:5])  # RewardBench's files have no tokens
     assert theirs.manifest["model"] == "org/rm"
 
 
@@ -112,7 +110,7 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
             (
                 "x.json",
                 f'{{"id": [1], "subset": ["M"], "scores": [[1, 2]], "num_correct": [{value}]}}',
-                rf"x\.json, id 1: num_correct is {value}, not a whole number of at least 1",
+                rf"x\.json, id 1: num_correct is {value}, not a positive whole number",
             )
             for value in ("null", '"one"', "true", "0", "1.5")
         ),
@@ -125,14 +123,16 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
         ("gone/x.parquet", None, r"x\.parquet"),
     ],
 )
-def test_files_that_are_no_scores(name: str, content: str | None, message: str, tmp_path: Path) -> None:
+def test_files_without_scores_are_refused(
+    name: str, content: str | None, message: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         load_scores(tmp_path / name)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     path.write_text("old")
 

@@ -22,7 +22,7 @@ def read(row: Row) -> Item:
     if not isinstance(votes, (list, tuple)) or not all(_is_count(count) for count in votes):
         raise row.error("'votes' must be a list of whole numbers, 0 or more")
     if len(responses) < 2 or len(votes) != len(responses):
-        raise row.error(f"{len(responses)} responses and {len(votes)} votes; give one per response, at least two")
+        raise row.error(f"{len(responses)} responses and {len(votes)} votes; give one each, at least two")
     ties = row.values.get("ties") or 0
     if not _is_count(ties):
         raise row.error("'ties' must be a whole number, 0 or more")

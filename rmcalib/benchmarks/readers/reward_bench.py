@@ -109,8 +109,8 @@ def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArr
 
     - a_tied, and whether there is a prompt `tied:N`;
     - a_ref, and whether there is a prompt `ref:N`;
-    - [g_tied > w_tied], [min(g_ref, g_tied) > w_tied] and tanh(min(g_ref, g_tied) / w_tied − 1), with 0/0 = 0,
-      if there are both prompts, else 0;
+    - [g_tied > w_tied], [min(g_ref, g_tied) > w_tied] and tanh(min(g_ref, g_tied) / w_tied − 1), where
+      0/0 = 0, if there are both prompts, else 0;
     - whether there are both prompts.
 
     Parameters
@@ -177,7 +177,8 @@ def ties_scores(sums: FloatArray) -> FloatArray:
     Examples
     --------
     >>> ids = np.repeat(["ref:1", "tied:1"], [2, 3])
-    >>> terms = ties_sums(ids, np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False]))
+    >>> reward, correct = np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False])
+    >>> terms = ties_sums(ids, reward, correct)
     >>> ties_scores(terms.sum(axis=0, keepdims=True)).round(4)
     array([1.0096])
     """

@@ -51,6 +51,6 @@ ENTRIES = (
         responses="10",
         categories=("MATH",),
         official=score,
-        official_about="fraction of problems where the correct solution beats all others; mean reciprocal rank",
+        official_about="accuracy (the correct solution beats all others) and mean reciprocal rank",
     ),
 )
