@@ -71,8 +71,8 @@ def run_published(
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
     """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
     folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
-    wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
-    asked = inputs_hash(wish)
+    request = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
+    asked = inputs_hash(request)
     scored = not fresh and finished_scores(folder, asked) is not None
     ticket = Ticket(entry, commit, asked, folder, scored, fresh)
     if ticket.scored:

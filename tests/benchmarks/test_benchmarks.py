@@ -150,9 +150,7 @@ def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
 
 @given(n=st.integers(1, 60), limit=st.integers(1, 70))
 @settings(max_examples=40, deadline=None)
-def test_a_limit_selects_evenly_spread_prompts(
-    n: int, limit: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_limit_spreads_prompts_evenly(n: int, limit: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = written(tmp_path_factory.mktemp("limit"), [good(id=i) for i in range(n)])
     kept = [int(item.id) for item in load_benchmark(str(path), limit=limit).items]
     assert len(kept) == min(n, limit)

@@ -79,9 +79,7 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert run(hub.url, tmp_path, code) == expected
 
 
-def test_if_the_hub_is_down_the_cache_is_used_after_a_short_reported_wait(
-    hub: LoopbackHub, tmp_path: Path
-) -> None:
+def test_if_the_hub_is_down_the_cache_is_used_after_a_short_wait(hub: LoopbackHub, tmp_path: Path) -> None:
     code = f"bench('{BENCH}'); model('{MODEL}')"
     expected = run(hub.url, tmp_path, code)
     hub.fail(".*", status=503)

@@ -123,9 +123,7 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
         ("gone/x.parquet", None, r"x\.parquet"),
     ],
 )
-def test_files_without_scores_are_refused(
-    name: str, content: str | None, message: str, tmp_path: Path
-) -> None:
+def test_bad_files_are_refused(name: str, content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):

@@ -223,7 +223,7 @@ REWARD_BENCH_2 = BenchmarkEntry(
     categories=("Factuality", "Precise IF", "Math", "Safety", "Focus", TIES),
     no_single_answer=frozenset({TIES}),
     official=score_2,
-    official_about="mean of six categories: accuracy of the best of four, and a score of its own for Ties",
+    official_about="mean of six categories: accuracy of the best of four, and a separate score for Ties",
     aliases=("rewardbench2",),
 )
 ENTRIES = (REWARD_BENCH_1, REWARD_BENCH_2)
