@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.scores import COLUMNS, Scores, load_scores
-from rmcalib.scores._columns import VOTE_COLUMNS
+from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
 from tests.runs.small_runs import same
 
 REWARDS = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0]])

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.files import write_file
-from rmcalib.scores import COLUMNS, Scores, load_scores
+from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._columns import COLUMNS
 from tests.runs.small_runs import row, same
 
 GOOD = [row("b", 0, True, 1.5), row("b", 1, False, -2.0), row("a", 0, True, 0.25), row("a", 1, False, 7.0)]
