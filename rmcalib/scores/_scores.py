@@ -195,7 +195,7 @@ class Scores:
         """
         has_one = np.logical_or.reduceat(self.is_correct, self.offsets[:-1])
         if not has_one.any():
-            raise ValueError("no prompt has a correct response: the votes on all of them are tied")
+            raise ValueError("no prompt with a correct response: the votes on all of them are tied")
         return self if has_one.all() else self.take(has_one)
 
     def at_temperature(self, temperature: float) -> Scores:

@@ -115,8 +115,8 @@ OF_MODEL, OF_DATA = r"/org/tiny-rm|models/org", r"reward-bench-2"
         (OF_MODEL, {"status": 429}, f"{MODEL}: too many requests to the Hub (429)"),
         (OF_DATA, {"status": 429}, f"{BENCH}: too many requests to the Hub (429)"),
         (OF_DATA, {"status": 401}, BENCH),
-        (WEIGHTS, {"cut": 100}, f"{MODEL}: the transfer from"),
-        (DATA, {"cut": 100}, f"{BENCH}: the transfer from"),
+        (WEIGHTS, {"cut": 100}, f"{MODEL}: the download from"),
+        (DATA, {"cut": 100}, f"{BENCH}: the download from"),
     ],
 )
 def test_lasting_trouble_is_one_line(
