@@ -12,7 +12,8 @@ import argparse
 import heapq
 import math
 
-from rmcalib.batch._plan import Machine, PlanEntry, make_plan, read_models
+from rmcalib.batch._models import read_models
+from rmcalib.batch._plan import Machine, PlanEntry, make_plan
 
 CLUSTERS = ((1, 1), (8, 1), (64, 4))  # GPUs, and workers that share the prompts of a model
 

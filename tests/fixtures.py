@@ -1,4 +1,4 @@
-"""One Hub with tiny models for all tests of batches; a reward model and a language model in folders."""
+"""Fixtures of a whole session: a Hub with tiny models, and folders with a tiny reward and language model."""
 
 from __future__ import annotations
 

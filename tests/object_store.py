@@ -1,4 +1,4 @@
-"""An object store on 127.0.0.1: moto's S3 server, and the environment in which it is found."""
+"""An object store on 127.0.0.1: moto's S3 server, and an environment for its clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BUCKET = "bucket"
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[dict[str, str]]:
-    """Run a server, and yield the environment variables by which s3fs finds it."""
+    """Run a server, and yield the environment variables that s3fs needs to find it."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

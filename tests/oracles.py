@@ -1,4 +1,4 @@
-"""Slow, plain-Python answers to the questions the package answers fast. Nothing here calls the package."""
+"""Slow reference implementations in plain Python. Nothing here calls the package."""
 
 import math
 from collections.abc import Callable, Sequence

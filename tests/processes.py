@@ -1,9 +1,9 @@
-"""Run Python in a process of its own without waiting for imports.
+"""Run Python in a new process without waiting for imports.
 
-A process that imports torch, pandas and Matplotlib works for seconds before it does anything. Here one server
-per test session imports them once, and every process is a fork of it. Libraries that read their settings from
-the environment when they are imported (huggingface_hub, transformers, datasets) are left to the process.
-Tests that kill or interrupt a process start it with `subprocess`.
+Importing torch, pandas and Matplotlib takes seconds. Here, one server per test session imports them once, and
+every process is a fork of it. Libraries that read settings from the environment when they are imported
+(huggingface_hub, transformers, datasets) are imported in the new process. Tests that kill or interrupt a
+process start it with `subprocess`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ IMPORTED = [
 def run_python(
     arguments: Sequence[object], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Do what ``subprocess.run([sys.executable, *arguments])`` does; they begin with ``-c`` or ``-m``."""
+    """Like ``subprocess.run([sys.executable, *arguments])``; arguments begin with ``-c`` or ``-m``."""
     words = [str(word) for word in arguments]
     with tempfile.TemporaryDirectory() as folder:
         files = Path(folder, "out"), Path(folder, "err")

@@ -1,4 +1,4 @@
-"""The GitHub Action: its shell steps run here, with files in the place of GitHub's."""
+"""The GitHub Action: its shell steps run here, with local files instead of GitHub's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 INPUT = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
 
-# Stands in for rmcalib: writes down its arguments, and a comment if a file for it is named.
+# Replaces rmcalib: records its arguments, and writes a comment if a file for it is given.
 RECORDER = """#!{python}
 import json, pathlib, sys
 pathlib.Path("arguments.json").write_text(json.dumps(sys.argv[1:]))
@@ -37,7 +37,7 @@ def step(name: str) -> dict[str, Any]:
 
 
 def run_action(folder: Path, program: str = RECORDER, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the main step as GitHub would: inputs become variables, and a file collects the summary."""
+    """Run the main step like GitHub: inputs become variables, and the summary is written to a file."""
     (folder / "bin").mkdir(exist_ok=True)
     shim = folder / "bin" / "rmcalib"
     shim.write_text(program.format(python=sys.executable))
@@ -70,8 +70,8 @@ def arguments(folder: Path) -> list[str]:
     return found
 
 
-def test_no_script_has_an_expression_in_it() -> None:
-    """An expression is pasted into the script before the shell reads it, whatever it holds."""
+def test_scripts_contain_no_expressions() -> None:
+    """GitHub inserts the value of an expression into the script without quoting."""
     for one in ACTION["runs"]["steps"]:
         assert "${{" not in one["run"]
         assert one["shell"] == "bash"
@@ -110,7 +110,7 @@ def test_eval_gets_its_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "evil", ["$(touch hacked)", "`touch hacked`", '"; touch hacked; "', "x' ; touch hacked #"]
 )
-def test_inputs_are_never_run(tmp_path: Path, evil: str) -> None:
+def test_inputs_are_never_executed(tmp_path: Path, evil: str) -> None:
     every = dict.fromkeys(("model", "scores", "benchmark", "fail_if", "args", "output"), evil)
     assert run_action(tmp_path, **every).returncode == 0
     assert not (tmp_path / "hacked").exists()
@@ -127,7 +127,7 @@ def test_a_name_of_several_lines_sets_no_other_output(tmp_path: Path) -> None:
     assert lines == ["comment-file=aexit-code=0", "exit-code=1"]
 
 
-def test_a_failure_without_a_result_is_said(tmp_path: Path) -> None:
+def test_a_failure_without_a_result_is_reported(tmp_path: Path) -> None:
     (tmp_path / "rmcalib-comment.md").write_text("of an earlier run")
     done = run_action(tmp_path, args="--fail\n--no-comment")
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""The Python examples of the documentation, as a reader would run them: all of a file in one session."""
+"""The Python examples of the documentation run; those of a page run in one session."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 )
 def test_the_examples_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    fewer = functools.partial(rmcalib.load_benchmark, limit=40)  # of the demo's prompts: the same, sooner
+    fewer = functools.partial(rmcalib.load_benchmark, limit=40)  # fewer prompts of the demo, to save time
     monkeypatch.setattr(rmcalib, "load_benchmark", fewer)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.M | re.S)
     assert blocks

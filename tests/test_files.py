@@ -7,9 +7,7 @@ import pytest
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "a.json"
     write_json(target, {"value": 1})
 
@@ -23,14 +21,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_files_are_readable_as_the_umask_says(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
     path = write_bytes(tmp_path / "a", b"")
     umask = os.umask(0)
     os.umask(umask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~umask
 
 
-def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
+def test_nan_is_refused_in_json(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(tmp_path / "a.json", {"value": float("nan")})
     assert list(tmp_path.iterdir()) == []
@@ -41,7 +39,7 @@ def test_an_empty_table_is_refused(tmp_path: Path) -> None:
         write_csv(tmp_path / "a.csv", [])
 
 
-def test_halves_of_surrogate_pairs_do_not_stop_a_write(tmp_path: Path) -> None:
+def test_lone_surrogates_can_be_written(tmp_path: Path) -> None:
     odd = {"text \ud83d": ["π", '\udc00"\\']}
     assert json.loads(write_json(tmp_path / "a.json", odd).read_text(encoding="utf-8")) == odd
     path = write_csv(tmp_path / "a.csv", [{"model": "a\ud83d", "value": 1}])
@@ -49,7 +47,7 @@ def test_halves_of_surrogate_pairs_do_not_stop_a_write(tmp_path: Path) -> None:
     assert write_text(tmp_path / "a.txt", "\ud83d\ude00").read_text(encoding="utf-8") == "\ufffd\ufffd"
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"file/a/b\.txt: cannot be written: Not a directory"):
         write_text(tmp_path / "file/a/b.txt", "x")

@@ -1,4 +1,4 @@
-"""Ctrl-C: at any moment one line and code 130, nothing left behind, and a second one ends at once."""
+"""Ctrl-C: one line and exit code 130 at any time, no leftover processes, and a second one ends at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
 
 
-def test_while_modules_are_imported() -> None:
+def test_an_interrupt_during_imports() -> None:
     done = run("""
 import signal, sys
 class Interrupt:
@@ -34,7 +34,7 @@ main()
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "rmcalib: interrupted\n")
 
 
-def test_a_thread_that_hangs_is_not_waited_for() -> None:
+def test_hanging_threads_are_not_waited_for() -> None:
     done = run("""
 import signal, sys, threading, time
 import rmcalib.cli
@@ -49,7 +49,7 @@ main()
     assert (done.returncode, done.stderr) == (130, reported)
 
 
-def test_again_at_once_is_the_same_and_later_ends() -> None:
+def test_an_immediate_second_interrupt_is_ignored_and_a_later_one_ends() -> None:
     done = run("""
 import signal, time
 from rmcalib._util import interrupts
@@ -58,7 +58,7 @@ try:
     signal.raise_signal(signal.SIGINT)
 except KeyboardInterrupt:
     print("once")
-signal.raise_signal(signal.SIGINT)  # a launcher sends it on
+signal.raise_signal(signal.SIGINT)  # forwarded by a launcher
 print("still there")
 now = time.monotonic()
 interrupts.time.monotonic = lambda: now + 2
@@ -68,7 +68,7 @@ print("never")
     assert (done.returncode, done.stdout, done.stderr) == (130, "once\nstill there\n", "")
 
 
-def test_where_it_is_ignored_it_stays_ignored() -> None:
+def test_an_ignored_interrupt_stays_ignored() -> None:
     done = run("""
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
@@ -91,19 +91,19 @@ if __name__ == "__main__":
     pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=end_with_parent)
     with spared():
         child = pool.submit(os.getpid).result()
-    os.kill(child, signal.SIGINT)  # does not reach it
+    os.kill(child, signal.SIGINT)  # is blocked there
     assert pool.submit(os.getpid).result() == child
     pool.submit(time.sleep, 600)
     print(child, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """)
-    # To a file: a child that stays would hold a pipe open.
+    # To a file: a remaining child would keep a pipe open.
     with (tmp_path / "out").open("w") as out:
         command, error = [sys.executable, str(script)], subprocess.STDOUT
         done = subprocess.run(command, stdout=out, stderr=error, timeout=PATIENCE)
-    said = (tmp_path / "out").read_text()
-    assert done.returncode == -signal.SIGKILL, said
-    child, deadline = int(said.split()[0]), time.monotonic() + PATIENCE
+    output = (tmp_path / "out").read_text()
+    assert done.returncode == -signal.SIGKILL, output
+    child, deadline = int(output.split()[0]), time.monotonic() + PATIENCE
     while _runs(child):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -111,12 +111,12 @@ if __name__ == "__main__":
 
 def _runs(process: int) -> bool:
     try:
-        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE  # nobody may be there to bury it
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE  # its parent may be gone
     except psutil.NoSuchProcess:
         return False
 
 
-def test_a_wait_goes_on_to_its_end() -> None:
+def test_outlast_waits_to_the_end() -> None:
     main, event = threading.main_thread().ident, threading.Event()
     assert main is not None
 
@@ -127,7 +127,9 @@ def test_a_wait_goes_on_to_its_end() -> None:
 
     wait = event.wait
 
-    def waiting(timeout: float | None = None) -> bool:  # only now: outside of it, it would end all tests
+    def waiting(
+        timeout: float | None = None,
+    ) -> bool:  # outside the wait it would end all tests
         if not threads:
             threads.append(threading.Thread(target=work))
             threads[0].start()

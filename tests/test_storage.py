@@ -1,4 +1,4 @@
-"""Paths in object storage: errors in one line, names that lead elsewhere, other processes' files."""
+"""Paths in object storage: errors of one line, and names that lead out of a folder."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 from rmcalib._util import storage
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
-from rmcalib.runs import read_manifest
+from rmcalib.runs._lock import read_manifest
 from rmcalib.scores import load_scores
 
 
-def test_paths_are_themselves(tmp_path: Path) -> None:
+def test_local_paths(tmp_path: Path) -> None:
     assert as_path(tmp_path) is tmp_path
     assert as_path(f"file://{tmp_path}") == as_path(str(tmp_path)) == tmp_path
     assert not is_remote(f"local://{tmp_path}")
     assert is_remote("simplecache::s3://bucket/runs")
 
 
-def test_files_are_written_whole_and_found() -> None:
+def test_files_are_written_and_found() -> None:
     folder = as_path("memory://found/")
     assert find_files(folder, "*.json") == []
     write_json(folder / "a" / "run.json", {"status": "scoring"})
@@ -38,7 +38,7 @@ def test_files_are_written_whole_and_found() -> None:
         read_file(folder / "a")
 
 
-def test_names_that_lead_elsewhere_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_lead_out_of_the_folder_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ["/evil/../../x/run.json", "/evil/good/run.json", "/evil2/run.json"]
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "find", lambda *_, **__: names)
     assert [str(path) for path in find_files(as_path("memory://evil"), "run.json")] == [
@@ -46,7 +46,7 @@ def test_names_that_lead_elsewhere_are_ignored(monkeypatch: pytest.MonkeyPatch) 
     ]
 
 
-def test_an_unknown_kind_of_storage_is_one_line() -> None:
+def test_an_unknown_kind_of_storage_is_refused() -> None:
     with pytest.raises(StorageError, match="unknown kind of storage 'nowhere'") as error:
         as_path("nowhere://x")
     assert "\n" not in str(error.value)
@@ -58,7 +58,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         as_path("gs://bucket/runs")
 
 
-def test_failures_of_the_store_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_of_the_store_are_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def closed(*_: Any, **__: Any) -> None:
         raise PermissionError("the store\nis closed")
 
@@ -76,7 +76,7 @@ def test_failures_of_the_store_are_one_line(monkeypatch: pytest.MonkeyPatch) -> 
         find_files(folder, "*")
 
 
-def test_file_systems_with_folders_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_created_if_the_file_system_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_WITHOUT_FOLDERS", frozenset())
     made: list[str] = []
     kind = fsspec.get_filesystem_class("memory")

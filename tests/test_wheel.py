@@ -1,4 +1,4 @@
-"""The wheel, installed without the repository, has all that the demo needs."""
+"""The wheel contains everything that the demo needs, without the repository."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = (
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build it as `pip install` does, with the build backend that is installed here."""
+    """Build the wheel like `pip install`, with the installed build backend."""
     folder = tmp_path_factory.mktemp("wheel")
     code = f"from hatchling.build import build_wheel; build_wheel({str(folder)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_package_data_is_inside_and_nothing_else_is(wheel: Path) -> None:
+def test_the_wheel_contains_the_package_with_its_data_and_nothing_else(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     data = {
         path.relative_to(ROOT).as_posix()
@@ -49,9 +49,9 @@ def test_the_demo_runs_from_the_wheel(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     packages = next((tmp_path / "venv" / "lib").glob("python*")) / "site-packages"
-    zipfile.ZipFile(wheel).extractall(packages)  # a wheel of pure Python is installed by unpacking it
+    zipfile.ZipFile(wheel).extractall(packages)  # this installs a wheel of pure Python
     others = [entry for entry in sys.path if entry.endswith("site-packages")]
-    # Added as plain folders: what is installed there in editable form does not come along.
+    # As plain folders, so that editable installations are not included.
     packages.joinpath("others.pth").write_text("\n".join(others) + "\n")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     env = {**kept, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

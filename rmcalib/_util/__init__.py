@@ -1,1 +1,1 @@
-"""Helpers without a subject of their own: arrays, files, interrupts, processes, the Hub."""
+"""Helpers that all packages use: arrays, files, storage, interrupts, processes, the Hub, the terminal."""

@@ -1,4 +1,4 @@
-"""Array types, and checks of arguments that say what was given and what would be right."""
+"""Array types and checks of arguments. Error messages name what was given and what is allowed."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,6 +19,7 @@ __all__ = [
     "check_choice",
     "check_integer",
     "chunks",
+    "segment_log_softmax",
 ]
 
 BoolArray = NDArray[np.bool_]
@@ -26,7 +27,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 CHUNK_ELEMENTS = 4_000_000
-"""Work arrays hold at most about this many numbers (32 MB of float64); larger jobs go in chunks."""
+"""Most numbers in a temporary array (32 MB of float64). Larger computations are done in chunks."""
 
 
 def _first_bad(bad: BoolArray) -> str:
@@ -37,7 +38,7 @@ def _first_bad(bad: BoolArray) -> str:
 def as_floats(values: ArrayLike, name: str, ndim: int, *, allow: str = "finite") -> FloatArray:
     """Return ``values`` as a non-empty float64 array of ``ndim`` axes with no NaN (nor infinity).
 
-    ``allow="-inf"`` lets minus infinity through (the logarithm of zero).
+    ``allow="-inf"`` also accepts minus infinity, the logarithm of zero.
 
     >>> as_floats([[0, 1]], "scores", ndim=2)
     array([[0., 1.]])
@@ -59,7 +60,7 @@ def as_floats(values: ArrayLike, name: str, ndim: int, *, allow: str = "finite")
 
 
 def as_integers(values: ArrayLike, name: str, ndim: int) -> IntArray:
-    """Return ``values`` as a non-empty int64 array of ``ndim`` axes; 2.0 is taken as 2, 2.5 refused.
+    """Return ``values`` as a non-empty int64 array of ``ndim`` axes; 2.0 becomes 2, and 2.5 is refused.
 
     >>> as_integers([2.0, 1.0], "ranks", ndim=1)
     array([2, 1])
@@ -79,7 +80,7 @@ def as_integers(values: ArrayLike, name: str, ndim: int) -> IntArray:
 
 
 def as_probabilities(values: ArrayLike, name: str = "probabilities", ndim: int = 1) -> FloatArray:
-    """Return ``values`` as floats in [0, 1]; rounding beyond the ends by up to 1e-9 is clipped.
+    """Return ``values`` as floats in [0, 1]; rounding errors of up to 1e-9 are clipped.
 
     >>> as_probabilities([0.25, 1 + 1e-12])
     array([0.25, 1.  ])
@@ -131,7 +132,7 @@ def check_choice(value: Any, name: str, choices: tuple[Any, ...]) -> None:
 
 
 def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int within [low, high], or say what it should have been.
+    """Return ``value`` as an int within [low, high], or raise a ValueError with the allowed range.
 
     >>> check_integer(7, "k", 1, 4)
     Traceback (most recent call last):
@@ -147,7 +148,7 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
 
 
 def chunks(total: int, width: int, budget: int = CHUNK_ELEMENTS) -> Iterator[slice]:
-    """Cut ``total`` rows into slices, so that a slice times ``width`` numbers a row stays within ``budget``.
+    """Split ``total`` rows of ``width`` numbers into slices of at most ``budget`` numbers.
 
     >>> list(chunks(5, width=10, budget=25))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]

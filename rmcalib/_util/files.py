@@ -1,7 +1,7 @@
-"""Write files so that a reader never sees half of one, and read JSON and CSV.
+"""Write files atomically, and read JSON and CSV.
 
-On this machine a file is written under a temporary name, flushed and renamed. In object storage it is one
-object, written in one request.
+On this machine, a file is written under a temporary name, flushed and renamed. In object storage, it is one
+object, written in one request. A reader never sees an incomplete file.
 """
 
 import csv
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import stat
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = [
     "kind_on_disk",
     "read_csv_table",
     "read_object",
+    "utc",
     "write_bytes",
     "write_csv",
     "write_file",
@@ -31,22 +33,23 @@ __all__ = [
 
 
 def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | None:
-    """Return what a name stands for on this machine; names that no file can have stand for nothing.
+    """Return whether a name is a file or a folder on this machine; None if it is neither.
 
     >>> kind_on_disk("."), kind_on_disk("x" * 400), kind_on_disk("")
     ('folder', None, None)
     """
     try:
         mode = Path(name).stat().st_mode if str(name) else 0
-    except (OSError, ValueError):  # also a name too long for the system, or with a NUL in it
+    except (OSError, ValueError):  # the name may be too long, or contain a NUL
         return None
     return "folder" if stat.S_ISDIR(mode) else "file" if mode else None
 
 
 def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
-    """Let ``write(file)`` fill ``path`` atomically, creating the folder if necessary, and return the path.
+    """Let ``write(file)`` fill ``path`` atomically. The folder is created if necessary. Returns the path.
 
-    The temporary file is hidden and ends in ``.tmp``, so that leftovers of a killed process are recognised.
+    The name of the temporary file begins with a dot and ends in ``.tmp``, so that files left by a killed
+    process can be recognised.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -92,7 +95,7 @@ def write_bytes(path: str | Path, content: bytes) -> Path:
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write ``text`` as UTF-8 atomically; lone surrogates, which UTF-8 does not have, become �.
+    """Write ``text`` as UTF-8 atomically; lone surrogates, which UTF-8 cannot encode, become �.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -111,12 +114,12 @@ def write_json(path: str | Path, content: Any) -> Path:
     {'ece': 0.1}
     """
     text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    # A lone surrogate can only be within a string, and its escape is JSON's own: it is read back as it was.
+    # Lone surrogates are only in strings, where their escape is valid JSON and is read back unchanged.
     return write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 class CsvTable(NamedTuple):
-    """The cells of a CSV file as text, and the line of the file on which each row begins, counted from 1."""
+    """The cells of a CSV file as text, and the number of the line on which each row begins (from 1)."""
 
     header: list[str]
     rows: list[list[str]]
@@ -124,7 +127,7 @@ class CsvTable(NamedTuple):
 
 
 def read_csv_table(path: str | Path) -> CsvTable:
-    """Read a CSV file with a header, and refuse one with rows that are longer or shorter than the header.
+    """Read a CSV file with a header. All rows must have as many cells as the header.
 
     Blank lines are skipped. A quoted cell may hold line breaks.
 
@@ -156,7 +159,7 @@ def read_csv_table(path: str | Path) -> CsvTable:
 
 
 def read_object(path: str | Path) -> dict[str, Any]:
-    """Read a JSON object; empty if there is no such file, or if its content is not a JSON object.
+    """Read a JSON object; empty if there is no such file, or if it is not a JSON object.
 
     >>> read_object("nowhere.json")
     {}
@@ -170,8 +173,17 @@ def read_object(path: str | Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def utc(seconds: float) -> str:
+    """Return a time (seconds since 1970) in ISO 8601.
+
+    >>> utc(0)
+    '1970-01-01T00:00:00Z'
+    """
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
-    """Write ``rows`` of equal keys as CSV atomically; None becomes an empty cell.
+    """Write ``rows`` with the same keys as CSV atomically; None becomes an empty cell.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 """The Hugging Face Hub: check ids, resolve commits, and explain failures in one clear line.
 
-The libraries report one cause in many ways (a gated repository is an `OSError` from transformers, a
-`DatasetNotFoundError` from datasets, and a `GatedRepoError` from huggingface_hub). Everything here ends in
+The libraries report the same problem in different ways: a gated repository is an `OSError` in transformers, a
+`DatasetNotFoundError` in datasets, and a `GatedRepoError` in huggingface_hub. Here, all of them become a
 `HubError`, whose message names the repository, the cause and the remedy.
 """
 
@@ -28,8 +28,8 @@ _REPO_ID = re.compile(rf"{_PART}(?:/{_PART})?")
 _LONGEST_NAME = 200
 _SHA = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"\w[\w./-]*")
-_PATIENCE = (1.0, 2.0, 4.0)  # seconds between the tries of a question that the Hub did not answer
-_LITTLE_PATIENCE = (1.0,)  # where the answer of an earlier time is in the cache
+_PATIENCE = (1.0, 2.0, 4.0)  # seconds between attempts if the Hub does not answer
+_LITTLE_PATIENCE = (1.0,)  # if an earlier answer is in the cache
 _TIMEOUT, _SHORT_TIMEOUT = 20.0, 5.0
 SMALL_FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 _SAFE_WEIGHTS = ("model.safetensors", "model-*.safetensors", "adapter_model.safetensors")
@@ -40,7 +40,7 @@ PICKLE_ONLY = f"has pickle weights only, {PICKLE}"
 
 
 class HubError(ValueError):
-    """A model or data set is not available from the Hub; the message is one line with the remedy."""
+    """A model or data set is not available from the Hub. The message is one line with the remedy."""
 
 
 def check_repo_id(name: str) -> str:
@@ -64,10 +64,10 @@ def check_repo_id(name: str) -> str:
 
 
 def folder_name(name: str) -> str:
-    """Name the output folder of a model or benchmark: one path component, whatever `name` is.
+    """Return the name of the output folder of a model or benchmark: always a single path component.
 
-    A Hub id `org/name` gives `org__name`; of a local path the last two components are taken. If letters had
-    to be replaced or cut, a short hash of the name follows, so that two such names never share a folder.
+    A Hub id `org/name` gives `org__name`; for a local path, the last two components are used. If characters
+    had to be replaced or cut, a short hash of the name is added, so that two names never share a folder.
 
     >>> folder_name("Skywork/Skywork-Reward-V2-Llama-3.1-8B")
     'Skywork__Skywork-Reward-V2-Llama-3.1-8B'
@@ -80,7 +80,7 @@ def folder_name(name: str) -> str:
     safe = [re.sub(r"[^A-Za-z0-9_.-]+", "_", part).lstrip(".") for part in parts]
     whole = "__".join(part for part in safe if part.strip("_.-"))
     if not whole:
-        raise HubError(f"{name!r} has no letters or digits to name an output folder after")
+        raise HubError(f"{name!r} has no letters or digits, so no output folder can be named after it")
     if safe == parts and len(whole) <= _LONGEST_NAME:
         return whole
     digest = hashlib.sha256("/".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -88,16 +88,16 @@ def folder_name(name: str) -> str:
 
 
 def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> str:
-    """Return the commit (40 hex digits) that `revision` (branch, tag or commit; default `main`) stands for.
+    """Return the commit (40 hex digits) of a `revision` (branch, tag or commit; default `main`).
 
-    Asks the Hub, and remembers the answer in the Hub cache's own `refs` folder, so that the same name
-    resolves to the same commit when the Hub is out of reach.
+    The answer of the Hub is stored in the `refs` folder of the Hub's cache. If the Hub cannot be reached, the
+    stored commit is used.
     """
     check_repo_id(name)
     wanted = revision or "main"
     if _SHA.fullmatch(wanted):
         return wanted
-    if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it names a file of the cache
+    if not _REVISION.fullmatch(wanted) or ".." in wanted:  # it becomes a file name in the cache
         raise HubError(f"{name}: revision: {wanted!r} is not a branch, tag or commit")
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
@@ -115,15 +115,15 @@ def resolve_commit(name: str, *, repo_type: RepoType = "model", revision: str | 
     except Exception as error:
         answered = isinstance(error, HfHubHTTPError) and _status(error) in (401, 403, 404)
         if not answered and ref.is_file():
-            _close_session()  # the downloads that follow must not reuse a dead connection
+            _close_session()  # later downloads must not reuse a dead connection
             commit = ref.read_text().strip()
             if not constants.HF_HUB_OFFLINE:
-                notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; going on with commit "
-                warnings.warn(f"{notice}{commit[:12]}, which is in the cache", stacklevel=2)
+                notice = f"{name}: the Hub at {constants.ENDPOINT} does not answer; using commit "
+                warnings.warn(f"{notice}{commit[:12]} from the cache", stacklevel=2)
             return commit
         raise explain(error, name, repo_type=repo_type, revision=revision) from error
     if not info.sha:
-        raise HubError(f"{name}: the Hub names no commit for revision {wanted!r}")
+        raise HubError(f"{name}: the Hub returned no commit for revision {wanted!r}")
     _remember(ref, info.sha)
     return str(info.sha)
 
@@ -138,10 +138,10 @@ def fetch_model(
     extra_files: tuple[str, ...] = (),
     small_files_only: bool = False,
 ) -> Path:
-    """Download what is needed of a model at `commit` (asked for as `revision`) and return its cached folder.
+    """Download the required files of a model at `commit`, and return their folder in the cache.
 
-    Everything is loaded from that folder afterwards, so that all files are of one commit and a warm cache
-    needs no network. Code and pickle weights are not even downloaded unless they are allowed.
+    Models are loaded from this folder, so all files belong to one commit, and no network is needed later.
+    Code and pickle weights are not downloaded unless they are allowed. `revision` is for error messages.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -168,7 +168,7 @@ def fetch_model(
 
 
 def has_safe_weights(folder: Path) -> bool:
-    """Return whether the weights of a model or an adapter are in safetensors files; others do not count.
+    """Return whether a folder has the weights of a model or an adapter as safetensors files.
 
     >>> has_safe_weights(Path(__file__).parents[1] / "demo" / "model")
     True
@@ -179,7 +179,7 @@ def has_safe_weights(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def without_hub() -> Iterator[None]:
-    """Let the Hugging Face libraries use their caches only, as if HF_HUB_OFFLINE were set."""
+    """Let the Hugging Face libraries use only their caches, as if HF_HUB_OFFLINE were set."""
     import datasets
     from huggingface_hub import constants
 
@@ -196,7 +196,7 @@ def without_hub() -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> Iterator[None]:
-    """Turn whatever the Hugging Face libraries raise inside the block into a `HubError`."""
+    """Turn any error of the Hugging Face libraries in the block into a `HubError`."""
     try:
         yield
     except HubError:
@@ -208,13 +208,13 @@ def translated(name: str, *, repo_type: RepoType = "model", revision: str | None
 def explain(
     error: BaseException, name: str, *, repo_type: RepoType = "model", revision: str | None = None
 ) -> HubError:
-    """Say in one line why `name` could not be loaded, and what to do.
+    """Return an error that says in one line why `name` could not be loaded, and what to do.
 
     >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
     org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
     """
     reason = _reason(error, name, repo_type)
-    if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # a path with a slip in it
+    if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # probably a misspelled path
         reason += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
     return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
 
@@ -245,9 +245,9 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "LocalEntryNotFoundError",
         "ConnectionError",
     }:
-        return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
+        return "not in the local cache, and HF_HUB_OFFLINE is set"
     if status == 429 or re.search(r"\b429\b", text):
-        return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
+        return "too many requests to the Hub (429): wait a few minutes, or log in for a higher limit"
     if status in (401, 403):
         return f"the Hub refuses access ({status}): log in with a token that may read {page}"
     if status is not None and status >= 500:
@@ -257,7 +257,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
     if "RemoteProtocolError" in names or "peer closed connection" in text:
-        return f"the transfer from {endpoint} broke off, again and again: try later; what has arrived is kept"
+        return f"the download from {endpoint} failed several times: try again later; what has arrived is kept"
     if names & {
         "LocalEntryNotFoundError",
         "ConnectionError",
@@ -270,7 +270,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
             f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"
         )
     if repo_type == "dataset" and isinstance(error, FileNotFoundError):
-        return f"the Hub at {endpoint} did not give the data files: try again later"
+        return f"the Hub at {endpoint} did not return the data files: try again later"
     return f"{type(error).__name__}: {_line(error)}"
 
 
@@ -284,12 +284,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The status of the Hub's answer; some errors of older libraries come without an answer."""
+    """Return the status code of the Hub's answer; None if the error has none."""
     return getattr(getattr(error, "response", None), "status_code", None)
 
 
 def _line(error: BaseException) -> str:
-    """The first line that says something, shortened: messages of the libraries run over many lines."""
+    """Return the first line of an error that is not empty, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= 300 else text[:297] + "..."
@@ -305,20 +305,20 @@ def _close_session() -> None:
 
 
 def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
-    """Ask again after 429, 5xx and broken connections, and say so: `HfApi` itself asks once only."""
+    """Repeat a request after 429, 5xx and connection errors, with a warning: `HfApi` does not repeat it."""
     for pause in pauses:
         try:
             return ask()
         except Exception as error:
-            if not _passing(error):
+            if not _is_temporary(error):
                 raise
         warnings.warn(f"{waiting}; trying again in {pause:g} s", stacklevel=3)
         time.sleep(pause)
     return ask()
 
 
-def _passing(error: BaseException) -> bool:
-    """Return whether asking again can help."""
+def _is_temporary(error: BaseException) -> bool:
+    """Return whether repeating the request may help."""
     response = getattr(error, "response", None)
     if response is not None:
         return bool(response.status_code == 429 or response.status_code >= 500)
@@ -330,12 +330,12 @@ def _is_safe(file: str) -> bool:
 
 
 def _ref_file(cache: Path, name: str, repo_type: RepoType, revision: str) -> Path:
-    """The documented place of the Hub cache for `revision -> commit`."""
+    """Return the file of the Hub's cache that contains the commit of a revision."""
     return cache / f"{repo_type}s--{name.replace('/', '--')}" / "refs" / revision
 
 
 def _remember(ref: Path, commit: str) -> None:
-    with contextlib.suppress(OSError):  # a read-only cache only costs the offline convenience
+    with contextlib.suppress(OSError):  # with a read-only cache, only offline use suffers
         if not ref.is_file() or ref.read_text().strip() != commit:
             ref.parent.mkdir(parents=True, exist_ok=True)
             temporary = ref.with_name(f"{ref.name}.{os.getpid()}.tmp")

@@ -1,4 +1,4 @@
-"""Ctrl-C: one ends a command in good order, another one that comes later ends it at once."""
+"""Ctrl-C: the first one ends a command cleanly, a later second one ends it at once."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ __all__ = [
 ]
 
 INTERRUPTED = 130  # the exit code that shells expect
-_AGAIN = 1.0  # seconds: launchers send a Ctrl-C on to processes that have it from the terminal already
+_AGAIN = 1.0  # seconds; launchers forward a Ctrl-C to processes that already got it from the terminal
 
 
 def answer_interrupts() -> None:
-    """Let the first Ctrl-C raise KeyboardInterrupt, and one more than a second later end the process at once.
+    """Let the first Ctrl-C raise KeyboardInterrupt. A second one, over a second later, ends the process.
 
-    So cleaning up is not interrupted halfway: it finishes, or the process ends as with ``kill -9``, after
-    which every command can continue. Where Ctrl-C is ignored (``nohup``), it stays ignored.
+    So the cleanup is never interrupted halfway. It finishes, or the process ends as with ``kill -9``, after
+    which every command can be resumed. If Ctrl-C is ignored (``nohup``), it stays ignored.
     """
     first: float | None = None
 
@@ -47,18 +47,18 @@ def answer_interrupts() -> None:
 
 
 def end_interrupted() -> NoReturn:
-    """End the process with code 130: without waiting for threads, which may hang in a download."""
+    """End the process with code 130, without waiting for threads, which may hang in a download."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):  # nobody reads any more
+        except (OSError, ValueError):  # the reader has closed it
             continue
     os._exit(INTERRUPTED)
 
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Hold a Ctrl-C back until the block has ended: what it starts can be stopped only when it runs.
+    """Delay a Ctrl-C until the end of the block.
 
     >>> try:
     ...     with deferred():
@@ -69,7 +69,7 @@ def deferred() -> Iterator[None]:
     to the end
     and then
     """
-    if threading.current_thread() is not threading.main_thread():  # which alone gets it
+    if threading.current_thread() is not threading.main_thread():  # only the main thread gets it
         yield
         return
     held: list[int] = []
@@ -84,7 +84,7 @@ def deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def spared() -> Iterator[None]:
-    """Start processes that a Ctrl-C does not reach: their parent handles it and reports it.
+    """Block Ctrl-C for processes that are started in the block; their parent handles it.
 
     >>> with spared():
     ...     signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -93,7 +93,7 @@ def spared() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # not on Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # processes inherit it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # child processes inherit the mask
     try:
         yield
     finally:
@@ -101,7 +101,7 @@ def spared() -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """Let a process that `multiprocessing` has started end when its parent has, however that came about."""
+    """End this process, which `multiprocessing` has started, when its parent ends for any reason."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -113,9 +113,9 @@ def end_with_parent() -> None:
 
 
 def outlast(event: threading.Event) -> None:
-    """Wait for an event; a Ctrl-C that comes meanwhile is raised when it has come.
+    """Wait for an event. A Ctrl-C during the wait is raised after the event.
 
-    Not by a thread's `join`: Python 3.11 takes a thread whose join was interrupted for ended.
+    This does not use a thread's `join`: Python 3.11 considers a thread ended if its join was interrupted.
 
     >>> event = threading.Event()
     >>> threading.Timer(0.01, event.set).start()

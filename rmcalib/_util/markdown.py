@@ -15,7 +15,7 @@ _RULES = {"l": "---", "r": "---:"}
 
 
 def markdown_text(text: object) -> str:
-    r"""Return text on one line that Markdown shows as it is.
+    r"""Return text on one line, with escapes, so that Markdown shows it unchanged.
 
     >>> print(markdown_text("a|b_c <script>\n*d*"))
     a\|b_c \<script\> \*d\*
@@ -33,7 +33,7 @@ def markdown_table(
     header : one name per column.
     rows : one cell per column.
     align : one letter per column: "l" for left, "r" for right; all left by default.
-    escape : show the cells as they are (`markdown_text`); False if they are Markdown already.
+    escape : escape the cells (`markdown_text`); False if they are already Markdown.
 
     Examples
     --------

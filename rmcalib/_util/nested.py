@@ -1,4 +1,4 @@
-"""Nested mappings, such as manifests, as flat ones that can be compared key by key."""
+"""Flatten nested mappings, such as manifests, so that they can be compared key by key."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ __all__ = ["flattened"]
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the innermost values under their whole names, joined by dots.
+    """Return the innermost values by their full names, joined by dots.
 
     >>> flattened({"model": "m", "recipe": {"sign": 1.0, "head": {"bias": False}}})
     {'model': 'm', 'recipe.sign': 1.0, 'recipe.head.bias': False}

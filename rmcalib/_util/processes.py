@@ -1,8 +1,8 @@
-"""The processes of ``torchrun`` or ``accelerate launch`` as one job: they wait and fail together.
+"""Processes of ``torchrun`` or ``accelerate launch`` that work on one job.
 
-Each process scores its part of the prompts. What they all do is done in steps (`Team.step`): no process
-continues before all have finished a step. If one fails, all fail with its message, which the main process
-reports.
+Each process scores a part of the prompts. Common work is done in steps (`Team.step`): no process continues
+before all have finished a step. If one process fails, all fail with its message, and the main process reports
+it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 __all__ = ["PeerError", "Team", "is_main_process", "joined", "may_draw", "process_rank"]
 
-# A process may have much more to score than another; the launcher ends all if one dies.
+# Processes may have very different amounts to score. If one dies, the launcher ends all.
 _PATIENCE = datetime.timedelta(days=7)
 _BAD_INPUT = (ValueError, OSError, MemoryError)
-_LETTING_GO = 0.5  # seconds
+_CLOSING = 0.5  # seconds
 
 
 class PeerError(RuntimeError):
@@ -29,24 +29,24 @@ class PeerError(RuntimeError):
 
 
 def process_rank() -> tuple[int, int]:
-    """Return this process's rank and the number of processes, as torchrun and accelerate set them."""
+    """Return the rank of this process and the number of processes, as torchrun and accelerate set them."""
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def is_main_process() -> bool:
-    """Return whether this process is the one that prints, joins the parts and writes reports."""
+    """Return whether this process prints, joins the parts and writes reports."""
     return process_rank()[0] == 0
 
 
 def may_draw() -> bool:
-    """Return whether progress bars are wanted of this process: one for all, and only on a terminal."""
+    """Return whether this process should draw progress bars: the main process, on a terminal."""
     return sys.stderr.isatty() and is_main_process()
 
 
 class Team:
-    """The processes of one job, as one of them sees them; `joined` makes it.
+    """The processes of one job; `joined` creates it in each of them.
 
-    A process on its own is a team of one, for which nothing of this does anything.
+    For a single process, the methods do no communication.
 
     >>> with joined() as team, team.step():
     ...     team.gather("here"), team.add("responses", 3), team.add("responses", 4)
@@ -54,7 +54,7 @@ class Team:
     """
 
     def __init__(self, rank: int = 0, world: int = 1, *, group: Any = None, store: Any = None) -> None:
-        """Remember who we are; `group` is gloo's, and `store` is one that all processes can write to."""
+        """Store the arguments; `group` is a gloo process group, and `store` is shared by all processes."""
         self.rank, self.world = rank, world
         self._group, self._store = group, store
         self._counts: dict[str, int] = {}
@@ -62,10 +62,10 @@ class Team:
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
-        """Run a block that all processes run: they leave it together, or fail together.
+        """Run a block in all processes. They all finish it, or all fail.
 
-        Bad input (ValueError, OSError, MemoryError) of one process is a ValueError in the others; anything
-        else is a `PeerError`.
+        Bad input (ValueError, OSError, MemoryError) in one process raises a ValueError in the others; any
+        other error raises a `PeerError`.
         """
         if self.world == 1:
             yield
@@ -82,12 +82,12 @@ class Team:
         self._settle(failure)
 
     def check(self) -> None:
-        """Leave the step that runs if another process has failed in it: call it now and then."""
+        """Leave the current step if another process has failed in it. Call this regularly."""
         if self.world > 1 and self._store.check([self._failed]):
             raise _StoppedError
 
     def gather(self, value: Any) -> list[Any]:
-        """Return what each process has given, by rank."""
+        """Return the values of all processes, by rank."""
         if self.world == 1:
             return [value]
         from torch import distributed
@@ -102,7 +102,7 @@ class Team:
         return values
 
     def add(self, name: str, amount: int) -> int:
-        """Count something together; returns what all processes have counted so far."""
+        """Add to a common counter, and return its value."""
         if self.world > 1:
             return int(self._store.add(name, amount))
         self._counts[name] = self._counts.get(name, 0) + amount
@@ -118,7 +118,7 @@ class Team:
             answers = self.gather(report)
         except PeerError:
             if failure is not None:
-                raise failure from None  # why the others were lost, most likely
+                raise failure from None  # probably the reason why the others were lost
             raise
         for rank, answer in enumerate(answers):
             if answer is None:
@@ -135,9 +135,9 @@ class _StoppedError(Exception):
 
 @contextlib.contextmanager
 def joined() -> Iterator[Team]:
-    """Join the processes of the launcher for the length of the block; all of them must come.
+    """Join the processes of the launcher for the length of the block. All of them must call it.
 
-    A process group that is there already, such as a training script's, is used and left alone.
+    An existing process group, such as that of a training script, is used and kept.
     """
     rank, world = process_rank()
     if world == 1:
@@ -154,7 +154,7 @@ def joined() -> Iterator[Team]:
 
     store, _, _ = next(rendezvous("env://", rank, world))
     store.set_timeout(_PATIENCE)
-    number = store.add(f"rmcalib, process {rank}", 1)  # the same in all: no two jobs of a script get mixed up
+    number = store.add(f"rmcalib, process {rank}", 1)  # separates several jobs of one script
     store = distributed.PrefixStore(f"rmcalib {number}", store)  # type: ignore[attr-defined]
     ours = not distributed.is_initialized()
     if ours:
@@ -166,5 +166,5 @@ def joined() -> Iterator[Team]:
     finally:
         if ours:
             distributed.destroy_process_group()
-            # Gloo's threads still let go of the last messages; a process that ends meanwhile is aborted.
-            time.sleep(_LETTING_GO)
+            # Gloo's threads still handle the last messages; a process that ends now would be aborted.
+            time.sleep(_CLOSING)

@@ -1,7 +1,7 @@
-"""Folders on this machine or in object storage, behind one kind of path.
+"""Paths of files on this machine or in object storage.
 
-A local folder is a `pathlib.Path`. A URL such as `s3://bucket/runs` is a `upath.UPath`, which has the same
-methods. An object is written in one request: other readers see all of it or nothing.
+A local path is a `pathlib.Path`. A URL such as `s3://bucket/runs` is a `upath.UPath`, which has the same
+methods. An object is written in one request: readers see all of it or nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, cast
 
 __all__ = ["StorageError", "as_path", "find_files", "is_remote", "read_file", "shown", "write_object"]
 
-# File systems without folders. In all others, a folder must exist before a file is written to it.
+# File systems without folders. In others, a folder must exist before a file is written to it.
 _WITHOUT_FOLDERS = frozenset(
     ("abfs", "abfss", "adl", "az", "gcs", "gs", "hf", "memory", "oci", "oss", "s3", "s3a")
 )
@@ -21,11 +21,11 @@ _LOCAL = ("file://", "local://")
 
 
 class StorageError(ValueError):
-    """Object storage cannot be used; the message is one line."""
+    """An error of object storage. The message is one line."""
 
 
 def is_remote(place: str | Path) -> bool:
-    """Return whether a place is in object storage, not on this machine.
+    """Return whether a path is in object storage, not on this machine.
 
     >>> [is_remote(place) for place in ("s3://bucket/runs", "runs", "file:///tmp/runs", "C:/runs")]
     [True, False, False, False]
@@ -35,7 +35,7 @@ def is_remote(place: str | Path) -> bool:
 
 
 def as_path(place: str | Path) -> Path:
-    """Return the path of a folder or file. For a URL it is a `UPath`, which is used like a `Path`.
+    """Return the path of a folder or file. For a URL, it is a `UPath`, which is used like a `Path`.
 
     >>> as_path("file:///tmp/runs").as_posix(), str(as_path("memory://runs") / "run.json")
     ('/tmp/runs', 'memory://runs/run.json')
@@ -67,7 +67,7 @@ def as_path(place: str | Path) -> Path:
 
 
 def shown(path: str | Path) -> str:
-    """Return a path as users should read it: absolute, or a URL.
+    """Return a path for messages to users: absolute, or a URL.
 
     >>> shown("s3://bucket/runs"), shown(".") == str(Path.cwd())
     ('s3://bucket/runs', True)
@@ -76,7 +76,7 @@ def shown(path: str | Path) -> str:
 
 
 def find_files(folder: Path, pattern: str) -> list[Path]:
-    """Return the files below `folder` whose names match `pattern`, sorted. Storage is listed anew.
+    """Return the files below `folder` whose names match `pattern`, sorted. Caches are not used.
 
     >>> find_files(Path("nowhere"), "*.json")
     []
@@ -104,7 +104,7 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file. Raises `FileNotFoundError` if there is none, as `Path.read_bytes` does.
+    """Return the content of a file. Like `Path.read_bytes`, it may raise `FileNotFoundError`.
 
     >>> read_file(Path(__file__))[:3]
     b'\"\"\"'
@@ -121,7 +121,7 @@ def read_file(path: Path) -> bytes:
 
 
 def write_object(path: Path, content: bytes) -> None:
-    """Write a file of remote storage in one request.
+    """Write a file to object storage in one request.
 
     >>> write_object(as_path("memory://doctest/a.txt"), b"hello")
     >>> read_file(as_path("memory://doctest/a.txt"))
@@ -147,7 +147,7 @@ def why(error: BaseException) -> str:
 
 
 def _package(kind: str) -> str:
-    """Return the name of the package that fsspec needs for a kind of storage; empty if it has its own."""
+    """Return the package that fsspec needs for a kind of storage; empty if it needs none."""
     from fsspec.registry import known_implementations
 
     package = str(known_implementations.get(kind, {}).get("class", "fsspec.")).partition(".")[0]

@@ -1,4 +1,4 @@
-"""Clean text from data, models and file names before it reaches a terminal or a page."""
+"""Print text and tables on a terminal. Text from data, models and files is cleaned first."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = [
 
 REPLACEMENT = "�"
 NAME_WIDTH = 12
-# C0 and C1 controls (ESC and OSC start escape sequences), halves of surrogate pairs, and the characters that
-# change the direction of the text around them or start a new line.
+# C0 and C1 controls (ESC and OSC start escape sequences), lone surrogates, and characters that change the
+# direction of text or start a new line.
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -48,7 +48,7 @@ def clean_line(text: object) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """Return a number with its noun, in the plural where it is not one.
+    """Return a number with its noun, in the plural if necessary.
 
     >>> count(1, "worker"), count(1200, "worker")
     ('1 worker', '1,200 workers')
@@ -57,10 +57,10 @@ def count(n: int, noun: str) -> str:
 
 
 def open_console(*, stderr: bool = False, widest: int | None = None) -> Console:
-    """Return a rich console that cleans everything it prints; all output for people goes through one.
+    """Return a rich console that cleans everything it prints. All output for users goes through one.
 
-    Text is printed as it is: square brackets are not markup, and numbers are not coloured. ``widest`` limits
-    the width, for text that should stay readable in a wide window.
+    Square brackets are not markup, and numbers are not coloured. ``widest`` limits the width, so that text
+    stays readable in a wide window.
     """
     from collections.abc import Iterable
 
@@ -83,13 +83,13 @@ def open_console(*, stderr: bool = False, widest: int | None = None) -> Console:
 def table(first: str, *numbers: str, title: str | None = None, gap: int = 2) -> Table:
     """Return a table without lines: a column of names, and columns of numbers.
 
-    Names are shortened if room is short; numbers are never cut or wrapped. Headings may have several lines.
-    ``gap`` is the number of spaces between columns.
+    Names are shortened if the window is narrow; numbers are never cut or wrapped. Headings may have several
+    lines. ``gap`` is the number of spaces between columns.
     """
     from rich.table import Table
 
     found = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), title=title, title_justify="left")
-    # rich makes only those columns narrower that may wrap.
+    # rich only shrinks columns that may wrap.
     found.add_column(first, overflow="ellipsis", min_width=NAME_WIDTH)
     for name in numbers:
         found.add_column(name, justify="right", no_wrap=True)
@@ -104,7 +104,7 @@ def add_row(rows: Table, name: str, *numbers: str, style: str = "") -> None:
 
 
 def print_table(terminal: Console, rows: Table, *, least: int = 80) -> None:
-    """Print a table at least ``least`` columns wide: in a narrow window its rows wrap, but lose nothing."""
+    """Print a table at least ``least`` characters wide. In a narrow window, its rows wrap."""
     width = terminal.width
     terminal.width = max(least, width)
     terminal.print(rows, crop=False)

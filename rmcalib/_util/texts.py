@@ -1,4 +1,4 @@
-"""Reading JSON texts strictly: the encoding, repeated keys and broken characters are reported by place."""
+"""Read JSON strictly: errors name the place of a wrong encoding, a repeated key or a broken character."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 __all__ = ["LONE_SURROGATE", "decoded", "json_lines", "parse_json", "refuse_url"]
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a character, which neither UTF-8 nor any tokenizer knows. JSON can carry it as an escape."""
+"""Half of a character. UTF-8 and tokenizers cannot encode it, but JSON can contain it as an escape."""
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def refuse_url(path: str | Path) -> None:
-    """Raise a ValueError if `path` is a URL: files are read from this machine.
+    """Raise a ValueError if `path` is a URL; only local files can be read.
 
     >>> refuse_url("http://example.org/scores.jsonl")
     Traceback (most recent call last):
@@ -46,42 +46,45 @@ def decoded(content: bytes, where: str) -> str:
 
 
 def parse_json(content: bytes, where: str) -> Any:
-    """Parse one JSON value; an error says where it is.
+    """Parse one JSON value; errors begin with `where`.
 
     >>> parse_json(b'{"id": 1, "id": 2}', "x.jsonl, line 3")
     Traceback (most recent call last):
-    ValueError: x.jsonl, line 3: the key 'id' is there twice
+    ValueError: x.jsonl, line 3: the key 'id' appears twice
     """
     text = decoded(content, where)
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except _RepeatedKeyError as error:
-        raise ValueError(f"{where}: the key {error.args[0]!r} is there twice") from None
-    except (ValueError, RecursionError) as error:  # also what is too deep, or a number too long, for Python
+        raise ValueError(f"{where}: the key {error.args[0]!r} appears twice") from None
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # also nesting too deep, or a number too long
         several = where.endswith(".json") and "Extra data" in str(error)
         hint = " (one object per line? then its name should end in .jsonl)" if several else ""
         raise ValueError(f"{where}: not JSON: {error}{hint}") from error
     if "\\u" in text and _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
-        raise ValueError(f"{where}: half of a surrogate pair (\\ud800 to \\udfff) in a text: repair the text")
+        raise ValueError(f"{where}: a lone surrogate (\\ud800 to \\udfff) in a text: fix the text")
     return value
 
 
 def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of every line of a JSONL file; empty lines count, but have no value.
+    """Yield the place and the value of every line of a JSONL file. Empty lines are skipped, but counted.
 
     >>> list(json_lines(b'{"id": 1}\\n\\n{"id": 2}', "x.jsonl"))
     [('line 1', {'id': 1}), ('line 3', {'id': 2})]
     """
     if _is_utf_16(content):
         decoded(content, source)
-    # Only \n ends a line of JSONL: U+2028 and others may be inside a text.
+    # Only \n ends a line of JSONL: U+2028 and similar characters may be inside a text.
     for number, line in enumerate(io.BytesIO(content), start=1):
         if line.strip():
             yield f"line {number}", parse_json(line, f"{source}, line {number}")
 
 
 class _RepeatedKeyError(Exception):
-    """A key that an object has twice."""
+    """An object has the same key twice."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
-"""Many judges over one benchmark, on one machine or a Ray cluster."""
+"""Score many judges on one benchmark, on one machine or a Ray cluster."""
 
 from rmcalib.batch._batch import Evaluator
-from rmcalib.batch._plan import Listed, PlanEntry, Selection, parse_bytes, parse_parameters
+from rmcalib.batch._models import Listed, Selection
+from rmcalib.batch._plan import PlanEntry
 from rmcalib.batch._ray_cluster import Cluster
 from rmcalib.batch._run import BatchRequest, Plan, Published, Scoring, plan_batch, run_batch
 from rmcalib.batch._status import ModelStatus, Status
@@ -18,8 +19,6 @@ __all__ = [
     "Scoring",
     "Selection",
     "Status",
-    "parse_bytes",
-    "parse_parameters",
     "plan_batch",
     "run_batch",
 ]

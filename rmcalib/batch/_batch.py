@@ -1,4 +1,4 @@
-"""What all engines share: the job, what is done already, and how a model ends.
+"""What all engines share: the job, which models are done, and the evaluation of a scored model.
 
 The engines are `rmcalib.batch._local`, `rmcalib.batch._ray` and `rmcalib.batch._published`.
 """
@@ -23,18 +23,27 @@ from rmcalib.scores import Scores
 
 __all__ = ["Batch", "Evaluator", "Job", "Ticket", "free_checkpoint", "open_batch", "scoring_ticket"]
 
-_SCANS = 100  # of the Hub's cache, while it changes
+_SCANS = 100  # most attempts to scan the Hub's cache while other processes change it
 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """What is done with the scores of a model.
+    """Functions that compute and write the metrics of a model.
+
+    Both take the recipe, the scores, and the benchmark or None.
 
     Parameters
     ----------
-    write : writes the metrics into the run folder, `metrics.json` last.
-    made_from : returns a hash of everything that the metrics depend on. If `metrics.json` has the same hash,
-        the metrics are not computed again.
+    write : writes the metrics into the run folder, its fourth argument; `metrics.json` must be written last.
+    made_from : returns a hash of everything that the metrics depend on. If `metrics.json` contains the same
+        hash, the metrics are not computed again.
+
+    Examples
+    --------
+    >>> from rmcalib._util.files import write_json
+    >>> def write(recipe, scores, benchmark, folder):
+    ...     write_json(folder / "metrics.json", {"prompts": scores.n_items, "made_from": "1"})
+    >>> evaluator = Evaluator(write, made_from=lambda recipe, scores, benchmark: "1")
     """
 
     write: Callable[[Recipe, Scores, Benchmark | None, Path], None]
@@ -43,14 +52,14 @@ class Evaluator:
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for all models of a batch: the benchmark, and how to score.
+    """The settings that all models of a batch share.
 
     Parameters
     ----------
-    benchmark : what is scored.
+    benchmark : the prompts.
     options : how to load and run the models.
     fresh : score everything again.
-    free_disk : remove a model from the Hub's cache when it is done.
+    free_disk : remove each model from the Hub's cache when it is done.
     """
 
     benchmark: Benchmark
@@ -59,7 +68,7 @@ class Job:
     free_disk: bool = False
 
     def judge(self, entry: PlanEntry, revision: str | None = None) -> Judge:
-        """Return the judge of a plan's entry; its model is not loaded yet."""
+        """Return the judge of an entry of the plan; its model is not loaded yet."""
         if entry.options:
             length = self.options.max_length
             given: dict[str, Any] = {} if length is None else {"max_length": length}
@@ -72,10 +81,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Ticket:
-    """One model on its way: the commit to score, a hash of the request, and whether that is done."""
+    """One model to score: its commit, the hash of the request (`asked`), and whether it is done."""
 
     entry: PlanEntry
-    commit: str | None  # None: a local folder, or not a model of the Hub
+    commit: str | None  # None if the model is not from the Hub
     asked: str | None
     folder: Path
     scored: bool = False
@@ -88,11 +97,11 @@ class Batch:
     def __init__(
         self, output: Path, status: Status, evaluator: Evaluator | None, benchmark: Benchmark | None
     ) -> None:
-        """Remember where the results go, and what is done with scores."""
+        """Store the arguments."""
         self.output, self.status, self.evaluator, self.benchmark = output, status, evaluator, benchmark
 
     def conclude(self, ticket: Ticket, scores: Scores | None = None) -> None:
-        """Evaluate the scores of a model unless that is done, and mark the model as done."""
+        """Evaluate the scores of a model if necessary, and mark the model as done."""
         recipe, folder = ticket.entry.recipe, ticket.folder
         remove_leftover_parts(folder)
         evaluated = True
@@ -109,7 +118,7 @@ class Batch:
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Turn whatever goes wrong in the block into the failure of one model."""
+        """Turn any error in the block into the failure of one model."""
         try:
             yield
         except Exception as error:
@@ -126,7 +135,7 @@ def open_batch(
     on_change: Callable[[Status], None] | None = None,
     **about: Any,
 ) -> Iterator[Batch]:
-    """Lock the output folder of a batch and begin a run: states in `batch.json`, `events.jsonl`."""
+    """Lock the output folder of a batch, and write its state to `batch.json` and `events.jsonl`."""
     with locked(output, ".batch.lock", owner="batch.json"):
         models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
         status = Status(output, models, on_change=on_change, **about)
@@ -142,9 +151,9 @@ def open_batch(
 
 
 def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
-    """See what is done of a model. This asks the Hub for its commit, and downloads nothing.
+    """Find out whether a model is done. This asks the Hub for its commit, and downloads nothing.
 
-    With ``job.fresh`` nothing counts as done.
+    With ``job.fresh``, no model counts as done.
     """
     judge = job.judge(entry)
     asked = asked_for(judge, job.benchmark)
@@ -155,7 +164,7 @@ def scoring_ticket(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
 
 def free_checkpoint(commit: str) -> int:
-    """Remove a commit's files from the Hub's cache, and return how many bytes that freed."""
+    """Remove the files of a commit from the Hub's cache, and return the number of freed bytes."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -165,7 +174,7 @@ def free_checkpoint(commit: str) -> int:
             break
         except CacheNotFound:
             return 0
-        except FileNotFoundError:  # the scan reads the whole cache, which others change meanwhile
+        except FileNotFoundError:  # another process changed the cache during the scan
             if attempt + 1 == _SCANS:
                 raise
     strategy = cache.delete_revisions(commit)

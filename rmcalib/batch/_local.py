@@ -22,9 +22,9 @@ __all__ = ["run_local"]
 
 
 def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
-    """Score one model after another. Meanwhile the next is downloaded, and the one before is evaluated.
+    """Score the models one by one. Meanwhile, download the next model and evaluate the previous one.
 
-    Another process does the scoring, so that a model that crashes it is one failure among others.
+    Another process does the scoring, so that a model that crashes it does not stop the batch.
     """
     entries = [entry for entry in plan if not entry.skipped]
     ahead = _after(None, prepare, batch, job, entries[0]) if entries else None
@@ -32,7 +32,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
         for number, entry in enumerate(entries):
             assert ahead is not None
             current = ahead
-            if number + 1 < len(entries):  # begins when this model's own download has ended
+            if number + 1 < len(entries):  # starts after the download of this model
                 ahead = _after(current, prepare, batch, job, entries[number + 1])
             with batch.attempt(entry.model):
                 ticket = current.result()
@@ -45,7 +45,7 @@ def run_local(batch: Batch, job: Job, plan: Sequence[PlanEntry]) -> None:
 
 @contextlib.contextmanager
 def _log(output: Path) -> Iterator[Path]:
-    """Give the file for the worker's output; object storage gets it at the end."""
+    """Yield the file for the worker's output. It is uploaded to object storage at the end."""
     if not is_remote(output):
         yield output / "batch.log"
         return
@@ -60,7 +60,7 @@ def _log(output: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _evaluating() -> Iterator[ThreadPoolExecutor]:
-    """Give a thread that evaluates; an interruption waits for the model it works on, but for no others."""
+    """Yield a thread for evaluations. An interruption waits for the current model only."""
     pool = ThreadPoolExecutor(max_workers=1)
     try:
         yield pool
@@ -71,7 +71,7 @@ def _evaluating() -> Iterator[ThreadPoolExecutor]:
 
 
 def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
-    """See what is done of a model, and download it if it has to be scored."""
+    """Find out whether a model is done, and download it if it must be scored."""
     ticket = scoring_ticket(batch, job, entry)
     if not ticket.scored:
         batch.status.change(entry.model, "downloading")
@@ -81,7 +81,7 @@ def prepare(batch: Batch, job: Job, entry: PlanEntry) -> Ticket:
 
 
 def _fetch(recipe: Recipe, commit: str | None, job: Job) -> None:
-    """Download a model into the Hub's cache: its files, and those of the model an adapter was trained on."""
+    """Download a model into the Hub's cache, and the base model of an adapter."""
     if commit is None:
         return
     options = dataclasses.replace(job.options, recipe=recipe, revision=commit)
@@ -111,12 +111,12 @@ def _score(batch: Batch, job: Job, ticket: Ticket, worker: Worker) -> None:
 
 
 def _after(previous: Future[Ticket] | None, call: Callable[..., Ticket], *args: Any) -> Future[Ticket]:
-    """Call in the background, when `previous` has ended; the thread does not keep the process alive."""
+    """Call a function in a daemon thread after `previous` has ended."""
     future: Future[Ticket] = Future()
 
     def work() -> None:
         if previous is not None:
-            previous.exception()  # waits; whoever asks for its result sees what went wrong
+            previous.exception()  # waits; errors are raised where its result is used
         try:
             future.set_result(call(*args))
         except BaseException as error:

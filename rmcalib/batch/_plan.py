@@ -1,77 +1,54 @@
-"""The plan of a batch: which models, in which order, what each needs, and which are skipped and why.
+"""The plan of a batch: the models in order, what each needs, and which are skipped and why.
 
 Everything is estimated from the recipes. Nothing is downloaded.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import math
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import OWN_CODE
-from rmcalib.judges import (
-    LEADERBOARD,
-    Recipe,
-    judge_kind,
-    load_judge,
-    read_entries,
-    recipe_from,
-    registry,
-)
+from rmcalib.batch._models import Listed, Selection, family_of, parameters_of
+from rmcalib.judges import Recipe
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
 
 __all__ = [
-    "Listed",
     "Machine",
     "PlanEntry",
-    "Selection",
     "choose_machine",
     "estimated_tokens",
     "make_plan",
-    "parse_bytes",
-    "parse_parameters",
     "plan_problems",
-    "read_models",
     "select",
 ]
 
-# Assumptions behind the estimated times, which should be right within a factor of a few.
+# Assumptions behind the estimated times, which are rough.
 _TOKENS_PER_RESPONSE = 500
 _REWARD_BENCH_2_RESPONSES = 8_500
 _CHARACTERS_PER_TOKEN = 4
-_OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # the CPU's is for one core
+_OPERATIONS_PER_SECOND = {"cuda": 1e14, "mps": 5e12, "cpu": 3e10}  # for a CPU: of one core
 _OVERHEAD = 1.2  # memory of a running model, relative to its weights
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_FAMILIES = ("llama", "qwen", "gemma", "mistral", "internlm", "deberta")
-_BASES = {  # families that the name does not contain
-    "pythia": "gpt_neox",
-    "worldpm": "qwen",
-    "beaver": "llama",
-    "armorm": "llama",
-    "tulu": "llama",
-    "eurus": "mistral",
-    "ultrarm": "llama",
-    "skywork-vl": "qwen",
-}
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What models run on.
+    """The machine that runs the models.
 
     Parameters
     ----------
-    device : the type of its devices.
-    count : how many there are.
-    memory : of all of them together, in bytes; None if it is not known here.
-    rate : operations per second that `rmcalib doctor --bench` measured on one device; None if it never ran.
+    device : type of its devices.
+    count : number of devices.
+    memory : memory of all devices together, in bytes; None if it is unknown.
+    rate : operations per second of one device, as `rmcalib doctor --bench` measured it; None if it was not
+        run.
     """
 
     device: str
@@ -81,29 +58,26 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Selection:
-    """Which models are wanted: patterns of ids, a maximum size, families. The default is all."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    max_parameters: float | None = None  # billions
-    families: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Listed:
-    """One entry of a list of models: its recipe, and the options of its judge if it is not a classifier."""
-
-    recipe: Recipe
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class PlanEntry:
-    """One model of a plan; `skipped` is the reason why it is not run, or empty.
+    """One model of a plan.
 
-    `parameters` are billions, `memory` bytes, `seconds` a rough estimate; None if the size is unknown.
-    `options` are those of `rmcalib.load_judge`, such as the `endpoint` of a served model.
+    Parameters
+    ----------
+    recipe : how to load and score the model.
+    family : family of its base model.
+    parameters : size in billions of parameters; None if it is unknown.
+    memory : estimated memory in bytes; None if the size is unknown.
+    seconds : roughly estimated time; None if the size is unknown.
+    device : type of the device, or `"server"`.
+    skipped : the reason why the model is not run; empty if it is run.
+    options : options of :func:`rmcalib.load_judge`, such as the `endpoint` of a served model.
+    measured : whether `seconds` is based on a speed that was measured on this machine.
+
+    Examples
+    --------
+    >>> entry = PlanEntry(Recipe("org/rm-8B"), "other", 8.0, skipped="needs about 19.2 GB of memory")
+    >>> entry.model, bool(entry.skipped)
+    ('org/rm-8B', True)
     """
 
     recipe: Recipe
@@ -114,54 +88,17 @@ class PlanEntry:
     device: str = ""
     skipped: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
-    measured: bool = False  # whether `seconds` comes from a speed that was measured on this machine
+    measured: bool = False
 
     @property
     def model(self) -> str:
-        """The model's id."""
+        """Id of the model."""
         return self.recipe.model
 
     @property
     def served(self) -> bool:
-        """Whether a server runs the model: it needs no memory or GPU of the batch."""
+        """Whether a server runs the model, so that it needs no memory here."""
         return self.options.get("endpoint") is not None
-
-
-def read_models(path: str | Path | None = None) -> list[Listed]:
-    """Read the models of a YAML file; default the leaderboard. A bare id gets the registry's recipe.
-
-    An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
-    of its kind, such as `endpoint` or `judge`.
-    """
-    entries = read_entries(LEADERBOARD if path is None else Path(path))
-    if not entries:
-        raise ValueError(f"{path}: no models in it (write `- model: org/name`)")
-    known = registry()
-    return [_listed(entry, where, known) for where, entry in entries]
-
-
-def _listed(entry: Any, where: str, known: Mapping[str, Recipe]) -> Listed:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("model"), str):
-        return Listed(_recipe(entry, where, known))  # raises
-    # In a list `judge` says how a language model judges; in Python it is the judge itself.
-    given = {"judging" if key == "judge" else str(key): value for key, value in entry.items()}
-    try:
-        kind = judge_kind(given.pop("kind", None), given)
-        if kind == "classifier":
-            return Listed(_recipe(given, where, known))
-        own = {each.name for each in fields(Recipe)}
-        recipe = _recipe({key: value for key, value in given.items() if key in own}, where, known)
-        options = {"kind": kind, **{key: value for key, value in given.items() if key not in own}}
-        load_judge(recipe.model, **options)  # checks the options; no server is asked yet
-    except (TypeError, ValueError) as error:
-        named = str(error).startswith(where)
-        raise ValueError(str(error) if named else f"{where} ({entry['model']}): {error}") from error
-    return Listed(recipe, options)
-
-
-def _recipe(entry: Any, where: str, known: Mapping[str, Recipe]) -> Recipe:
-    recipe = recipe_from(entry, where)
-    return known.get(recipe.model, recipe) if recipe == Recipe(model=recipe.model) else recipe
 
 
 def make_plan(
@@ -174,9 +111,7 @@ def make_plan(
     trust_remote_code: bool = False,
     ignore_memory: bool = False,
 ) -> list[PlanEntry]:
-    """Order the selected models from small to large, and give the reason for those that cannot be run.
-
-    Models to run come first, then those that are skipped. The plan has only the models of the selection.
+    """Return the plan: the selected models from small to large, then those that are skipped.
 
     >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
     >>> plan = make_plan(recipes, machine=Machine("cuda", memory=80e9))
@@ -195,13 +130,13 @@ def make_plan(
         size, recipe = entry.parameters, entry.recipe
         memory = None if size is None else size * 1e9 * _item_size(recipe, machine, dtype) * _OVERHEAD
         if memory is not None and entry.options.get("reference") is not None:
-            memory *= 2  # a policy's reference is in memory, too
+            memory *= 2  # the policy and its reference
         seconds = None if size is None else 2 * size * 1e9 * tokens / _speed(machine)
         reason = entry.skipped or _obstacle(recipe, trust_remote_code)
         if not reason and memory and machine.memory and memory > machine.memory and not ignore_memory:
             reason = (
                 f"needs about {memory / 1e9:.3g} GB of memory, and there are {machine.memory / 1e9:.3g} GB "
-                "(--ignore-memory tries it anyway)"
+                "(--ignore-memory runs it anyway)"
             )
         entries.append(
             replace(
@@ -217,7 +152,7 @@ def make_plan(
 
 
 def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
-    """Return the models that are sure to fail on this machine, and why. The Hub is not asked.
+    """Return the models that are certain to fail on this machine, and why. The Hub is not contacted.
 
     >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
     {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
@@ -239,89 +174,39 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
 
 
 def select(models: Iterable[Recipe | Listed], selection: Selection) -> list[PlanEntry]:
-    """Return the models of a selection. With a maximum size, models of unknown size are skipped."""
+    """Return the selected models. With a maximum size, models of unknown size are skipped."""
     entries = []
     listed = [each if isinstance(each, Listed) else Listed(each) for each in models]
     for each in listed:
         recipe = each.recipe
         size, family = parameters_of(recipe), family_of(recipe)
-        if not _like(recipe.model, selection.include or ("*",)) or _like(recipe.model, selection.exclude):
-            continue
-        if selection.families and family not in {name.lower() for name in selection.families}:
+        if not selection.matches(recipe):
             continue
         reason = ""
         if selection.max_parameters is not None:
             if size is not None and size > selection.max_parameters:
                 continue
             if size is None:
-                reason = "of unknown size, and --max-params was given (set `parameters` in its recipe)"
+                reason = "unknown size, and --max-params was given (set `parameters` in its recipe)"
         entries.append(PlanEntry(recipe, family, size, skipped=reason, options=each.options))
     if not entries:
         have = ", ".join(sorted({family_of(each.recipe) for each in listed}))
         raise ValueError(
-            "no model is left by --include, --exclude, --max-params and --family "
+            "no model matches --include, --exclude, --max-params and --family "
             f"(of {len(listed)}; their families: {have})"
         )
     return entries
 
 
-def parameters_of(recipe: Recipe) -> float | None:
-    """Return a model's size in billions, from its recipe or its name.
-
-    >>> names = ("org/Qwen3-0.6B", "org/rm-350m", "org/internlm2-1_8b", "org/rm")
-    >>> [parameters_of(Recipe(name)) for name in names]
-    [0.6, 0.35, 1.8, None]
-    """
-    if recipe.parameters is not None:
-        return recipe.parameters
-    found = re.findall(r"(?<![A-Za-z0-9.])(\d+(?:[._]\d+)?)([bm])(?![A-Za-z0-9])", recipe.model.lower())
-    if not found:
-        return None
-    number, unit = found[-1]
-    return float(number.replace("_", ".")) / (1 if unit == "b" else 1000)
-
-
-def family_of(recipe: Recipe) -> str:
-    """Return the family of a model's base, from its architecture or its name; default "other".
-
-    >>> names = ("infly/INF-ORM-Llama3.1-70B", "PKU-Alignment/beaver-7b", "org/rm")
-    >>> [family_of(Recipe(name)) for name in names]
-    ['llama', 'llama', 'other']
-    """
-    text = f"{recipe.architecture or ''} {recipe.model.split('/')[-1]}".lower()
-    for word, family in _BASES.items():
-        if word in text:
-            return family
-    return next((family for family in _FAMILIES if family in text), "other")
-
-
-def parse_parameters(text: str) -> float:
-    """Turn `10B`, `600M` or `7` (billions) into billions.
-
-    >>> parse_parameters("10B"), parse_parameters("600M")
-    (10.0, 0.6)
-    """
-    return _parse(text, {"": 1, "b": 1, "m": 1e-3}, "--max-params", "10B or 600M")
-
-
-def parse_bytes(text: str) -> float:
-    """Turn `80GB` or `80` (gigabytes) into bytes.
-
-    >>> parse_bytes("80GB")
-    80000000000.0
-    """
-    return _parse(text, {"": 1e9, "gb": 1e9, "g": 1e9, "tb": 1e12, "mb": 1e6}, "--gpu-memory", "80GB")
-
-
 def choose_machine(device: str = "auto") -> Machine:
-    """Describe this machine: all CUDA devices together (a large model is spread over them), or one device.
+    """Describe this machine: all CUDA devices together (large models are spread over them), or one device.
 
     >>> choose_machine("cpu").device
     'cpu'
     """
     from rmcalib.judges import available_devices, choose_device, describe_device, main_memory, total_memory
 
-    if device == "cpu":  # known without torch, which takes seconds to import
+    if device == "cpu":  # without importing torch, which takes seconds
         return Machine("cpu", 1, float(main_memory().total), _rate("cpu"))
     chosen = choose_device(device)
     rate = _rate(chosen.type, describe_device(chosen) if chosen.type != "cpu" else "")
@@ -332,7 +217,7 @@ def choose_machine(device: str = "auto") -> Machine:
 
 
 def estimated_tokens(benchmark: Benchmark | None) -> float:
-    """Estimate the tokens of a benchmark from its characters; None stands for RewardBench 2."""
+    """Estimate the number of tokens of a benchmark from its characters; None means RewardBench 2."""
     if benchmark is None:
         return _REWARD_BENCH_2_RESPONSES * _TOKENS_PER_RESPONSE
     characters = sum(
@@ -365,24 +250,8 @@ def _rate(device: str, name: str = "") -> float | None:
 
 
 def _speed(machine: Machine) -> float:
-    """Return operations per second: as measured, or a guess."""
-    import os
-
+    """Return operations per second, measured or assumed."""
     if machine.rate is not None:
         return machine.rate
-
     cores = (os.cpu_count() or 1) if machine.device == "cpu" else 1
     return _OPERATIONS_PER_SECOND.get(machine.device, 1e14) * cores
-
-
-def _like(name: str, globs: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(name.lower(), glob.lower()) for glob in globs)
-
-
-def _parse(text: str, units: Mapping[str, float], option: str, example: str) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
-    convert: Callable[[str], float | None] = units.get
-    unit = convert(match[2]) if match else None
-    if match is None or unit is None or float(match[1]) == 0:
-        raise ValueError(f"{option}: {text!r} is not a size (write it like {example})")
-    return float(match[1]) * unit

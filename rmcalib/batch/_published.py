@@ -1,4 +1,4 @@
-"""A batch of published scores: the files of the Hub, a few at a time. No model is run."""
+"""A batch of published scores: downloads files from the Hub, a few at a time. No model is run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 
-from rmcalib._util.files import write_json
+from rmcalib._util.files import read_object, write_json
 from rmcalib._util.hub import resolve_commit
 from rmcalib.batch._batch import Batch, Ticket
-from rmcalib.batch._plan import Listed, PlanEntry, Selection, select
+from rmcalib.batch._models import Listed, Selection
+from rmcalib.batch._plan import PlanEntry, select
 from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, registry, remember_model
-from rmcalib.runs import finished_scores, inputs_hash, keep_scores, read_manifest, run_folder
+from rmcalib.runs import finished_scores, inputs_hash, keep_scores, run_folder
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
 
 __all__ = ["published_plan", "run_published"]
@@ -24,7 +25,7 @@ _NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbe
 def published_plan(
     models: Iterable[Recipe | Listed] | None, selection: Selection
 ) -> tuple[list[PlanEntry], str]:
-    """Return the plan for the published scores of `models` (None: all), and the commit of the results."""
+    """Return the plan for the published scores of `models` (default all), and the commit of the results."""
     commit = resolve_commit(RESULTS, repo_type="dataset")
     names = published_models(revision=commit)
     known = registry()
@@ -43,9 +44,9 @@ def published_plan(
 def run_published(
     batch: Batch, plan: Sequence[PlanEntry], commit: str, *, jobs: int = 4, fresh: bool = False
 ) -> None:
-    """Take the published scores of the models in `plan`, `jobs` files at a time.
+    """Download the published scores of the models in `plan`, `jobs` files at a time.
 
-    Downloaded scores are cached. Models that are done are skipped, unless ``fresh``.
+    Downloaded scores are cached. Models that are done are skipped unless ``fresh`` is set.
     """
     pool = ThreadPoolExecutor(max_workers=jobs)
     futures: dict[Future[tuple[Ticket | None, Scores | None]], PlanEntry] = {}
@@ -68,15 +69,15 @@ def run_published(
 
 
 def _take(batch: Batch, entry: PlanEntry, commit: str, fresh: bool) -> tuple[Ticket | None, Scores | None]:
-    """Fetch a model's scores unless they are there; models that have none are skipped, now and later."""
+    """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
     folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
-    wish = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
-    asked = inputs_hash(wish)
+    request = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}
+    asked = inputs_hash(request)
     scored = not fresh and finished_scores(folder, asked) is not None
     ticket = Ticket(entry, commit, asked, folder, scored, fresh)
     if ticket.scored:
         return ticket, None
-    mark = {} if fresh else read_manifest(folder / "skipped.json") or {}
+    mark = {} if fresh else read_object(folder / "skipped.json")
     why = str(mark.get("why", "")) if mark.get("asked") == asked else ""
     if not why:
         batch.status.change(entry.model, "downloading")

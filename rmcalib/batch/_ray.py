@@ -1,9 +1,9 @@
-"""Batches on a Ray cluster: models, and shards of a model's prompts, on whatever nodes there are.
+"""Batches on a Ray cluster: several models at the same time, and several workers per model.
 
-Workers hold one model each and score blocks of prompts. Only the process that runs the batch writes, so nodes
-need no shared disk, and a block that was scored twice because a node was lost is kept once. Blocks are whole
-chunks of `rmcalib.judges`: it does not matter who scores them, or in which order, and the rewards are those
-of a local run to the last bit.
+Each worker has one model and scores blocks of prompts. Only the process that runs the batch writes files, so
+nodes need no shared disk. If a node is lost, its blocks may be scored twice, but are kept once. Blocks are
+whole chunks of `rmcalib.judges`. So the rewards do not depend on which worker scores a block or in which
+order, and are equal to those of a local run to the last bit.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.terminal import count
 from rmcalib.batch._batch import Batch, Job, Ticket, free_checkpoint, scoring_ticket
 from rmcalib.batch._plan import PlanEntry
 from rmcalib.batch._ray_cluster import Cluster, Need, Stopped, connected, gpus_for, patience, reserve
@@ -34,19 +35,19 @@ if TYPE_CHECKING:
 
 __all__ = ["run_ray", "score_on_cluster"]
 
-_AT_ONCE = 256  # models
-_MOST_CHUNKS = 8  # in a block, which is lost if its worker is
+_AT_ONCE = 256  # most models at the same time
+_MOST_CHUNKS = 8  # most chunks of a block, which is lost together with its worker
 
 
 def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster) -> None:
-    """Score the models of `plan` on a Ray cluster: as many at a time as it has room for, small ones first."""
+    """Score the models of `plan` on a Ray cluster, small ones first, as many at a time as fit."""
     ray = import_ray()
     evaluating, stopping = threading.Lock(), threading.Event()
-    pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # they only wait
+    pool = ThreadPoolExecutor(max_workers=_AT_ONCE)  # its threads only wait
     running: list[Future[None]] = []
 
     def finish(ticket: Ticket) -> None:
-        with evaluating:  # drawing is not safe in several threads
+        with evaluating:  # Matplotlib is not thread-safe
             batch.conclude(ticket)
 
     def one(ticket: Ticket, need: Need, group: Any) -> None:
@@ -79,9 +80,9 @@ def run_ray(batch: Batch, job: Job, plan: Sequence[PlanEntry], cluster: Cluster)
                         start(entry)
             wait(running)
         finally:
-            # Interrupted: every thread ends within a second or so and releases its folder, and only then is
-            # the cluster left. Wait for futures, not threads: Python 3.11 takes a thread whose join was
-            # interrupted for ended.
+            # After an interruption, every thread ends within about a second and releases its folder. Then the
+            # cluster is left. Wait for futures, not threads: Python 3.11 considers a thread ended if its join
+            # was interrupted.
             stopping.set()
             wait(running)
             pool.shutdown()
@@ -94,7 +95,7 @@ def score_on_cluster(
     workers: list[Any],
     look: Callable[[], None],
 ) -> None:
-    """Score one model by its workers, and write what they return."""
+    """Let the workers of a model score it, and write the results."""
     from rmcalib.judges import INDIFFERENT, is_indifferent
 
     ray, name = import_ray(), ticket.entry.model
@@ -136,8 +137,8 @@ def score_on_cluster(
 def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any) -> list[Any]:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    # Tasks are retried without end, because Ray notices the loss of a node only after many tries. What ends
-    # them is the number of restarts.
+    # Restarts are limited, retries are not: Ray may retry a task many times before it notices that a node was
+    # lost.
     actor = ray.remote(
         num_cpus=need.get("CPU", 0),
         num_gpus=need.get("GPU", 0),
@@ -150,7 +151,7 @@ def _workers(ray: Any, job: Job, ticket: Ticket, need: Need, group: Any) -> list
 
 
 def _check_same(first: Origin, other: Origin) -> None:
-    """Refuse a worker whose scores would be others, say because of another dtype."""
+    """Refuse a worker whose scores would differ, for example because of its dtype."""
     differing = [
         key
         for key in {**first.identity, **other.identity}
@@ -160,11 +161,13 @@ def _check_same(first: Origin, other: Origin) -> None:
         shown = "; ".join(
             f"{key}: {first.identity.get(key)} and {other.identity.get(key)}" for key in sorted(differing)
         )
-        raise ValueError(f"the nodes of the cluster would score differently ({shown}): set it, say --dtype")
+        raise ValueError(
+            f"the nodes of the cluster would score differently ({shown}): set it, for example --dtype"
+        )
 
 
 def _remarks(first: Origin, origins: Iterable[Origin]) -> Iterator[str]:
-    """Yield what users should know about the workers of a model."""
+    """Yield warnings about the workers of a model."""
     origins = list(origins)
     versions = first.about.get("versions", {}).items()
     other = {
@@ -176,13 +179,11 @@ def _remarks(first: Origin, origins: Iterable[Origin]) -> Iterator[str]:
         yield f"not all workers have the same packages (some: {', '.join(sorted(other))})"
     lost = sum(origin.restarted for origin in origins)
     if lost:
-        yield f"{lost} {'worker was' if lost == 1 else 'workers were'} lost on the way, and Ray replaced " + (
-            "it" if lost == 1 else "them"
-        )
+        yield f"{count(lost, 'worker')} lost while scoring; Ray replaced {'it' if lost == 1 else 'them'}"
 
 
 def _free(ray: Any, nodes: set[str], commit: str) -> int:
-    """Remove a model from the caches of these nodes, and return the bytes that this freed."""
+    """Remove a model from the caches of these nodes, and return the number of freed bytes."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task = ray.remote(num_cpus=0, max_retries=0)(free_checkpoint)
@@ -192,13 +193,13 @@ def _free(ray: Any, nodes: set[str], commit: str) -> int:
     ]
     freed = 0
     for reference in tasks:
-        with contextlib.suppress(ray.exceptions.RayError):  # a node that is lost has no disk to free
+        with contextlib.suppress(ray.exceptions.RayError):  # the node may be lost
             freed += ray.get(reference)
     return freed
 
 
 def _blocks(items: Sequence[Item], n_workers: int) -> list[list[Item]]:
-    """Cut what is left into blocks of whole chunks: few enough to be cheap, enough for all workers."""
+    """Split the remaining prompts into blocks of whole chunks, at least four per worker if possible."""
     from rmcalib.judges import CHUNK
 
     n_chunks = math.ceil(len(items) / CHUNK)

@@ -1,4 +1,4 @@
-"""A Ray cluster: connecting to it, and room for the workers of a model."""
+"""Connect to a Ray cluster, and reserve resources for the workers of a model."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ from rmcalib.batch._worker import cause
 
 __all__ = ["Cluster", "Need", "Stopped", "connected", "gpus_for", "patience", "reserve", "silenced"]
 
-_NODES_GONE = 600.0  # seconds without any node that could hold a worker, before a model has failed
+_NODES_GONE = 600.0  # seconds without a node that is large enough for a worker, before a model fails
 
 Need = dict[str, float]
-"""What one worker takes of a node, such as ``{"CPU": 1.0, "GPU": 2.0}``."""
+"""The resources of one worker, such as ``{"CPU": 1.0, "GPU": 2.0}``."""
 
 
 class Stopped(BaseException):
-    """The batch was interrupted: not a failure of the model."""
+    """The batch was interrupted. This is not a failure of the model."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster, and what each model gets of it.
+    """A Ray cluster, and the resources of each model.
 
     Parameters
     ----------
-    address : `local` starts a cluster on this machine, `auto` finds one that runs, or `HOST:PORT`.
-    shards : workers that share the prompts of a model.
-    gpus : GPUs of one worker; default as many of `gpu_memory` bytes as the model needs, or none if the
-        cluster has none.
-    gpu_memory : bytes of memory of one GPU.
-    cpus : processors of one worker.
+    address : `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
+    shards : number of workers that share the prompts of a model.
+    gpus : number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
+    gpu_memory : memory of one GPU in bytes.
+    cpus : number of CPUs per worker.
+
+    Examples
+    --------
+    >>> Cluster("auto", shards=4, gpus=0.5).shards
+    4
     """
 
     address: str = "local"
@@ -49,7 +53,7 @@ class Cluster:
 
 
 def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
-    """Return the GPUs that one worker of a model needs, on a cluster with so many `available`.
+    """Return the number of GPUs that one worker needs, on a cluster with `available` GPUs.
 
     >>> from rmcalib.judges import Recipe
     >>> entry = PlanEntry(Recipe("org/rm-70B"), "llama", 70.0, memory=168e9)
@@ -67,7 +71,7 @@ def gpus_for(entry: PlanEntry, cluster: Cluster, available: float) -> float:
 
 @contextlib.contextmanager
 def connected(ray: Any, address: str) -> Iterator[None]:
-    """Connect to a cluster for the length of the block; an existing connection is used and left alone."""
+    """Connect to a cluster for the length of the block. An existing connection is used and kept."""
     if ray.is_initialized():
         yield
         return
@@ -80,20 +84,20 @@ def connected(ray: Any, address: str) -> Iterator[None]:
 
 
 def _connect(ray: Any, address: str) -> None:
-    """Join a cluster, or start one on this machine that nobody else can reach."""
+    """Join a cluster, or start one on this machine that other machines cannot reach."""
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         if address == "local":
             # Without this, Ray listens on an address that other machines can reach.
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
-            with deferred():  # interrupted, Ray would leave processes behind
+            with deferred():  # an interruption would leave processes of Ray behind
                 ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None
-    for _ in range(600):  # a busy machine takes its time
+    for _ in range(600):  # the resources may be reported late on a busy machine
         if ray.cluster_resources().get("CPU"):
             return
         time.sleep(0.1)
@@ -101,9 +105,9 @@ def _connect(ray: Any, address: str) -> None:
 
 @contextlib.contextmanager
 def silenced(ray: Any) -> Iterator[None]:
-    """Keep Ray from printing a page of its logs to standard output whenever a worker is lost.
+    """Stop Ray from printing a page of logs to standard output whenever a worker is lost.
 
-    Ray has no option for that. The batch says in one line how many workers were lost.
+    Ray has no option for this. The batch reports in one line how many workers were lost.
     """
     worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
     printing = getattr(worker, "print_to_stdstream", None)
@@ -118,9 +122,9 @@ def silenced(ray: Any) -> Iterator[None]:
 
 
 def reserve(ray: Any, need: Need, shards: int, look: Callable[[], None]) -> Any:
-    """Reserve room for the workers of a model, as soon as the cluster has it; returns a placement group.
+    """Wait until the cluster has room for the workers of a model, and return a placement group.
 
-    If the whole cluster has room for fewer workers, there are fewer.
+    If fewer than `shards` workers fit on the whole cluster, there are fewer.
     """
     if not _fitting(ray, need):
         largest = {kind: max((node.get(kind, 0.0) for node in _nodes(ray)), default=0.0) for kind in need}
@@ -135,7 +139,7 @@ def reserve(ray: Any, need: Need, shards: int, look: Callable[[], None]) -> Any:
         try:
             while not group.wait(1):
                 look()
-                if max(1, min(shards, _fitting(ray, need))) != n_workers:  # nodes have come or gone
+                if max(1, min(shards, _fitting(ray, need))) != n_workers:  # nodes were added or lost
                     break
             else:
                 return group
@@ -146,9 +150,9 @@ def reserve(ray: Any, need: Need, shards: int, look: Callable[[], None]) -> Any:
 
 
 def patience(ray: Any, need: Need, stopping: threading.Event) -> Callable[[], None]:
-    """Return a function that raises if a model should stop, or has nothing to wait for.
+    """Return a function that raises if the batch was interrupted, or if waiting takes too long.
 
-    Nodes that are lost may come back, but they are not waited for forever.
+    Lost nodes may come back, but the wait for them is limited.
     """
     looked = there = time.monotonic()
 
@@ -175,7 +179,7 @@ def _nodes(ray: Any) -> list[dict[str, float]]:
 
 
 def _fitting(ray: Any, need: Need) -> int:
-    """Return how many workers the whole cluster can hold."""
+    """Return how many workers fit on the whole cluster."""
     return sum(
         min(int(node.get(kind, 0.0) / amount + 1e-9) for kind, amount in need.items()) for node in _nodes(ray)
     )

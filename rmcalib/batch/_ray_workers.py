@@ -1,6 +1,6 @@
 """The workers of a Ray cluster: actors on its nodes, each with one model.
 
-Ray schedules them, restarts those that are lost with their node or by themselves, and runs their tasks again.
+Ray schedules them, restarts those that are lost, and runs their tasks again.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 __all__ = ["RESTARTS", "Origin", "Scorer", "gist", "import_ray", "results", "wait_for_first"]
 
-RESTARTS = 5  # of one worker, before its model has failed
-_LOOK = 1.0  # seconds between checks whether to go on waiting
+RESTARTS = 5  # most restarts of one worker before its model fails
+_LOOK = 1.0  # seconds between checks whether to stop waiting
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where scores come from.
+    """The worker that made some scores.
 
     Parameters
     ----------
     identity : everything about the judge that changes a score.
-    about : what else the manifest records.
+    about : other entries of the manifest.
     node : id of the node.
     process : id of the worker's process.
-    restarted : whether the worker took the place of one that was lost.
+    restarted : whether the worker replaced one that was lost.
     """
 
     identity: dict[str, Any]
@@ -50,7 +50,7 @@ class Origin:
 
 
 def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Origin:
-    """Wait until a worker has loaded the model, and return what it says about itself."""
+    """Wait until a worker has loaded the model, and return its `Origin`."""
     waiting = [worker.origin.remote() for worker in workers]
     ready: list[Any] = []
     while not ready:
@@ -64,14 +64,14 @@ def wait_for_first(ray: Any, workers: list[Any], look: Callable[[], None]) -> Or
 def results(
     ray: Any, workers: list[Any], blocks: list[list[Item]], look: Callable[[], None]
 ) -> Iterator[Block]:
-    """Let the workers score blocks of prompts; yield each block's scores (`Scorer.score`) as they come.
+    """Let the workers score blocks of prompts; yield the results (`Scorer.score`) as they arrive.
 
     Parameters
     ----------
     ray : the module.
     workers : handles of `Scorer` actors.
-    blocks : prompts.
-    look : called every second. It raises an error if there is nothing to wait for any more.
+    blocks : lists of prompts.
+    look : called every second; raises an error if the wait should end.
     """
     pool = ray.util.ActorPool(workers)
     for block in blocks:
@@ -83,23 +83,23 @@ def results(
                 result = pool.get_next_unordered(timeout=_LOOK)
         except TimeoutError:
             continue
-        # A worker without work leaves its place to one that was lost and waits for room.
+        # An idle worker makes room for a lost worker that waits for a place.
         while (idle := pool.pop_idle()) is not None:
             ray.kill(idle)
         yield result
 
 
 class Scorer:
-    """A worker of a cluster, with one judge, whose model is loaded when it is first needed."""
+    """A worker of a cluster with one judge. The model is loaded at the first call."""
 
     def __init__(self, judge: Judge) -> None:
-        """Remember the judge. Loading may fail; then a call raises, and the worker does not die."""
+        """Store the judge. It is not loaded here, because an error would end the worker."""
         self.judge = judge
         self._origin: Origin | None = None
         self._warnings: list[str] = []
 
     def origin(self) -> Origin:
-        """Load the model, and return what changes a score, and where this worker runs."""
+        """Load the model, and return its identity and where this worker runs."""
         from rmcalib.judges import about_judge
         from rmcalib.runs import package_versions
 
@@ -111,7 +111,7 @@ class Scorer:
         return self._origin
 
     def score(self, items: list[Item]) -> Block:
-        """Score prompts; also returns the warnings of this worker so far."""
+        """Score prompts. Also returns all warnings of this worker so far."""
         from rmcalib.judges import scored_chunks
 
         with self._listening():
@@ -120,7 +120,7 @@ class Scorer:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Keep our warnings, each once: nobody reads what a worker prints on its node."""
+        """Collect rmcalib's warnings, each once, because the output of a worker stays on its node."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield
@@ -133,7 +133,7 @@ class Scorer:
 
 
 def gist(warning: str) -> str:
-    """Return a warning without its numbers, which differ from block to block.
+    """Return a warning without its numbers, which differ between blocks.
 
     >>> gist("rewards differ by up to 2.1e-05") == gist("rewards differ by up to 0.3")
     True
@@ -159,7 +159,7 @@ def _errors(ray: Any) -> Iterator[None]:
     except ray.exceptions.RayTaskError as error:
         raised = error.cause if isinstance(error.cause, Exception) else error
         raise ValueError(cause(raised)) from None
-    except TimeoutError:  # one of Ray's errors is both
+    except TimeoutError:  # one of Ray's errors is a TimeoutError, too
         raise
     except ray.exceptions.RayError as error:
         if getattr(error, "actor_init_failed", False):
@@ -172,7 +172,7 @@ def _errors(ray: Any) -> Iterator[None]:
 
 def import_ray() -> Any:
     """Import Ray, or raise an error that says how to install it."""
-    # After an interruption, a thread that still waits for a result must not start another cluster.
+    # After an interruption, a waiting thread must not start another cluster.
     os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
     try:
         import ray

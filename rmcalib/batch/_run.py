@@ -1,4 +1,4 @@
-"""A whole batch: from a list of models to scored run folders."""
+"""Run a batch: from a list of models to run folders with scores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path
 from rmcalib.batch._batch import Batch, Evaluator, Job, open_batch
 from rmcalib.batch._local import run_local
+from rmcalib.batch._models import Listed, Selection, read_models
 from rmcalib.batch._plan import (
-    Listed,
     Machine,
     PlanEntry,
-    Selection,
     choose_machine,
     estimated_tokens,
     make_plan,
     plan_problems,
-    read_models,
     select,
 )
 from rmcalib.batch._published import published_plan, run_published
@@ -39,16 +37,21 @@ __all__ = ["BatchRequest", "Plan", "Published", "Scoring", "plan_batch", "run_ba
 
 @dataclass(frozen=True)
 class Scoring:
-    """Score the models.
+    """Settings of a batch that scores models.
 
     Parameters
     ----------
-    benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
+    benchmark : a benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
     benchmark_revision, limit, format : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
     options : how to load and run the models.
     cluster : a Ray cluster to run on; default this machine.
-    free_disk : remove a model from the Hub's cache when it is done.
-    ignore_memory : also try models that seem too large.
+    free_disk : remove each model from the Hub's cache when it is done.
+    ignore_memory : also run models that seem too large for the memory.
+
+    Examples
+    --------
+    >>> Scoring("demo", limit=8, options=LoadOptions(device="cpu")).benchmark
+    'demo'
     """
 
     benchmark: str | Benchmark = "reward-bench-2"
@@ -63,23 +66,38 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Published:
-    """Take the scores that RewardBench has published, `jobs` files at a time; no model is run."""
+    """Settings of a batch that downloads the scores that RewardBench has published. No model is run.
+
+    Parameters
+    ----------
+    jobs : number of simultaneous downloads.
+
+    Examples
+    --------
+    >>> BatchRequest(how=Published(jobs=8)).how
+    Published(jobs=8)
+    """
 
     jobs: int = 4
 
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """Which models, what is done with them, and where the results go.
+    """The models of a batch, what to do with them, and where to write the results.
 
     Parameters
     ----------
-    models : a YAML file of recipes and judges, or recipes; default the leaderboard, or all that are
-        published.
-    selection : which of these models.
+    models : path of a YAML file, or recipes and entries of a list. Default: the leaderboard, or all models
+        with published scores.
+    selection : which of these models to run.
     how : `Scoring` or `Published`.
     output : folder or URL for the results.
-    fresh : do everything again, and replace what earlier runs left.
+    fresh : run everything again, and replace the results of earlier runs.
+
+    Examples
+    --------
+    >>> BatchRequest("models.yaml", Selection(max_parameters=10), Scoring("demo")).output
+    'runs'
     """
 
     models: str | Path | Iterable[Recipe | Listed] | None = None
@@ -91,14 +109,35 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a batch would do: models in order, and `problems` of those that are sure to fail, by name."""
+    """The result of `plan_batch`.
+
+    Attributes
+    ----------
+    entries : list of PlanEntry, the models in order.
+    problems : dict of str to str, the models that are certain to fail, with the cause.
+
+    Examples
+    --------
+    >>> how = Scoring("demo", options=LoadOptions(device="cpu"))
+    >>> plan_batch(BatchRequest([Recipe("./missing")], how=how)).problems
+    {'./missing': "'./missing' is neither a file or folder here nor a Hub id like 'org/name'"}
+    """
 
     entries: list[PlanEntry]
     problems: dict[str, str]
 
 
 def plan_batch(request: BatchRequest) -> Plan:
-    """Return what a batch would do. Nothing is downloaded, except the list of what is published.
+    """Return what a batch would do. No model or benchmark is downloaded.
+
+    Parameters
+    ----------
+    request : the models, what to do with them, and where to write the results.
+
+    Returns
+    -------
+    Plan
+        The models in order, with estimates of memory and time.
 
     Examples
     --------
@@ -115,7 +154,7 @@ def plan_batch(request: BatchRequest) -> Plan:
         name == "demo" or Path(name).is_file() or Path(name).suffix in (".jsonl", ".json", ".parquet")
     )
     entries, _ = _scoring_plan(request, how, lambda: _benchmark(how) if here else None)
-    # The nodes of a cluster may have folders that this machine does not have.
+    # The nodes of a cluster may have folders that do not exist here.
     return Plan(entries, plan_problems(entries) if how.cluster is None else {})
 
 
@@ -125,18 +164,18 @@ def run_batch(
     evaluator: Evaluator | None = None,
     on_change: Callable[[Status], None] | None = None,
 ) -> Status:
-    """Run a batch to its end. The failure of a model never stops the others.
+    """Run a batch. If a model fails, the others continue.
 
     Parameters
     ----------
-    request : which models, what is done with them, and where the results go.
-    evaluator : computes and writes each model's metrics; default none are written.
+    request : the models, what to do with them, and where to write the results.
+    evaluator : computes and writes the metrics of each model; default none are written.
     on_change : called, from any thread, when the state of a model has changed.
 
     Returns
     -------
     Status
-        The state of every model, as in `batch.json`.
+        The final state of every model, as in `batch.json`.
 
     Examples
     --------
@@ -174,11 +213,11 @@ def run_batch(
 def _scoring_plan(
     request: BatchRequest, how: Scoring, load: Callable[[], _Loaded]
 ) -> tuple[list[PlanEntry], _Loaded]:
-    # The nodes of a cluster are not this machine: their memory is not known here.
+    # The memory of the nodes of a cluster is unknown here.
     on_cluster = Machine("cpu" if how.options.device == "cpu" else "cuda")
     machine = choose_machine(how.options.device) if how.cluster is None else on_cluster
     models = _models(request) or []
-    select(models, request.selection)  # refuses a selection that leaves nothing, before anything is fetched
+    select(models, request.selection)  # refuses an empty selection before anything is downloaded
     benchmark = load()
     plan = make_plan(
         models,
@@ -207,9 +246,9 @@ def _benchmark(how: Scoring) -> Benchmark:
 
 
 def _texts() -> Benchmark | None:
-    """Load the texts of the published scores; reports can do without them."""
+    """Load the texts of the benchmark, which are optional in reports."""
     try:
         return load_benchmark("reward-bench-2")
     except HubError as error:
-        warnings.warn(f"the reports have no texts to read ({error})", stacklevel=2)
+        warnings.warn(f"the reports will not show the texts of the benchmark ({error})", stacklevel=2)
         return None

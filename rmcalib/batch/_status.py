@@ -1,7 +1,7 @@
 """The state of a batch on disk: `batch.json` and `events.jsonl`.
 
-Other processes can read both while the batch runs. `batch.json` is the state now, and is replaced as a whole.
-`events.jsonl` has one JSON object per line for everything that happened, over all runs of the batch.
+Other processes can read both while the batch runs. `batch.json` is the current state and is replaced
+atomically. `events.jsonl` has one JSON object per line for each event, over all runs of the batch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import write_json
+from rmcalib._util.files import utc, write_json
 from rmcalib._util.storage import is_remote, read_file, write_object
-from rmcalib.runs import utc
 
 __all__ = ["STATES", "ModelStatus", "Status", "read_events"]
 
@@ -30,11 +29,28 @@ _EVERY = 2.0  # seconds between two writes if only the progress has changed
 
 @dataclass
 class ModelStatus:
-    """The state of one model; `why` is the cause of a failure, or the reason why it was skipped.
+    """The state of one model of a batch.
 
-    `seconds` count from the start of its download or, later, of its scoring. `tokens_per_second` is the speed
-    of scoring, without loading the model. `planned` is the time in the plan; only the proportions between
-    models are used.
+    Attributes
+    ----------
+    model : id of the model.
+    state : waiting, downloading, ready, scoring, scored, evaluating, done, failed or skipped.
+    parameters : size in billions of parameters; None if it is unknown.
+    why : the cause of a failure, or the reason why the model was skipped.
+    responses_done, responses : number of scored responses, and of all responses.
+    tokens : number of tokens read so far.
+    tokens_per_second : speed of scoring, without loading the model.
+    seconds : time since the start of the download or, later, of scoring.
+    seconds_left : estimated time until the model is scored.
+    planned : time in the plan. Only the ratios between models are used.
+    fresh : whether this run did the work, and not an earlier one.
+    folder : the run folder.
+    warnings : warnings about the model.
+
+    Examples
+    --------
+    >>> ModelStatus("org/rm").state
+    'waiting'
     """
 
     model: str
@@ -48,14 +64,23 @@ class ModelStatus:
     seconds: float = 0.0
     seconds_left: float | None = None
     planned: float | None = None
-    fresh: bool = False  # done by this run, not by an earlier one
+    fresh: bool = False
     folder: str = ""
     warnings: list[str] = field(default_factory=list)
 
 
 class Status:
-    """The states of a batch's models, in memory and on disk; its methods may be called from any thread.
+    """The states of the models of a batch, in memory and on disk. Methods are thread-safe.
 
+    Parameters
+    ----------
+    output : folder of the batch.
+    models : the models, in the state `waiting`.
+    on_change : called, from any thread, when the state of a model has changed.
+    **about : other entries of `batch.json`.
+
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     status = Status(Path(folder), [ModelStatus("org/rm")], engine="local")
@@ -74,13 +99,13 @@ class Status:
         on_change: Callable[[Status], None] | None = None,
         **about: Any,
     ) -> None:
-        """Begin a run of a batch: write the first `batch.json` and the event `start`."""
+        """Start a run of a batch: write the first `batch.json` and the event `start`."""
         self.output, self.about, self.on_change = output, about, on_change
         self.models = {status.model: status for status in models}
         self.state, self.started = "running", time.time()
         self._lock = threading.RLock()
         self._since: dict[str, float] = {}
-        self._first: dict[str, float] = {}  # by model: when its first response was about to be scored
+        self._first: dict[str, float] = {}  # by model: when scoring of its first response began
         self._began: float | None = None
         self._written = 0.0
         self._failing = False
@@ -90,7 +115,7 @@ class Status:
         self._write()
 
     def change(self, model: str, state: str, **values: Any) -> None:
-        """Put a model into another state (one of `STATES`), and set other fields of it."""
+        """Change the state of a model (one of `STATES`), and other fields."""
         assert state in STATES, state
         with self._lock:
             entry = self.models[model]
@@ -107,12 +132,12 @@ class Status:
             self._write()
 
     def progress(self, model: str, done: int, total: int, tokens: int) -> None:
-        """Record how far a model is."""
+        """Record the progress of a model."""
         with self._lock:
             entry, now = self.models[model], time.time()
             entry.responses_done, entry.responses, entry.tokens = done, total, tokens
             if not self._first:
-                self._began = now  # the first download and the first import say nothing about the speed
+                self._began = now  # leave out the first download and import, which are not scoring
             elapsed = now - self._first.setdefault(model, now)
             if done and elapsed > 0:
                 entry.tokens_per_second = round(tokens / elapsed, 1)
@@ -123,7 +148,7 @@ class Status:
                 self.on_change(self)
 
     def warn(self, model: str, text: str) -> None:
-        """Keep a warning about a model."""
+        """Record a warning about a model."""
         with self._lock:
             self.models[model].warnings.append(text)
             self.event("warning", model=model, text=text)
@@ -135,21 +160,21 @@ class Status:
             self._keep(lambda: _append(self.output / "events.jsonl", line))
 
     def end(self, state: str = "finished") -> None:
-        """End the run of the batch."""
+        """End the run of the batch, and write its final state."""
         with self._lock:
             self.state = state
             self.event("end", status=state, **self.counts())
             self._write()
 
     def counts(self) -> dict[str, int]:
-        """Count the models in each state that occurs."""
+        """Return the number of models in each state that occurs."""
         states = [entry.state for entry in self.models.values()]
         return {state: states.count(state) for state in STATES if state in states}
 
     def seconds_left(self) -> float | None:
-        """Estimate the time until all models are done from the speed so far; None if nothing is done yet.
+        """Estimate the time until all models are done; None if nothing is done yet.
 
-        Models are weighted by their times in the plan.
+        The estimate uses the speed so far, and weights models by their times in the plan.
         """
         with self._lock:
             entries = [e for e in self.models.values() if e.state not in ("failed", "skipped")]
@@ -158,7 +183,7 @@ class Status:
             done = left = 0.0
             for entry in entries:
                 if entry.state == "done" and not entry.fresh:
-                    continue  # by an earlier run: says nothing about the speed
+                    continue  # done by an earlier run, so it does not count for the speed
                 share = entry.responses_done / entry.responses if entry.responses else 0.0
                 share = 1.0 if entry.state in ("scored", "evaluating", "done") else share
                 done += share * (entry.planned or usual)
@@ -168,14 +193,14 @@ class Status:
             return round((time.time() - self._began) * left / done, 1)
 
     def tick(self) -> None:
-        """Update the times of the models that are being worked on."""
+        """Update the times of the active models."""
         with self._lock:
             for name, entry in self.models.items():
                 if entry.state in _TIMED and name in self._since:
                     entry.seconds = round(time.time() - self._since[name], 3)
 
     def content(self) -> dict[str, Any]:
-        """Return what `batch.json` holds."""
+        """Return the content of `batch.json`."""
         self.tick()
         return {
             "status": self.state,
@@ -196,7 +221,7 @@ class Status:
             self.on_change(self)
 
     def _keep(self, write: Callable[[], object]) -> None:
-        """Write a file. After the first one, failures are warnings: the models matter more."""
+        """Write a file. After the first one, a failure is only a warning, and the batch continues."""
         try:
             write()
             self._failing = False
@@ -204,19 +229,19 @@ class Status:
             if not self._written:
                 raise
             if not self._failing:
-                warnings.warn(f"{error}; the batch goes on", stacklevel=1)
+                warnings.warn(f"{error}; the batch continues", stacklevel=1)
             self._failing = True
 
 
 def _append(path: Path, line: str) -> None:
-    """Append a line to a file, and end the line of a process that was killed while it wrote."""
+    """Append a line to a file. If a killed process left an incomplete line, end it first."""
     try:
         before = read_file(path)
     except FileNotFoundError:
         before = b""
     gap = b"\n" if before and not before.endswith(b"\n") else b""
     added = gap + f"{line}\n".encode("utf-8", "replace")
-    if is_remote(path):  # objects cannot grow
+    if is_remote(path):  # objects cannot be appended to
         write_object(path, before + added)
         return
     with path.open("ab") as file:
@@ -224,7 +249,7 @@ def _append(path: Path, line: str) -> None:
 
 
 def read_events(output: Path) -> list[Mapping[str, Any]]:
-    """Read the events of a batch; a line that was cut off by a kill is ignored."""
+    """Read the events of a batch; incomplete lines of killed processes are ignored."""
     events = []
     for line in read_file(output / "events.jsonl").split(b"\n"):
         try:

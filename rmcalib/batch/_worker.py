@@ -1,8 +1,8 @@
-"""The process that scores for a local batch.
+"""The process that scores the models of a local batch.
 
-A model that crashes the process (out of memory, a fault in compiled code) is one failure among others: the
-next model gets a new process. What libraries print goes to a log file. The process ends with the batch,
-however that ends, so no process is left behind that holds a run folder.
+If a model crashes the process (out of memory, a fault in compiled code), only this model fails, and the next
+one gets a new process. The output of libraries goes to a log file. The process always ends with the batch, so
+that it never keeps a run folder locked.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WorkerError(ValueError):
 
 @dataclass(frozen=True)
 class Task:
-    """What to score, and where to keep the scores."""
+    """What to score, and where to write the scores."""
 
     judge: Judge
     benchmark: Benchmark
@@ -54,7 +54,7 @@ class Task:
 
 
 def cause(error: BaseException) -> str:
-    """Return in one line what went wrong.
+    """Return the cause of an error in one line.
 
     >>> cause(ValueError("two\\nlines")), cause(KeyError("x"))
     ('two lines', "KeyError: 'x'")
@@ -65,15 +65,15 @@ def cause(error: BaseException) -> str:
 
 
 def is_for_users(category: type[Warning], filename: str) -> bool:
-    """Return whether a warning is rmcalib's own about a model; those of libraries go to a log."""
+    """Return whether a warning comes from rmcalib. Those of libraries go to the log."""
     return filename.startswith(str(_PACKAGE)) and issubclass(category, UserWarning)
 
 
 class Worker:
-    """A process that scores models one after another; a new one is started after a crash."""
+    """A process that scores models one after another. After a crash, a new process is started."""
 
     def __init__(self, log: Path) -> None:
-        """Remember where the worker's output goes; the first task starts it."""
+        """Store the path of the log. The first task starts the process."""
         self.log = log
         self.process: BaseProcess | None = None
         self._pool: ProcessPoolExecutor | None = None
@@ -81,11 +81,11 @@ class Worker:
         self._events: Connection | None = None
 
     def __enter__(self) -> Worker:
-        """Do nothing yet."""
+        """Return the worker; the first task starts its process."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the process, also in the middle of a model: finished parts are on disk."""
+        """End the process, even while it scores; finished parts are on disk."""
         if self.process is not None and self._future is not None and not self._future.done():
             self.process.terminate()
         if self._pool is not None:
@@ -95,14 +95,14 @@ class Worker:
         self._pool = self._events = None
 
     def run(self, task: Task) -> Iterator[Event]:
-        """Score a model and yield events while that goes on; raises `WorkerError` if it fails."""
+        """Score a model and yield events meanwhile; raises `WorkerError` if scoring fails."""
         self._submit(task)
         assert self._future is not None
         assert self._events is not None
         try:
             while (event := self._events.recv()) is not None:
                 yield event
-        except EOFError:  # the process has ended; the future knows it
+        except EOFError:  # the process has ended; the future has the error
             pass
         try:
             self._future.result()
@@ -117,7 +117,7 @@ class Worker:
         if self._pool is not None:
             self._future = self._pool.submit(_score, task)
             return
-        # Spawned, not forked: torch and its threads do not survive a fork.
+        # Spawned, not forked: torch's threads do not survive a fork.
         spawn = multiprocessing.get_context("spawn")
         self._events, sender = spawn.Pipe(duplex=False)
         self._pool = ProcessPoolExecutor(
@@ -127,14 +127,14 @@ class Worker:
         with spared():
             self._future = self._pool.submit(_score, task)
         (self.process,) = set(multiprocessing.active_children()) - before
-        sender.close()  # the worker has the only other end, so that its death ends the stream
+        sender.close()  # only the worker keeps this end open, so that its end closes the stream
 
 
 _send: Callable[[Event | None], object] = print  # `_begin` sets it in the worker
 
 
 def _begin(log: str, events: Connection) -> None:
-    """Prepare the worker: its output goes to the log, and it ends with the batch."""
+    """Prepare the worker: send its output to the log, and end it with the batch."""
     global _send
     _send = events.send
     end_with_parent()
@@ -169,7 +169,7 @@ def _score(task: Task) -> None:
     except Exception as error:
         sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
         sys.stderr.flush()
-        # Not the error itself, which may be of a kind that cannot be sent to another process.
+        # Not the error itself, which may not be picklable.
         raise WorkerError(cause(error)) from None
     finally:
         _release()
@@ -186,6 +186,6 @@ def _release() -> None:
 
 def _ending(code: int) -> str:
     if code >= 0:
-        return f"ended with code {code}"
+        return f"ended with exit code {code}"
     name = signal.Signals(-code).name
-    return f"was ended by {name}" + (", as the system does when memory runs out" if code == -9 else "")
+    return f"was killed ({name})" + ("; the machine probably ran out of memory" if code == -9 else "")

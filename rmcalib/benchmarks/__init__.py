@@ -1,7 +1,6 @@
-"""What is asked and what is true: prompts with their responses, from the Hub, from files, or built in."""
+"""Benchmarks: prompts with responses and which are correct, from the Hub, from files, or built in."""
 
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
-from rmcalib.benchmarks._files import SUFFIXES
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
 from rmcalib.benchmarks._load import load_benchmark
 from rmcalib.benchmarks._official import official_score, scored_items
@@ -11,7 +10,6 @@ from rmcalib.benchmarks._winning import shared_first_place
 from rmcalib.benchmarks.readers.reward_bench import ties_scores, ties_sums
 
 __all__ = [
-    "SUFFIXES",
     "Benchmark",
     "BenchmarkEntry",
     "HubSource",

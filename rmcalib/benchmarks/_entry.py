@@ -1,4 +1,4 @@
-"""What is known about a benchmark: where it is, how it is read, and how its authors score it."""
+"""Entries of the registry: where a benchmark is, how it is read, and how its authors score it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,20 @@ Labels = Literal["one", "several", "pairs", "votes"]
 
 @dataclass(frozen=True)
 class HubSource:
-    """A data set of the Hugging Face Hub: its id, the configuration and the split.
+    """A data set on the Hugging Face Hub.
 
-    `category` is given to the rows (as `subset`) where the data set is one of several parts of a benchmark.
+    Parameters
+    ----------
+    id : str, Hub id of the data set, such as `"allenai/reward-bench-2"`.
+    split : str, which split to read.
+    config : str or None, name of the configuration, if the data set has several.
+    category : str or None, category of all rows (added as the column `subset`), if a benchmark consists of
+        several data sets.
+
+    Examples
+    --------
+    >>> HubSource("nvidia/HelpSteer3", "validation", "preference").split
+    'validation'
     """
 
     id: str
@@ -32,11 +43,31 @@ class HubSource:
 
 @dataclass(frozen=True)
 class ScoredItems:
-    """Rewards of a benchmark's prompts as plain arrays, flat: one entry per response (N,).
+    """Rewards of n prompts with N responses in total, as flat arrays.
 
-    `offsets` (n + 1,) says where each of the n prompts starts; `ids` and `category` (n,) name the prompts.
-    `votes` (N,) counts people's votes, or is None. `columns` has the further columns of each prompt, or is
-    empty where the benchmark's texts are not at hand.
+    This is the argument of the function `official` of a `BenchmarkEntry`; `scored_items` makes it.
+
+    Parameters
+    ----------
+    ids, category : str (n,), id and category of each prompt.
+    offsets : int (n + 1,), index of the first response of each prompt, and N at the end.
+    reward : float (N,), reward of each response.
+    is_correct : bool (N,), which responses are correct.
+    votes : int (N,) or None, how many people preferred each response.
+    columns : tuple of n mappings, other columns of each prompt; empty if the benchmark itself is not
+        available.
+
+    Examples
+    --------
+    >>> items = ScoredItems(
+    ...     ids=np.array(["a", "b"]),
+    ...     category=np.array(["Math", "Math"]),
+    ...     offsets=np.array([0, 2, 5]),
+    ...     reward=np.array([1.0, 0.0, 2.0, 1.0, 0.5]),
+    ...     is_correct=np.array([True, False, True, False, False]),
+    ... )
+    >>> items.starts, items.sizes
+    (array([0, 2]), array([2, 3]))
     """
 
     ids: npt.NDArray[np.str_]
@@ -49,20 +80,30 @@ class ScoredItems:
 
     @property
     def starts(self) -> IntArray:
-        """Where each prompt starts: (n,)."""
+        """Index of the first response of each prompt: int (n,)."""
         return self.offsets[:-1]
 
     @property
     def sizes(self) -> IntArray:
-        """How many responses each prompt has: (n,)."""
+        """Number of responses of each prompt: int (n,)."""
         return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
 class OfficialScore:
-    """One number that a benchmark's authors report, between 0 and 1 unless the metric says otherwise.
+    """One number that a benchmark's authors report.
 
-    `category` is `"all"` for the headline. `n` counts the prompts behind the number.
+    Parameters
+    ----------
+    metric : str, name of the number, such as `"accuracy"`.
+    category : str, category of the prompts; `"all"` for the headline.
+    value : float, the number, usually between 0 and 1.
+    n : int, number of prompts that it is computed from.
+
+    Examples
+    --------
+    >>> OfficialScore("accuracy", "all", 0.75, 4).value
+    0.75
     """
 
     metric: str
@@ -73,26 +114,43 @@ class OfficialScore:
 
 @dataclass(frozen=True)
 class BenchmarkEntry:
-    """A benchmark that rmcalib can read.
+    """A benchmark that rmcalib can read: an entry of the registry.
 
     Parameters
     ----------
-    name : what `--benchmark` and `--format` call it.
-    title : its full name.
-    labels : what is known about the responses: `"one"` is correct, `"several"` may be, `"pairs"` of a better
-        and a worse one, or people's `"votes"`.
-    columns, or_columns : what each row of a file must have: the first, or the second if it is not empty.
-    read : turns rows into items (`Reader`).
-    licence : of the data, as its authors state it.
-    homepage : where it is described or can be downloaded.
-    prompts, responses : how many there are; None if any.
-    hub : where it is on the Hub; empty if it is read from files only.
-    categories : in its authors' order; empty if any.
-    no_single_answer : categories whose prompts have no single right answer: top-1 metrics leave them out.
-    official : computes what its authors report; None if they report nothing from rewards alone.
-    official_about : says in one line what that is.
-    folder : where the files are, in a folder that holds others too.
-    aliases : other names.
+    name : str, the name for `--benchmark` and `--format`.
+    title : str, full name.
+    labels : {"one", "several", "pairs", "votes"}, what is known about the responses: exactly one is correct,
+        several may be correct, they are pairs of a better and a worse one, or people voted on them.
+    columns : tuple of str, columns that every row must have.
+    read : callable, takes an iterable of `Row` and yields an `Item` per prompt, or a str, which is the reason
+        why a row is left out. `each` makes one from a function of a single row.
+    or_columns : tuple of str, another set of columns that is accepted instead of `columns`; empty if there is
+        none.
+    licence : str, licence of the data, as its authors state it.
+    homepage : str, where it is described or can be downloaded.
+    prompts : int or None, number of prompts; None if it varies.
+    responses : str, number of responses per prompt, such as `"2"` or `"3 to 7"`.
+    hub : tuple of HubSource, its data sets on the Hub; empty if it can only be read from files.
+    categories : tuple of str, its categories in its authors' order; empty if any name is allowed.
+    no_single_answer : frozenset of str, categories whose prompts have no single correct answer. Metrics of
+        the first choice leave them out.
+    official : callable or None, takes `ScoredItems` and returns a list of `OfficialScore`; None if the
+        authors define no score.
+    official_about : str, what the official score is, in one line.
+    folder : str or None, name of the subfolder that contains its files, if the files of other benchmarks are
+        beside it.
+    aliases : tuple of str, other names.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import Item, each
+    >>> def read(row):
+    ...     responses = (row.text("right"), row.text("wrong"))
+    ...     return Item(row.name("key"), "quiz", row.text("question"), responses, 1)
+    >>> entry = BenchmarkEntry("quiz", "A quiz", "pairs", ("key", "question", "right", "wrong"), each(read))
+    >>> entry.labels, entry.hub_id
+    ('pairs', None)
     """
 
     name: str
@@ -115,5 +173,5 @@ class BenchmarkEntry:
 
     @property
     def hub_id(self) -> str | None:
-        """The id on the Hub if it is one data set, else None."""
+        """The Hub id if the benchmark is a single data set, else None."""
         return self.hub[0].id if len(self.hub) == 1 else None

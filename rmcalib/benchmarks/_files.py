@@ -18,7 +18,7 @@ __all__ = ["SUFFIXES", "read_rows"]
 def read_rows(path: Path, *, folder: str | None = None) -> tuple[Iterator[Row], str]:
     """Return the rows of a file, or of all files in a folder, and the SHA-256 of the content.
 
-    Of a folder's files only those below a folder named `folder` count, if there are such.
+    If the path contains a subfolder named `folder`, only the files below it are read.
     """
     digest = hashlib.sha256()
     contents: list[tuple[Path, bytes]] = []
@@ -27,7 +27,7 @@ def read_rows(path: Path, *, folder: str | None = None) -> tuple[Iterator[Row], 
             content = file.read_bytes()
         except OSError as error:
             raise ValueError(f"{file}: {error.strerror or error}") from error
-        if path.is_dir():  # where a file ends, and what its name says, must count
+        if path.is_dir():  # the hash depends on names and boundaries of files, too
             digest.update(f"{file.relative_to(path).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
         contents.append((file, content))
@@ -42,12 +42,12 @@ def read_rows(path: Path, *, folder: str | None = None) -> tuple[Iterator[Row], 
 def _files(path: Path, folder: str | None) -> list[Path]:
     if not path.is_dir():
         if path.suffix not in _READERS:
-            raise ValueError(f"{path}: a benchmark file ends in {', '.join(_READERS)}")
+            raise ValueError(f"{path}: unknown file type; a benchmark file ends in {', '.join(_READERS)}")
         return [path]
     found = sorted(file for file in path.rglob("*") if file.suffix in _READERS and file.is_file())
     below = [file for file in found if folder in file.relative_to(path.parent).parts[:-1]]
     if not found:
-        raise ValueError(f"{path}: no file in this folder; a benchmark file ends in {', '.join(_READERS)}")
+        raise ValueError(f"{path}: no benchmark file in this folder (its name ends in {', '.join(_READERS)})")
     return below or found
 
 
@@ -82,7 +82,7 @@ def _parquet_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str
 
 def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
     decoded(content, str(path))
-    limit = csv.field_size_limit(max(len(content), 1))  # a response may be longer than the usual limit
+    limit = csv.field_size_limit(max(len(content), 1))  # responses may be longer than csv's limit
     try:
         table = read_csv_table(path)
     finally:
@@ -98,4 +98,4 @@ _READERS: dict[str, Callable[[Path, bytes], Iterator[tuple[str, Mapping[str, Any
     ".csv": _csv_rows,
 }
 SUFFIXES = tuple(_READERS)
-"""How the names of benchmark files end."""
+"""Endings of the names of benchmark files."""

@@ -1,4 +1,4 @@
-"""What travels: prompts with their responses and what is true of them, and named lists of prompts."""
+"""`Item`, one prompt with its responses, and `Benchmark`, a named list of items."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ Prompt = str | tuple[dict[str, str], ...]
 
 @dataclass(frozen=True)
 class Item:
-    """One prompt with its responses, the `n_correct` correct ones first.
+    """One prompt with its responses, correct ones first.
 
-    Where people voted, `votes` counts those who preferred each response, and `ties` those who preferred none.
-    The response with most votes is the correct one; if two have as many, `n_correct` is 0. `columns` keeps
-    what else the benchmark says about the prompt, such as its language: results can be grouped by it.
+    Parameters
+    ----------
+    id : str, unique in its benchmark.
+    category : str, category of the prompt.
+    prompt : str or tuple of dict, a text, or chat messages `{"role": ..., "content": ...}` that end before
+        the assistant's turn.
+    responses : tuple of str, the responses, of which the first `n_correct` are correct.
+    n_correct : int, number of correct responses. If people voted, the response with most votes is the correct
+        one; if two share first place, it is 0.
+    votes : tuple of int or None, how many people preferred each response; None if nobody was asked.
+    ties : int, how many people preferred no response.
+    columns : mapping of str to str, other columns of the benchmark, such as the language. Results can be
+        grouped by them.
 
+    Examples
+    --------
     >>> item = Item("1", "chat", "Hi", ("Hello!", "What?"), 1, votes=(3, 1), ties=1)
     >>> item.n_votes, item.shares
     (5, (0.75, 0.25))
@@ -35,12 +47,12 @@ class Item:
 
     @property
     def n_votes(self) -> int:
-        """Count the people who voted, ties included."""
+        """Number of people who voted, ties included."""
         return sum(self.votes or ()) + self.ties
 
     @property
     def shares(self) -> tuple[float, ...] | None:
-        """The share of each response among the people who preferred one; None if nobody did."""
+        """Fraction of votes for each response, without ties; None if there are none."""
         total = sum(self.votes or ())
         return tuple(count / total for count in self.votes or ()) if total else None
 
@@ -55,12 +67,12 @@ def voted_item(
     ties: int = 0,
     columns: Mapping[str, str] | None = None,
 ) -> Item:
-    """Return an item whose truth is how people voted: the response with most votes comes first.
+    """Return an item that people voted on; responses are sorted by their votes.
 
     >>> voted_item("1", "chat", "Hi", ("What?", "Hello!"), (1, 3)).responses
     ('Hello!', 'What?')
     """
-    order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones stay as they are
+    order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
     ranked = tuple(votes[i] for i in order)
     texts = tuple(responses[i] for i in order)
     n_correct = int(ranked[0] > ranked[1])
@@ -69,10 +81,23 @@ def voted_item(
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A named list of prompts; `revision` is the data set's commit, or the SHA-256 of its files.
+    """A named list of prompts; :func:`rmcalib.load_benchmark` loads one.
 
-    `format` is the name of its entry in the registry (`entry_for`), which knows its official score. `notes`
-    say in one sentence each what was left out while reading.
+    Parameters
+    ----------
+    name : str, name of the benchmark; run folders are named after it.
+    revision : str, commit of the data set, or the SHA-256 of the files.
+    items : tuple of Item, the prompts.
+    format : str, name of its entry in the registry (`entry_for`), which has the official score.
+    notes : tuple of str, what was left out while reading, one sentence each.
+
+    Examples
+    --------
+    >>> bench = Benchmark("mine", "1", (Item("a", "Math", "2+2?", ("4", "5"), 1),))
+    >>> bench
+    Benchmark('mine', revision='1', 1 prompts)
+    >>> bench.categories, bench.n_responses
+    (('Math',), 2)
     """
 
     name: str
@@ -82,21 +107,21 @@ class Benchmark:
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        """Count the prompts."""
+        """Return the number of prompts."""
         return len(self.items)
 
     def __repr__(self) -> str:
-        """Name it and count it."""
+        """Return a summary."""
         return f"Benchmark({self.name!r}, revision={self.revision!r}, {len(self)} prompts)"
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """The categories in the order in which they appear."""
+        """Categories, in order of appearance."""
         return tuple(dict.fromkeys(item.category for item in self.items))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of what else is known about the prompts, in the order in which they appear."""
+        """Names of the other columns of the prompts, in order of appearance."""
         return tuple(dict.fromkeys(name for item in self.items for name in item.columns))
 
     @property
@@ -106,20 +131,30 @@ class Benchmark:
 
     @property
     def n_responses(self) -> int:
-        """Count the responses of all prompts."""
+        """Number of responses of all prompts."""
         return sum(len(item.responses) for item in self.items)
 
     @property
     def n_empty(self) -> int:
-        """Count the responses without any text: they are scored like the others, and reported."""
+        """Number of responses without text. They are scored like the others, and reported."""
         return sum(not response.strip() for item in self.items for response in item.responses)
 
 
 def distinct_ids(ids: Sequence[str], categories: Sequence[str], *, keep: Collection[str] = ()) -> list[str]:
-    """Put the category in front of ids that several categories use, because each counts its own prompts.
+    """Make ids unique: an id that several categories use gets its category as a prefix.
 
-    Ids in the categories `keep` stay as they are, because they carry a meaning.
+    Parameters
+    ----------
+    ids, categories : sequence of str (n,), id and category of each prompt.
+    keep : collection of str, categories whose ids stay unchanged, because the ids have a meaning.
 
+    Returns
+    -------
+    list of str
+        The ids, in the same order.
+
+    Examples
+    --------
     >>> distinct_ids(["1", "2", "1"], ["Math", "Math", "Focus"])
     ['Math/1', '2', 'Focus/1']
     """

@@ -1,4 +1,4 @@
-"""Loading benchmarks: by name from the Hub, from files as their authors publish them, or built in."""
+"""Load benchmarks: by name from the Hub, from files as their authors publish them, or built in."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ def load_benchmark(
     ----------
     name : `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id
         of a Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
-    format : how a file or data set is written, by the name of a benchmark (`"rm-bench"`, `"trl"`, ...);
-        default our own schema, or that of the data set if it is known.
-    revision : branch, tag or commit of a Hub data set; the result has the commit. A benchmark of several data
-        sets has one of each, joined by `+`.
-    split : split of a Hub data set; default that of the benchmark, else `"test"`.
-    part : `"1/2"` for the first of two parts of the prompts, `"2/2"` for the other, and so on. A hash of its
-        id decides which part a prompt belongs to. So one part can be used for fitting and the other for
-        testing. The result's name ends in `-1of2`.
-    limit : at most this many prompts, spread evenly over the benchmark so that every category has its share.
+    format : the format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...). Default:
+        rmcalib's own schema, or the format of the data set if it is known.
+    revision : branch, tag or commit of a Hub data set. The result records the commit. For a benchmark of
+        several data sets, give one revision for each, joined by `+`.
+    split : split of a Hub data set; default the one of the benchmark, else `"test"`.
+    part : `"1/2"` for the first of two parts of the prompts, `"2/2"` for the second, and so on, for example
+        to fit on one part and test on the other. A hash of the id assigns each prompt to a part. The name of
+        the result ends in `-1of2`.
+    limit : the largest number of prompts. They are spread evenly over the benchmark, so that all categories
+        are represented.
 
     Returns
     -------
     Benchmark
-        Every item has at least one wrong response, and a correct one or people's votes. Ids are unique. A
-        `ValueError` names the first row for which this is not so.
+        Every item has at least one wrong response, and a correct one or people's votes. Ids are unique. If
+        a row breaks these rules, a `ValueError` names it.
 
     Examples
     --------
@@ -69,11 +70,11 @@ def load_benchmark(
     ('mine', ('4', '5'), 1)
     """
     if limit is not None and limit < 1:
-        raise ValueError(f"limit: {limit} prompts make no benchmark (give 1 or more)")
+        raise ValueError(f"limit: must be at least 1, got {limit}")
     wanted = None if format is None else known_entry(format)
     if name == "demo" or _is_path(name):
         if revision is not None:
-            raise ValueError(f"revision: {name} is a file, which has none (only Hub data sets do)")
+            raise ValueError(f"revision: {name} is a file, and only Hub data sets have revisions")
         benchmark = _from_file(name, wanted)
     else:
         benchmark = _from_hub(name, wanted, revision, split)
@@ -89,7 +90,7 @@ def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
     match = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", part)
     number, of = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= of:
-        raise ValueError(f"part: {part!r} is not a part; 1/2 and 2/2 are the halves of a benchmark")
+        raise ValueError(f"part: {part!r} is not a part (write 1/2 or 2/2 for the halves of a benchmark)")
 
     def belongs(item: Item) -> bool:
         digest = hashlib.sha256(item.id.encode("utf-8", "surrogatepass")).digest()
@@ -97,14 +98,14 @@ def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
 
     items = tuple(item for item in benchmark.items if belongs(item))
     if not items:
-        raise ValueError(f"part: no prompt of {benchmark.name} falls into part {part}")
+        raise ValueError(f"part: part {part} of {benchmark.name} contains no prompts")
     return replace(benchmark, name=f"{benchmark.name}-{number}of{of}", items=items)
 
 
 def _is_path(name: str) -> bool:
     refuse_url(name)
     entry = benchmarks().get(name)
-    if entry is not None and entry.hub:  # also where a folder happens to have this name
+    if entry is not None and entry.hub:  # even if a folder has the same name
         return False
     return kind_on_disk(name) is not None or Path(name).suffix in SUFFIXES
 
@@ -113,8 +114,8 @@ def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
     path = DEMO if name == "demo" else Path(name)
     if wanted is None and path.is_dir():
         raise ValueError(
-            f"{name}: a folder; say with --format how its files are written, or give a file (its name ends "
-            f"in {', '.join(SUFFIXES)})"
+            f"{name}: is a folder; give --format to say how its files are written, or the path of one file "
+            f"(its name ends in {', '.join(SUFFIXES)})"
         )
     label = "demo" if name == "demo" else path.resolve().name if path.is_dir() else path.stem
     rows, digest = read_rows(path, folder=wanted.folder if wanted else None)
@@ -140,14 +141,14 @@ def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, sp
 
 
 def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> tuple[HubSource, ...]:
-    """Return where on the Hub a benchmark is; `name` is that of an entry, or a Hub id."""
+    """Return the data sets of a benchmark on the Hub; `name` is the name of an entry or a Hub id."""
     if known is None:
         return (HubSource(name, split or "test"),)
     own = tuple(source for source in known.hub if source.id == name)
     sources = own or known.hub
     if not sources:
         raise ValueError(
-            f"{name}: not on the Hub; download it ({known.homepage or 'from its authors'}), and give its "
+            f"{name}: not on the Hub; download it ({known.homepage or 'from its authors'}) and give its "
             f"path with --format {known.name}"
         )
     if split is None:
@@ -158,11 +159,11 @@ def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> 
 def _benchmark(
     label: str, revision: str, rows: Iterator[Row], entry: BenchmarkEntry | None, source: str
 ) -> Benchmark:
-    """Turn rows into items with distinct ids; without an entry they are in our own schema."""
+    """Turn rows into items with unique ids; without an entry, rows are in our own schema."""
     first = next(rows, None)
     if first is None:
-        raise ValueError(f"{source}: no prompts in it")
-    if entry is None:  # our schema is RewardBench 2's, which adds columns of its own
+        raise ValueError(f"{source}: contains no prompts")
+    if entry is None:  # RewardBench 2 has our schema, and more columns
         theirs = known_entry("reward-bench-2")
         entry = theirs if all(name in first.values for name in theirs.columns) else known_entry(OWN)
     places: list[str] = []
@@ -175,7 +176,7 @@ def _benchmark(
             items.append(found)
     notes = tuple(f"{label}: {n:,} left out: {why}" for why, n in left_out.items())
     if not items:
-        raise ValueError(f"{source}: no prompts in it ({'; '.join(notes)})")
+        raise ValueError(f"{source}: contains no prompts ({'; '.join(notes)})")
     names, categories = [item.id for item in items], [item.category for item in items]
     ids = distinct_ids(names, categories, keep=entry.no_single_answer)
     _check_ids(ids, names, places if len(places) == len(items) else [], source)
@@ -184,28 +185,28 @@ def _benchmark(
 
 
 def _checked(rows: Iterable[Row], entry: BenchmarkEntry, places: list[str]) -> Iterator[Row]:
-    """Yield rows that have the columns of the benchmark, and note where each is."""
+    """Yield the rows if they have the columns of the benchmark, and add their places to `places`."""
     for row in rows:
         missing = [name for name in entry.columns if not row.has(name)]
         if missing and not (entry.or_columns and all(map(row.has, entry.or_columns))):
             others = [other.name for other in benchmarks().values() if all(map(row.has, other.columns))]
             hint = f"; the row looks like {' or '.join(others[:2])}: give --format" if others else ""
             raise row.error(
-                f"nothing for {', '.join(missing)} (a row needs {', '.join(entry.columns)}){hint}"
+                f"no value for {', '.join(missing)} (a row needs {', '.join(entry.columns)}){hint}"
             )
         places.append(row.where)
         yield row
 
 
 def _check_ids(ids: list[str], names: list[str], places: list[str], source: str) -> None:
-    """Refuse ids that are there twice; `places` of the items are empty where rows were gathered."""
+    """Refuse repeated ids; `places` is empty if items are made of several rows."""
     seen: dict[str, int] = {}
     for i, identifier in enumerate(ids):
         first = seen.setdefault(identifier, i)
         if first != i:
             here = places[i] if places else source
             there = places[first].removeprefix(f"{source}, ") if places else f"prompt {first}"
-            raise ValueError(f"{here}: id {names[i]!r} is there twice (first in {there})")
+            raise ValueError(f"{here}: id {names[i]!r} appears twice (first in {there})")
 
 
 def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[Row]:
@@ -224,7 +225,7 @@ def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:
 
     if not may_draw():
         datasets.disable_progress_bars()
-    with contextlib.suppress(Exception), without_hub():  # whatever it is that the cache does not have
+    with contextlib.suppress(Exception), without_hub():  # any failure means: not in the cache
         return load()
     try:
         with translated(source.id, repo_type="dataset", revision=revision):
@@ -237,7 +238,7 @@ def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:
 
 
 def _at_commit(table: Any, name: str, commit: str) -> Any:
-    """Make sure of the commit: without the Hub, `datasets` takes the version that it prepared last."""
+    """Return the table at the commit. Without the Hub, `datasets` takes the version it prepared last."""
     import datasets
 
     files = [Path(entry["filename"]) for entry in table.cache_files]
@@ -245,5 +246,5 @@ def _at_commit(table: Any, name: str, commit: str) -> Any:
         return table
     prepared = [file.parent.with_name(commit) / file.name for file in files]  # one folder per commit
     if not all(file.is_file() for file in prepared):
-        raise HubError(f"{name}@{commit}: the Hub cannot be reached, and the cache has another revision only")
+        raise HubError(f"{name}@{commit}: the Hub cannot be reached, and the cache has only another revision")
     return datasets.concatenate_datasets([datasets.Dataset.from_file(str(file)) for file in prepared])

@@ -1,4 +1,4 @@
-"""Official scores: what a benchmark's authors compute from rewards, and the pieces they are made of."""
+"""Official scores: the numbers that a benchmark's authors report, computed from rewards."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["official_score", "scored_items"]
 
 
 class HasRewards(Protocol):
-    """What `official_score` needs of scores."""
+    """The part of `rmcalib.scores.Scores` that `official_score` uses."""
 
     @property
     def item_id(self) -> npt.NDArray[np.str_]:
-        """The prompt of each response."""
+        """Id of the prompt of each response."""
 
     @property
     def category(self) -> npt.NDArray[np.str_]:
-        """The category of each response."""
+        """Category of each response."""
 
     @property
     def offsets(self) -> IntArray:
-        """Where each prompt starts."""
+        """Index of the first response of each prompt, and the end."""
 
     @property
     def reward(self) -> FloatArray:
-        """The rewards."""
+        """Reward of each response."""
 
     @property
     def is_correct(self) -> BoolArray:
@@ -41,7 +41,7 @@ class HasRewards(Protocol):
 
     @property
     def votes(self) -> IntArray | None:
-        """People's votes."""
+        """Votes for each response, if people voted."""
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -51,18 +51,19 @@ class HasRewards(Protocol):
 def official_score(
     scores: HasRewards, benchmark: Benchmark | BenchmarkEntry | str | None = None
 ) -> list[OfficialScore]:
-    """Compute what the benchmark's authors report, as they do, from rewards.
+    """Compute the scores that the benchmark's authors report, as they do.
 
     Parameters
     ----------
     scores : `rmcalib.scores.Scores`.
-    benchmark : the benchmark, its entry or its name; default what the scores' manifest says. Some scores need
-        columns that only the benchmark itself has, and fall back to what the rewards alone show.
+    benchmark : the benchmark, its entry or its name; default the one in the manifest of the scores. Some
+        official scores use columns of the benchmark; without them, they use the rewards alone.
 
     Returns
     -------
     list of OfficialScore
-        The headline first; empty if the authors define no score, or the benchmark is not known.
+        The headline comes first. The list is empty if the authors define no score, or if the benchmark is
+        unknown.
 
     Examples
     --------
@@ -80,10 +81,19 @@ def official_score(
 
 
 def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> ScoredItems:
-    """Return scores as the plain arrays that official scores are computed from.
+    """Return scores as the flat arrays from which official scores are computed.
 
-    With the benchmark, they have its further columns too.
+    Parameters
+    ----------
+    scores : `rmcalib.scores.Scores`.
+    benchmark : adds the other columns of its prompts; optional.
 
+    Returns
+    -------
+    ScoredItems
+
+    Examples
+    --------
     >>> from rmcalib.scores import Scores
     >>> scored_items(Scores.from_arrays([[2.0, 1.0]])).sizes.tolist()
     [2]

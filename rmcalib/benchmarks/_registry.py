@@ -1,4 +1,4 @@
-"""The registry of benchmarks: ours, and those that installed packages add."""
+"""The registry of benchmarks: built-in ones, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -34,11 +34,18 @@ _MODULES = (
 
 
 def benchmarks() -> dict[str, BenchmarkEntry]:
-    """Return all entries by name, ours first.
+    """Return all entries of the registry, built-in ones first.
 
-    A package adds its own by an entry point in the group `rmcalib.benchmarks` that names a `BenchmarkEntry`,
-    or a list of them. It cannot replace a built-in one.
+    A package adds entries with an entry point in the group `rmcalib.benchmarks` that names a
+    `BenchmarkEntry` or a list of them. It cannot replace a built-in entry.
 
+    Returns
+    -------
+    dict of str to BenchmarkEntry
+        The entries by name.
+
+    Examples
+    --------
     >>> benchmarks()["reward-bench-2"].prompts
     1865
     """
@@ -46,8 +53,19 @@ def benchmarks() -> dict[str, BenchmarkEntry]:
 
 
 def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
-    """Return the entry of a benchmark, by its name, alias or Hub id; None if it is not known.
+    """Return the entry of a benchmark.
 
+    Parameters
+    ----------
+    benchmark : a name, an alias, a Hub id, or a loaded benchmark.
+
+    Returns
+    -------
+    BenchmarkEntry or None
+        None if the benchmark is unknown.
+
+    Examples
+    --------
     >>> entry_for("allenai/reward-bench-2").name, entry_for("nobody/knows-it")
     ('reward-bench-2', None)
     """
@@ -64,8 +82,18 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
 
 
 def known_entry(name: str) -> BenchmarkEntry:
-    """Return the entry that `--format` names; a ValueError lists the names.
+    """Return the entry of a benchmark, or raise a `ValueError` that suggests a similar name.
 
+    Parameters
+    ----------
+    name : a name, an alias or a Hub id.
+
+    Returns
+    -------
+    BenchmarkEntry
+
+    Examples
+    --------
     >>> known_entry("reward-bench-3")
     Traceback (most recent call last):
     ValueError: format: unknown 'reward-bench-3' (did you mean reward-bench-2? `rmcalib benchmarks` lists all)
@@ -86,12 +114,12 @@ def _built_in() -> dict[str, BenchmarkEntry]:
 
 @functools.lru_cache(maxsize=4)
 def _installed(_: tuple[str, ...]) -> dict[str, BenchmarkEntry]:
-    """Return the entries of the packages on a path. Kept: a search reads the metadata of every package."""
+    """Return the entries of installed packages. Cached: a search reads the metadata of every package."""
     found: dict[str, BenchmarkEntry] = {}
     for point in entry_points(group=ENTRY_POINTS):
         try:
             loaded = point.load()
-        except Exception as error:  # whatever another package raises when it is imported
+        except Exception as error:  # importing another package can raise anything
             raise ValueError(f"entry point {ENTRY_POINTS}: {point.name} ({point.value}): {error}") from error
         for entry in loaded if isinstance(loaded, (list, tuple)) else [loaded]:
             if not isinstance(entry, BenchmarkEntry):
@@ -100,7 +128,7 @@ def _installed(_: tuple[str, ...]) -> dict[str, BenchmarkEntry]:
                 )
             if entry.name in _built_in() or entry.name in found:
                 raise ValueError(
-                    f"entry point {ENTRY_POINTS}: {point.name} adds {entry.name!r}, which is there already"
+                    f"entry point {ENTRY_POINTS}: {point.name} adds {entry.name!r}, which already exists"
                 )
             found[entry.name] = entry
     return found

@@ -1,4 +1,4 @@
-"""Who wins: the pieces that official scores are made of, on flat arrays of rewards."""
+"""Which responses have the largest rewards: the building blocks of official scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,26 @@ import numpy.typing as npt
 from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.benchmarks._entry import OfficialScore, ScoredItems
 
-__all__ = ["best_beats_all", "mean_by_category", "reciprocal_rank", "shared_first_place"]
+__all__ = [
+    "accuracy",
+    "best_beats_all",
+    "decided",
+    "has_largest_reward",
+    "mean_by_category",
+    "reciprocal_rank",
+    "shared_first_place",
+]
+
+
+def accuracy(items: ScoredItems) -> list[OfficialScore]:
+    """Return the fraction of prompts where the correct responses beat all others, in all and by category."""
+    return mean_by_category("accuracy", best_beats_all(items), items)
+
+
+def has_largest_reward(items: ScoredItems) -> BoolArray:
+    """Return which responses have the largest reward of their prompt: (N,)."""
+    largest = np.maximum.reduceat(items.reward, items.starts)
+    return np.asarray(items.reward == np.repeat(largest, items.sizes))
 
 
 def best_beats_all(items: ScoredItems) -> BoolArray:
@@ -19,12 +38,30 @@ def best_beats_all(items: ScoredItems) -> BoolArray:
 
 
 def shared_first_place(items: ScoredItems) -> FloatArray:
-    """Return 1/t where the first correct response is among the t with the largest reward, else 0: (n,)."""
-    largest = np.maximum.reduceat(items.reward, items.starts)
-    sharing = np.add.reduceat(items.reward == np.repeat(largest, items.sizes), items.starts, dtype=np.int64)
+    """Return the accuracy of each prompt, where responses with equal rewards share first place.
+
+    It is 1/t if the first correct response is one of the t responses with the largest reward, else 0.
+
+    Parameters
+    ----------
+    items : ScoredItems of n prompts, each with a correct response.
+
+    Returns
+    -------
+    float (n,)
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import scored_items
+    >>> from rmcalib.scores import Scores
+    >>> shared_first_place(scored_items(Scores.from_arrays([[2.0, 1.0], [1.0, 1.0], [0.0, 1.0]])))
+    array([1. , 0.5, 0. ])
+    """
+    first = has_largest_reward(items)
+    sharing = np.add.reduceat(first, items.starts, dtype=np.int64)
     correct = np.flatnonzero(items.is_correct)
     chosen = correct[np.searchsorted(correct, items.starts)]
-    place: FloatArray = np.where(items.reward[chosen] == largest, 1.0 / sharing, 0.0)
+    place: FloatArray = np.where(first[chosen], 1.0 / sharing, 0.0)
     return place
 
 
@@ -37,7 +74,7 @@ def reciprocal_rank(items: ScoredItems) -> FloatArray:
 
 
 def decided(items: ScoredItems) -> BoolArray:
-    """Return which prompts (n,) have a correct response; people's votes may leave it open."""
+    """Return which prompts have a correct response: (n,). If votes are tied, there is none."""
     return np.asarray(np.logical_or.reduceat(items.is_correct, items.starts))
 
 
@@ -49,10 +86,10 @@ def mean_by_category(
     kept: BoolArray | None = None,
     average_categories: bool = False,
 ) -> list[OfficialScore]:
-    """Return the mean of `values` (n,) over all prompts, and by category in the order of appearance.
+    """Return the mean of `values` (n,) over all prompts, and by category in order of appearance.
 
-    `kept` (n,) says which prompts count. With `average_categories` the headline is the plain mean of the
-    categories' values.
+    `kept` (n,) selects the prompts that count. With `average_categories`, the headline is the mean of the
+    values of the categories.
     """
     kept = np.ones(len(values), dtype=bool) if kept is None else kept
     rows = []

@@ -76,7 +76,8 @@ class Which:
 
     def selection(self) -> Selection:
         """Return the options as the batch takes them."""
-        from rmcalib.batch import Selection, parse_parameters
+        from rmcalib._util.sizes import parse_parameters
+        from rmcalib.batch import Selection
 
         size = None if self.max_params is None else parse_parameters(self.max_params)
         return Selection(tuple(self.include or ()), tuple(self.exclude or ()), size, tuple(self.family or ()))
@@ -123,7 +124,8 @@ class Where:
 
     def cluster(self) -> Cluster | None:
         """Return the Ray cluster; None for this machine."""
-        from rmcalib.batch import Cluster, parse_bytes
+        from rmcalib._util.sizes import parse_bytes
+        from rmcalib.batch import Cluster
 
         cluster = Cluster(self.address, self.shards, self.gpus, parse_bytes(self.gpu_memory))
         return cluster if self.engine is Engine.ray else None

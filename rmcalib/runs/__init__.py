@@ -1,7 +1,7 @@
-"""One resumable run folder: manifest, lock, parts, and `score`, which fills it."""
+"""Run folders that can be resumed, and `score`, which fills one."""
 
 from rmcalib.runs._folder import Layout, RunFolder
-from rmcalib.runs._lock import RunError, locked, read_manifest, utc
+from rmcalib.runs._lock import RunError, locked
 from rmcalib.runs._manifest import (
     asked_for,
     content_hash,
@@ -25,10 +25,8 @@ __all__ = [
     "keep_scores",
     "locked",
     "package_versions",
-    "read_manifest",
     "remove_leftover_parts",
     "run_folder",
     "score",
     "score_inputs",
-    "utc",
 ]

@@ -1,12 +1,12 @@
 """The folder of one long job: a manifest, a lock, and parts that survive a crash.
 
-Every long job uses it: scoring, label-ranking experiments, reports on synthetic data. `run.json`, the
-manifest, is there from the start and holds a hash of everything that changes a result. Parts are written
-whole as they are finished. The manifest says `finished` last. The same job continues where it stopped;
-another job is refused.
+Every long job uses it: scoring, label-ranking experiments, reports on synthetic data. The manifest `run.json`
+is written first. It contains a hash of everything that changes a result. Each part is written atomically when
+it is finished. At the end, the status in the manifest becomes `finished`. Running the same job again resumes
+it; a different job is refused.
 
-A folder may be in object storage (`s3://bucket/runs`). There are no locks there: two processes that run the
-same job do its work twice, and nothing else happens, because no two of them share the name of a part.
+A folder may be in object storage (`s3://bucket/runs`), which has no locks. Two processes that run the same
+job there do the work twice. The result is still correct, because they never use the same name for a part.
 """
 
 from __future__ import annotations
@@ -32,13 +32,18 @@ _REMEDY = "choose another --output, or --fresh to replace it"
 
 @dataclass(frozen=True)
 class Layout:
-    """What a kind of job writes into its folder.
+    """The files that a kind of job writes into its folder.
 
     Parameters
     ----------
-    results : names of the files that hold results. They are removed when another job replaces this one.
-    parts : pattern of the names of its parts.
-    status : what the manifest says while the job runs.
+    results : names of the result files. They are removed when another job replaces this one.
+    parts : pattern of the names of the parts.
+    status : status in the manifest while the job runs.
+
+    Examples
+    --------
+    >>> Layout(("scores.parquet",), "part-*.parquet", "scoring").status
+    'scoring'
     """
 
     results: tuple[str, ...] = ()
@@ -52,13 +57,13 @@ class RunFolder:
     Parameters
     ----------
     folder : path or URL of the folder.
-    inputs : everything that changes a result, as JSON. The job is known by a hash of them.
-    layout : what this kind of job writes.
-    about : what else the manifest records.
-    fresh : remove what an earlier job left, whatever its inputs.
+    inputs : everything that changes a result, as JSON. A hash of them identifies the job.
+    layout : the files that this kind of job writes.
+    about : other entries of the manifest.
+    fresh : remove the files of an earlier job, even if its inputs differ.
     rank : number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
         first.
-    digest : the hash of the job, if it is not that of `inputs`.
+    digest : the hash of the job; default the hash of `inputs`.
 
     Examples
     --------
@@ -87,29 +92,29 @@ class RunFolder:
         rank: int = 0,
         digest: str | None = None,
     ) -> None:
-        """Remember the job; nothing is read or written before the folder is entered."""
+        """Store the arguments; nothing is read or written before the folder is entered."""
         self.folder, self.layout, self.fresh, self.rank = as_path(folder), layout or Layout(), fresh, rank
-        # Through JSON and back, so that what is compared later is what is stored.
+        # Through JSON and back, so that they can be compared with a stored manifest.
         self.inputs: dict[str, Any] = json.loads(json.dumps(dict(inputs)))
         self.hash = digest or inputs_hash(self.inputs)
         self.about = dict(about or {})
-        self.before: dict[str, Any] | None = None  # the manifest of the same job, if it was begun before
+        self.before: dict[str, Any] | None = None  # manifest of the same job, if this run resumes it
         self._writer = uuid.uuid4().hex[:8]
         self._next: int | None = None
         self._lock = contextlib.ExitStack()
 
     @property
     def parts(self) -> Path:
-        """The folder of the finished parts."""
+        """Folder of the finished parts."""
         return self.folder / "parts"
 
     def __enter__(self) -> RunFolder:
-        """Take the lock, and check that what is there belongs to the same inputs."""
+        """Take the lock, and check that existing files belong to the same inputs."""
         with contextlib.ExitStack() as opened:
             if self.rank == 0:
                 opened.enter_context(locked(self.folder))
                 self._begin()
-            self._lock = opened.pop_all()  # kept: nothing went wrong
+            self._lock = opened.pop_all()  # keep the lock: there was no error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,9 +126,9 @@ class RunFolder:
         return find_files(self.parts, self.layout.parts)
 
     def new_part(self, suffix: str) -> Path:
-        """Return the path of one more part. No other process uses the same name."""
+        """Return the path of a new part. No other process uses the same name."""
         mark = "" if self.rank == 0 else f"r{self.rank}-"
-        if is_remote(self.folder):  # nothing stops another process from working here
+        if is_remote(self.folder):  # there is no lock: another process may write here, too
             mark = f"{self._writer}-"
         if self._next is None:
             stems = [file.stem.removeprefix(f"part-{mark}") for file in self.part_files()]
@@ -132,7 +137,7 @@ class RunFolder:
         return self.parts / f"part-{mark}{self._next - 1:05d}{suffix}"
 
     def remove_parts(self, files: Iterable[Path]) -> None:
-        """Remove parts whose content is safe elsewhere, and their folder if nothing is left in it."""
+        """Remove parts whose content is stored elsewhere, and their folder if it is empty."""
         for file in files:
             file.unlink(missing_ok=True)
         if not is_remote(self.folder):
@@ -140,7 +145,7 @@ class RunFolder:
                 self.parts.rmdir()
 
     def manifest(self, status: str, **more: Any) -> dict[str, Any]:
-        """Return the manifest of the job in some state."""
+        """Return the manifest of the job with a status and other entries."""
         described = {"inputs": self.inputs} if self.inputs else {}
         return {**self.inputs, **self.about, **more, "status": status, "hash": self.hash, **described}
 
@@ -149,7 +154,7 @@ class RunFolder:
         write_json(self.folder / "run.json", self.manifest(self.layout.status, **more))
 
     def finish(self, **more: Any) -> None:
-        """Write the manifest that says that all results are there."""
+        """Write the manifest with the status `finished`; all results must be written before."""
         write_json(self.folder / "run.json", self.manifest("finished", **more))
 
     def _begin(self) -> None:
@@ -169,7 +174,7 @@ class RunFolder:
                 leftover.unlink(missing_ok=True)
 
     def _left(self) -> Iterator[Path]:
-        """Yield the files of a job that are there."""
+        """Yield the existing files of a job."""
         yield from self.part_files()
         yield from (self.folder / name for name in self.layout.results if (self.folder / name).exists())
 
@@ -191,7 +196,8 @@ class RunFolder:
             f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
             for key in sorted({*now, *then})
             if now.get(key) != then.get(key)
-            and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))  # which says more
+            # A different number of prompts explains their different hash.
+            and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))
         ]
         return "; ".join(changed) or "with results that were made elsewhere"
 

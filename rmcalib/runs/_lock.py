@@ -1,4 +1,4 @@
-"""Which process works in a run folder, and the manifest of the folder."""
+"""The lock of a run folder, and its manifest."""
 
 from __future__ import annotations
 
@@ -12,26 +12,39 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import write_json
+from rmcalib._util.files import read_object, utc, write_json
 from rmcalib._util.storage import StorageError, is_remote, read_file
 
-__all__ = ["RunError", "locked", "read_manifest", "utc"]
+__all__ = ["RunError", "locked", "read_manifest"]
 
 
 class RunError(ValueError):
-    """A run folder cannot be used; the message is one line with the remedy."""
+    """A run folder cannot be used. The message is one line with the remedy."""
 
 
 @contextlib.contextmanager
 def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Iterator[None]:
-    """Hold the lock of a folder, which is created if necessary; the file `owner` names the process.
+    """Hold the lock of a folder for the length of the block, or raise a `RunError` if it is in use.
 
-    The operating system releases the lock when the process ends, so no lock is ever stale. Object storage
-    has no locks: there, nothing happens.
+    The operating system releases the lock when the process ends, so a lock is never stale. Object storage has
+    no locks: there, this does nothing.
 
+    Parameters
+    ----------
+    folder : the folder, which is created if necessary.
+    name : file name of the lock.
+    owner : file that describes the process that holds the lock. The default `lock.json` is written here and
+        removed at the end; any other file belongs to the caller.
+
+    Yields
+    ------
+    None
+
+    Examples
+    --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder, locked(Path(folder)):
-    ...     (read_manifest(Path(folder) / "lock.json") or {})["pid"] == os.getpid()
+    ...     read_object(Path(folder) / "lock.json")["pid"] == os.getpid()
     True
     """
     if is_remote(folder):
@@ -45,7 +58,7 @@ def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Itera
         lock = FileLock(folder / name, timeout=0)
         lock.acquire()
     except Timeout:
-        who = read_manifest(path) or {}
+        who = read_object(path)
         process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
         raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
     except OSError as error:
@@ -63,7 +76,7 @@ def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Itera
 
 
 def read_manifest(path: Path) -> dict[str, Any] | None:
-    """Read a manifest: None if there is none, empty if it is not a JSON object."""
+    """Read a manifest: None if there is no file, empty if it is not a JSON object."""
     try:
         content = json.loads(read_file(path))
     except FileNotFoundError:
@@ -73,12 +86,3 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def utc(seconds: float) -> str:
-    """Write a time in ISO 8601.
-
-    >>> utc(0)
-    '1970-01-01T00:00:00Z'
-    """
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,4 +1,4 @@
-"""The inputs of a run: everything that changes a score, and its hash."""
+"""The inputs of a run (everything that changes a score) and their hash."""
 
 from __future__ import annotations
 
@@ -34,9 +34,28 @@ _PACKAGES = (
 def score_inputs(
     judge: Judge, benchmark: Benchmark, identity: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return everything that changes a score; runs with equal inputs can share their parts.
+    """Return everything that changes a score. Runs with equal inputs can share their parts.
 
-    ``identity`` is the judge's, if it was loaded elsewhere.
+    Parameters
+    ----------
+    judge : the judge.
+    benchmark : the prompts.
+    identity : result of `judge.identity()`, if another process has loaded the judge; default it is called
+        here.
+
+    Returns
+    -------
+    dict
+        The inputs of a `Run`, as JSON.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> from rmcalib.judges import load_judge
+    >>> judge = load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest")
+    >>> inputs = score_inputs(judge, load_benchmark("demo", limit=4))
+    >>> inputs["model"], inputs["benchmark"], inputs["n_items"]
+    ('longest', 'demo', 4)
     """
     return {
         **(judge.identity() if identity is None else identity),
@@ -49,10 +68,28 @@ def score_inputs(
 
 
 def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
-    """Return a hash of what was asked for; None if the judge is known only after loading.
+    """Return a hash of a request to score, which is known before the judge is loaded.
 
-    It is in the manifest of a run (`asked`). Any command or engine that asks for the same again finds the run
-    finished (`finished_scores`), and loads no weights.
+    The manifest of a run contains it as `asked`. If the same request comes again, `finished_scores` finds the
+    finished run by it, and no weights are loaded.
+
+    Parameters
+    ----------
+    judge : the judge.
+    benchmark : the prompts.
+
+    Returns
+    -------
+    str or None
+        None if the identity of the judge is only known after loading it.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> from rmcalib.judges import load_judge
+    >>> asked = asked_for(load_judge("demo"), load_benchmark("demo", limit=4))
+    >>> asked == asked_for(load_judge("demo"), load_benchmark("demo", limit=5))
+    False
     """
     from rmcalib.judges import asked_of
 
@@ -64,8 +101,19 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
 
 
 def inputs_hash(inputs: Mapping[str, Any]) -> str:
-    """Return a SHA-256 of the inputs that does not depend on their order.
+    """Return a SHA-256 of the inputs that does not depend on the order of their keys.
 
+    Parameters
+    ----------
+    inputs : mapping that can be written as JSON.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
     >>> inputs_hash({"a": 1, "b": 2}) == inputs_hash({"b": 2, "a": 1})
     True
     """
@@ -73,9 +121,25 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 
 
 def content_hash(scores: Scores) -> str:
-    """Return a SHA-256 of the scores themselves, whatever their manifest says.
+    """Return a SHA-256 of the columns of scores, without their manifest.
 
-    It is `inputs_hash` of the columns as lists, computed in chunks: as one text they need much memory.
+    It equals `inputs_hash` of the columns as lists, but is computed in chunks to save memory.
+
+    Parameters
+    ----------
+    scores : the scores.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
+    >>> from rmcalib.scores import Scores
+    >>> scores = Scores.from_arrays([[1.0, 0.0]])
+    >>> content_hash(scores) == content_hash(Scores.from_arrays([[1.0, 0.0]], manifest={"model": "m"}))
+    True
     """
     digest = hashlib.sha256()
     columns = scores.columns()
@@ -95,13 +159,24 @@ def _items_hash(benchmark: Benchmark) -> str:
 
 
 def _item_parts(item: Item) -> tuple[Any, ...]:
-    """List what scores depend on, or repeat; votes only where there are some."""
+    """Return the fields that scores depend on or contain; votes only if there are any."""
     parts = (item.id, item.category, item.prompt, item.responses, item.n_correct)
     return parts if item.votes is None else (*parts, item.votes, item.ties)
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of the packages that take part in scoring."""
+    """Return the versions of Python, rmcalib and the packages that scoring uses.
+
+    Returns
+    -------
+    dict of str to str
+        Versions by package; packages that are not installed are missing.
+
+    Examples
+    --------
+    >>> "numpy" in package_versions()
+    True
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {"rmcalib": __version__, "python": platform.python_version()}
@@ -114,5 +189,5 @@ def package_versions() -> dict[str, str]:
 
 
 def model_folder(name: str) -> str:
-    """Return the name of a judge's folder; a local model is named by its full path."""
+    """Return the name of the folder of a judge; a local model is named by its full path."""
     return folder_name(str(Path(name).resolve()) if kind_on_disk(name) == "folder" else name)

@@ -1,8 +1,8 @@
 """One scoring run: which prompts are scored, their parts, and the final scores.
 
-`<output>/<org>__<name>/<benchmark>/` holds `run.json` from the start, `parts/part-00007.parquet` while
-scoring, and `scores.parquet` at the end (`RunFolder`). Every file carries the run's hash, so that files of
-another run are never mistaken for this one's.
+`<output>/<org>__<name>/<benchmark>/` contains `run.json` from the start, `parts/part-00007.parquet` while
+scoring, and `scores.parquet` at the end (`RunFolder`). Every file contains the hash of its run, so that files
+of different runs are never mixed.
 """
 
 from __future__ import annotations
@@ -14,26 +14,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.files import read_object, utc
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path
 from rmcalib.benchmarks import Benchmark
 from rmcalib.judges import ScoredItem, answers_summary, identify
 from rmcalib.runs._folder import Layout, RunFolder
-from rmcalib.runs._lock import RunError, locked, read_manifest, utc
+from rmcalib.runs._lock import RunError, locked
 from rmcalib.runs._manifest import model_folder, package_versions
 from rmcalib.scores import Scores
 
 __all__ = ["SCORING", "Run", "finished_manifest", "finished_scores", "remove_leftover_parts", "run_folder"]
 
 SCORING = Layout(("scores.parquet", "metrics.json"), "part-*.parquet", "scoring")
-"""What a scoring run writes."""
+"""The files of a scoring run."""
 
 Rows = dict[str, list[dict[str, Any]]]  # by prompt
 
 
 def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
-    """Return `<output>/<org>__<name>/<benchmark>`, which is always inside `output`.
+    """Return the folder of a run, `<output>/<org>__<name>/<benchmark>`. It is always inside `output`.
 
+    Parameters
+    ----------
+    output : path or URL of the folder of all runs.
+    model : name of the judge: a Hub id, a path, or any other name.
+    benchmark : name of the benchmark.
+
+    Returns
+    -------
+    Path
+        For a URL it is a `UPath`.
+
+    Examples
+    --------
     >>> run_folder("runs", "org/rm", "allenai/reward-bench-2").as_posix()
     'runs/org__rm/allenai__reward-bench-2'
     """
@@ -46,15 +60,27 @@ def finished_manifest(folder: Path) -> dict[str, Any]:
     >>> finished_manifest(Path("nowhere"))
     {}
     """
-    manifest = read_manifest(folder / "run.json") or {}
+    manifest = read_object(folder / "run.json")
     return manifest if manifest.get("status") == "finished" else {}
 
 
 def finished_scores(folder: Path, asked: str | None) -> Scores | None:
-    """Return the scores in `folder` if they are finished and answer the request `asked` (`asked_for`).
+    """Return the scores of a finished run, if they answer a request.
 
-    All commands use this to know that a run is done. It needs neither the weights nor the texts.
+    All commands use this to find out whether a run is done. It needs neither the weights nor the texts.
 
+    Parameters
+    ----------
+    folder : the folder of the run.
+    asked : the hash of the request (`asked_for`).
+
+    Returns
+    -------
+    Scores or None
+        None if the run is not finished, or answers another request.
+
+    Examples
+    --------
     >>> finished_scores(Path("nowhere"), "e3b0c442") is None
     True
     """
@@ -72,15 +98,31 @@ def finished_scores(folder: Path, asked: str | None) -> Scores | None:
 
 
 def remove_leftover_parts(folder: Path) -> None:
-    """Remove the parts of a finished run that was killed before it could remove them."""
+    """Remove the parts of a finished run that was killed before it could remove them.
+
+    Parameters
+    ----------
+    folder : the folder of the run.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     part = Path(folder, "parts", "part-00000.parquet")
+    ...     part.parent.mkdir()
+    ...     part.touch()
+    ...     remove_leftover_parts(Path(folder))
+    ...     part.parent.exists()
+    False
+    """
     files = RunFolder(folder, {}, SCORING)
     files.remove_parts(files.part_files())
 
 
 def _same_sources(manifest: Mapping[str, Any]) -> bool:
-    """Return whether an adapter's base model, and code from other repositories, are still those of the run.
+    """Return whether an adapter's base model and code from other repositories are unchanged since the run.
 
-    Only the model's files name them, so `asked` does not include them.
+    Only the files of the model name them, so `asked` does not include them.
     """
     sources = manifest.get("inputs", {}).get("model_sources", {})
     for kind in ("base", "code"):
@@ -95,13 +137,13 @@ class Run:
 
     Parameters
     ----------
-    folder : where the run is kept (`run_folder`).
-    benchmark : what is scored; the final file has its order.
+    folder : the folder of the run (`run_folder`).
+    benchmark : the prompts; the final file has their order.
     inputs : everything that changes a score (`score_inputs`).
-    about : what else the manifest records (`describe`, the seed, the `versions` if other machines score).
-    fresh : remove what an earlier run left, whatever its inputs.
+    about : other entries of the manifest.
+    fresh : remove the files of an earlier run, even if its inputs differ.
     rank : number of this process, if several share the run. Rank 0 takes the lock and must open the run
-        before the others do. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
+        before the others. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
 
     Examples
     --------
@@ -127,7 +169,7 @@ class Run:
         fresh: bool = False,
         rank: int = 0,
     ) -> None:
-        """Remember the run; nothing is read or written before it is entered."""
+        """Store the arguments; nothing is read or written before the run is entered."""
         kept = {"versions": package_versions(), "benchmark_format": benchmark.format}
         described = {**kept, **(about or {})}
         self.files = RunFolder(folder, inputs, SCORING, about=described, fresh=fresh, rank=rank)
@@ -138,21 +180,21 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """The folder of the run."""
+        """Folder of the run."""
         return self.files.folder
 
     @property
     def parts(self) -> Path:
-        """The folder of the finished parts."""
+        """Folder of the finished parts."""
         return self.files.parts
 
     @property
     def remaining(self) -> list[Any]:
-        """The benchmark's items that are not scored yet, in its order."""
+        """Items of the benchmark that are not scored yet, in its order."""
         return [item for item in self.benchmark.items if item.id not in self.done]
 
     def __enter__(self) -> Run:
-        """Take the lock, check that what is there belongs to the same inputs, and see what is done."""
+        """Take the lock, check that existing files belong to the same inputs, and read what is done."""
         self.files.__enter__()
         try:
             self.done = set(self._read_parts()[0])
@@ -168,7 +210,7 @@ class Run:
         self.files.__exit__()
 
     def add(self, scored: Iterable[ScoredItem]) -> None:
-        """Write scored prompts as one more part; after this call they survive a crash."""
+        """Write scored prompts as a new part. After this call they survive a crash."""
         scored = [item for item in scored if item.id not in self.done]
         if not scored:
             return
@@ -225,7 +267,7 @@ class Run:
             }
 
     def _note_versions(self, manifest: Mapping[str, Any]) -> None:
-        """Record the packages that made what is there. A run may go on with others, and then says so."""
+        """Record the package versions of the existing parts, if they differ from the current ones."""
         known = [*manifest.get("versions_before", []), manifest.get("versions")] if self.done else []
         now = self.files.about["versions"]
         before = [one for i, one in enumerate(known) if one and one != now and one not in known[:i]]
@@ -235,10 +277,10 @@ class Run:
             self.files.write_manifest()
 
     def _read_parts(self) -> tuple[Rows, list[Path]]:
-        """Read everything finished so far: rows by item, and the parts that they are from.
+        """Read everything finished so far: rows by item, and the files of the parts.
 
-        Scores are read last. A process that finishes the same run meanwhile writes them before it removes its
-        parts, so a part that has just gone is in them.
+        `scores.parquet` is read last. Another process that finishes the same run writes it before it removes
+        the parts, so it contains the rows of a part that has just been removed.
         """
         rows: Rows = {}
         read = []
@@ -254,7 +296,7 @@ class Run:
                 file.unlink(missing_ok=True)
                 continue
             if part.manifest.get("hash") != self.files.hash:
-                warnings.warn(f"{file}: not of this run; its prompts are scored again", stacklevel=3)
+                warnings.warn(f"{file}: belongs to another run; its prompts are scored again", stacklevel=3)
                 continue
             read.append(file)
             columns = {name: array.tolist() for name, array in part.columns().items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.files import read_object
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import (
@@ -23,7 +24,6 @@ from rmcalib.judges import (
     work_of,
 )
 from rmcalib.runs._folder import RunFolder
-from rmcalib.runs._lock import read_manifest
 from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
 from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
 from rmcalib.scores import Scores
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["OnProgress", "keep_scores", "score"]
 
 OnProgress = Callable[[int, int, int], None]
-"""Called with the responses scored so far, the responses to score, and the tokens read so far."""
+"""Called with the number of responses scored, the number of all responses, and the number of tokens read."""
 
 
 def score(
@@ -57,11 +57,11 @@ def score(
         ``f(prompt, responses) -> numbers``, or an object that is a :class:`rmcalib.judges.Judge`.
     benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
     model : another name for ``judge``.
-    name, kind : the name of a function; the kind of judge that a name stands for.
-    output : where run folders are kept (``<output>/<org>__<name>/<benchmark>/``): a folder or an fsspec URL.
-        A run that was killed continues where it stopped, and a finished run is not scored again. Default:
-        nothing is kept.
-    fresh : score again, and replace the earlier run in the folder, whatever its settings.
+    name : name of the judge, if it is a function.
+    kind : kind of judge, if ``judge`` is a name that could be several.
+    output : folder or fsspec URL for run folders (``<output>/<org>__<name>/<benchmark>/``). A run that was
+        killed continues where it stopped, and a finished run is not scored again. Default: nothing is kept.
+    fresh : score again, and replace an earlier run in the folder, even if its settings differ.
     on_progress : called as responses are scored.
     **options : how to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the
         fields of :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
@@ -70,8 +70,8 @@ def score(
     -------
     Scores
         In the order of the benchmark, with a manifest. Under ``torchrun`` or ``accelerate launch``, each
-        process scores a part of the prompts and all return the same scores. They need an ``output`` that all
-        of them can reach.
+        process scores a part of the prompts, and all return the same scores. They need an ``output`` that all
+        of them can access.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def score(
     'shortest'
     """
     if judge is not None and model is not None:
-        raise ValueError("judge, model: two names for one argument; give one of them")
+        raise ValueError("judge, model: two names for one argument; give only one")
     if process_rank()[1] > 1 and output is None:
         raise ValueError("output: several processes need a folder that all of them can reach")
     given = judge if judge is not None else model if model is not None else "demo"
@@ -96,7 +96,7 @@ def score(
             place = places.enter_context(TemporaryDirectory()) if output is None else output
             folder = run_folder(place, chosen.name, bench.name)
             there = None
-            # A local model's files are hashed to know what is asked for: only if there is a finished run.
+            # Only if there is a finished run: `asked_for` hashes the files of a local model.
             if not fresh and team.rank == 0 and finished_manifest(folder):
                 there = finished_scores(folder, asked_for(chosen, bench))
         if team.gather(there is not None)[0]:
@@ -124,7 +124,7 @@ def score(
 
 
 def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:
-    """Score this process's part of what is left of a run."""
+    """Score this process's share of the remaining prompts."""
     own = {item.id for item in shard(run.benchmark.items, team.rank, team.world)}
     items = [item for item in run.remaining if item.id in own]
     count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
@@ -138,28 +138,34 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
 
 
 def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
-    """Add up what the judges of all processes have computed since they were started."""
+    """Return the sum over all processes of the work that their judges have done."""
     parts = team.gather(work_of(judge))
     total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
     return {"work": total} if any(total.values()) else {}
 
 
 def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
-    """Write scores that were made elsewhere to a run folder, with a manifest. Another run is not replaced.
+    """Write scores that were made elsewhere to a run folder, with a manifest.
 
-    Their hash is that of the scores themselves, so that they are never mistaken for a run of a judge. A run's
-    own scores can be given to it again, and stay as they are. ``asked`` is a hash by which they are found
-    again (`finished_scores`).
+    The hash of the run is that of the scores themselves, so they are never mistaken for a run of a judge.
+    Writing a run's own scores to its folder changes nothing.
 
-    >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
-    ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
+    Parameters
+    ----------
+    folder : the folder of the run. If it holds another run, a `RunError` is raised.
+    scores : the scores.
+    asked : hash of a request by which `finished_scores` finds them again.
+    fresh : replace another run in the folder.
+
+    Examples
+    --------
     >>> with TemporaryDirectory() as folder:
-    ...     keep_scores(Path(folder), Scores.from_columns(columns))
+    ...     keep_scores(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
     ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
     ['run.json', 'scores.parquet']
     """
     digest = content_hash(scores)
-    before = read_manifest(folder / "run.json") or {}
+    before = read_object(folder / "run.json")
     if _is_own(before, folder / "scores.parquet", scores):
         return
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
@@ -187,7 +193,7 @@ def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
 
 
 def _counter(team: Team, on_progress: OnProgress | None, total: int) -> Callable[[int, int], None]:
-    """Return a function that counts what all processes have done, and reports it."""
+    """Return a function that counts the work of all processes and reports it."""
 
     def count(n_responses: int, n_tokens: int) -> None:
         done, tokens = team.add("responses", n_responses), team.add("tokens", n_tokens)

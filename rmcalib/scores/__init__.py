@@ -1,7 +1,6 @@
-"""Scores: one row per response, in memory and in files."""
+"""Scores: a table of rewards with one row per response, in memory and in files."""
 
 from rmcalib.scores._built_in import REAL, load_board
-from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
 from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._kinds import MISSING, Missing, Reading
 from rmcalib.scores._load import ALL_STEPS, find_model, is_built_in, load_all_scores, load_scores
@@ -11,13 +10,11 @@ from rmcalib.scores._steps import STEPS
 
 __all__ = [
     "ALL_STEPS",
-    "COLUMNS",
     "MISSING",
     "REAL",
     "RESULTS",
     "STEPS",
     "UNKNOWN_LENGTH",
-    "VOTE_COLUMNS",
     "Missing",
     "Reading",
     "Scores",

@@ -1,4 +1,4 @@
-"""Arrays of rewards, one row per prompt, as columns of scores."""
+"""Turn arrays of rewards, with one row per prompt, into the columns of scores."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def columns_of_arrays(
         columns["votes"] = counts.ravel()
         columns["ties"] = np.repeat(_counts(0 if ties is None else ties, "ties", (n,)), m)
     elif ties is not None:
-        raise ValueError("ties: give votes as well")
+        raise ValueError("ties: give votes too")
     columns["is_correct"] = _correct(correct, counts, (n, m)).ravel()
     return columns
 
@@ -51,7 +51,7 @@ def columns_of_arrays(
 def _names(
     given: str | Iterable[str] | None, n: int, name: str, default: list[str]
 ) -> npt.NDArray[np.object_]:
-    # As objects: `checked_columns` then refuses what is not a text, and names its row.
+    # As objects, so that `checked_columns` can refuse values that are not texts, and name their row.
     values = default if given is None else [given] * n if isinstance(given, str) else list(given)
     if len(values) != n:
         raise ValueError(f"{name}: expected one for each of the {n} prompts, got {len(values)}")
@@ -65,20 +65,20 @@ def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
     if array.ndim == 0 and len(shape) == 1:
         array = np.full(shape, array)
     if array.shape != shape:
-        raise ValueError(f"{name}: expected shape {shape}, as the rewards have, got {array.shape}")
+        raise ValueError(f"{name}: expected shape {shape}, like the rewards, got {array.shape}")
     return as_integers(array, name, ndim=len(shape))
 
 
 def _correct(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int, int]) -> BoolArray:
     """Return which responses are correct: (n, m)."""
     n, m = shape
-    if correct is None and votes is not None:  # the one with most votes; none if two have as many
+    if correct is None and votes is not None:  # the one with most votes; none if two share first place
         most = votes == votes.max(axis=1, keepdims=True)
         return np.asarray(most & (most.sum(axis=1, keepdims=True) == 1))
     array = np.asarray(0 if correct is None else correct)
     if array.dtype == bool:
         if array.shape != shape:
-            raise ValueError(f"correct: expected shape {shape}, as the rewards have, got {array.shape}")
+            raise ValueError(f"correct: expected shape {shape}, like the rewards, got {array.shape}")
         return array
     if array.ndim == 0:
         array = np.full(n, array)

@@ -1,7 +1,7 @@
 """Pairwise probabilities of a prompt's responses: the column `beats`.
 
-Row i of a prompt with m responses has a list of m entries: entry j is P(i beats j), or None if it is not
-known. For computing, all lists are one flat array, prompt after prompt, row after row, with NaN for None.
+Row i of a prompt with m responses has a list of m entries: entry j is P(i beats j), or None if it is
+unknown. Computations use one flat array of all lists, in the order of prompts and rows, with NaN for None.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lists = npt.NDArray[np.object_]
 
 
 def is_beats(value: Any) -> bool:
-    """Return whether a value is a list of probabilities, with None or NaN where one is not known.
+    """Return whether a value is a list of probabilities, with None or NaN where one is unknown.
 
     >>> is_beats([None, 0.5]), is_beats([0.5, 2.0]), is_beats(0.5)
     (True, False, False)
@@ -36,7 +36,7 @@ def is_beats(value: Any) -> bool:
 
 
 def as_lists(values: Iterable[Sequence[float | None]]) -> Lists:
-    """Return lists as a column (N,) of tuples, with None where a probability is not known.
+    """Return lists as a column (N,) of tuples, with None where a probability is unknown.
 
     >>> as_lists([[float("nan"), 1], [0, None]]).tolist()
     [(None, 1.0), (0.0, None)]
@@ -78,7 +78,7 @@ def flat_beats(column: Lists, sizes: IntArray) -> FloatArray:
 
 
 def transposed(sizes: IntArray) -> IntArray:
-    """Return, for each entry (i, j) of the flat array, the place of (j, i).
+    """Return the index of entry (j, i) for each entry (i, j) of the flat array.
 
     >>> transposed(np.array([2]))
     array([0, 2, 1, 3])
@@ -90,11 +90,11 @@ def transposed(sizes: IntArray) -> IntArray:
 
 
 def star(wins: Sequence[Sequence[float | None]]) -> Lists:
-    """Return the column for comparisons of a prompt's first response with each other one.
+    """Return the column for comparisons of the first response of each prompt with all its others.
 
     Parameters
     ----------
-    wins : for each prompt, P(response 0 beats response j) for j = 1, 2, ...; None if it is not known.
+    wins : for each prompt, P(response 0 beats response j) for j = 1, 2, ...; None if it is unknown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores of real reward models that come with the package, so that there is something to look at offline."""
+"""Scores of real reward models that come with the package and can be used offline."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def load_board(name: str = REAL) -> dict[str, Scores]:
     """Load the built-in scores of real reward models, by model.
 
     The board ``"real"`` has the published rewards of nine classifiers on RewardMATH: 483 problems of MATH
-    with ten solutions each, of which the first is correct. There are no texts. The manifests name source,
-    commit and licence.
+    with ten solutions each, of which the first is correct. It has no texts. The manifests name the source,
+    its commit and the licence.
 
     Parameters
     ----------
@@ -38,7 +38,8 @@ def load_board(name: str = REAL) -> dict[str, Scores]:
 
     Returns
     -------
-    The scores of each model; :func:`rmcalib.leaderboard` takes them as they are.
+    dict of str to Scores
+        The scores by model, as :func:`rmcalib.leaderboard` takes them.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The columns of scores. Every value is checked; an error names its place and the remedy."""
+"""The columns of scores. Every value is checked; errors name the place and the remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 Place = Callable[[int], str]
-"""Says where the row of that number is: `row 3`, `line 7`."""
+"""Returns the place of a row by its number, such as `row 3` or `line 7`."""
 
 KINDS: dict[str, Any] = {
     "item_id": np.str_,
@@ -44,12 +44,13 @@ KINDS: dict[str, Any] = {
     "beats": np.object_,
 }
 COLUMNS = (*KINDS,)[:7]
+"""The columns of every table of scores. Tables with votes or pairs have more."""
 NEEDED = COLUMNS[:5]
 VOTE_COLUMNS = (*KINDS,)[7:9]
 OTHER_KINDS = ("steps", "spread", "quantiles")
-"""Columns of other kinds of scores, which become rewards when they are read."""
+"""Columns of other kinds of scores. They are turned into rewards when they are read."""
 DETAIL = "judge_"
-"""The prefix of columns with more of a judge's answer than its rewards: numbers, NaN if unknown."""
+"""Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 LARGEST_REWARD = 1e100
 """Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
 
@@ -66,19 +67,19 @@ _SAFE = {
     np.bool_: "b",
     np.float64: "iu",
     np.object_: "",
-}  # dtypes without a bad value
+}  # dtypes that cannot hold a bad value
 _NAMES = {"item_id": "item", "response": "response"}
 _REMEDY = {
     "item_id": "it needs a character, and no NUL or lone surrogate",
     "category": "it needs a character, and no NUL or lone surrogate",
     "reward": "score it again, or leave its prompt out",
     "response": "number a prompt's responses 0, 1, 2, ...",
-    "n_tokens": "leave it out of all rows if lengths are not known",
-    "truncated": "leave it out of all rows if it is not known",
+    "n_tokens": "leave it out of all rows if lengths are unknown",
+    "truncated": "leave it out of all rows if it is unknown",
     "votes": "leave it out of all rows if there are no votes",
     "ties": "leave it out of all rows if there are no votes",
 }
-_BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a NUL at the end; UTF-8 has no lone surrogates
+_BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
 
 
 def is_known(name: object) -> bool:
@@ -102,15 +103,15 @@ def row_place(row: int) -> str:
 def columns_of_rows(
     rows: Iterable[Mapping[str, Any]], *, source: str, place: Place = row_place, missing: bool = False
 ) -> dict[str, list[Any]]:
-    """Turn rows into columns; optional ones count only where every row has them.
+    """Turn rows into columns. Optional columns are kept only if every row has them.
 
-    The reward itself is optional where steps, quantiles or pairwise probabilities replace it. With
-    ``missing``, it may be empty.
+    The reward is optional if there are steps, quantiles or pairwise probabilities instead. With ``missing``,
+    it may be empty.
 
     >>> row = {"item_id": "a", "category": "x", "response": 0, "is_correct": True, "reward": None}
     >>> columns_of_rows([row], source="s.jsonl")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: s.jsonl, row 0: nothing for reward (a row needs item_id, category, ...)
+    ValueError: s.jsonl, row 0: no value for reward (a row needs item_id, category, ...)
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*KINDS, *OTHER_KINDS)}
     details: dict[str, dict[int, Any]] = {}
@@ -124,7 +125,7 @@ def columns_of_rows(
         n += 1
         for name, values in columns.items():
             value = row.get(name)
-            # Every prompt's name comes once per response: one copy of it is enough.
+            # Ids are repeated for every response; one copy in memory is enough.
             values.append(kept.setdefault(value, value) if isinstance(value, str) else value)
             present[name] += name in row
     names = [name for name in columns if name in NEEDED or (n and present[name] == n)]
@@ -137,7 +138,8 @@ def columns_of_rows(
         row_number = min(empty)
         absent = [name for name in checked if columns[name][row_number] is None]
         raise ValueError(
-            f"{source}, {place(row_number)}: nothing for {', '.join(absent)} (a row needs {', '.join(names)})"
+            f"{source}, {place(row_number)}: no value for {', '.join(absent)} "
+            f"(a row needs {', '.join(names)})"
         )
     filled = {name: [known.get(row, math.nan) for row in range(n)] for name, known in details.items()}
     return {**{name: columns[name] for name in names}, **filled}
@@ -146,10 +148,10 @@ def columns_of_rows(
 def checked_columns(
     columns: Mapping[str, Any], *, source: str, place: Place = row_place
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of scores as arrays (N,) of their types; a ValueError names the first bad value.
+    """Return the columns of scores as typed arrays (N,); a ValueError names the first bad value.
 
-    Whole numbers may be written as 1.0, and truth values as 0 and 1, because tables with missing values store
-    them like this. Texts are never converted to numbers or truth values: "false" would be true.
+    Whole numbers may be given as 1.0, and truth values as 0 and 1, because tables with missing values store
+    them like this. Texts are never converted to numbers or truth values: "false" would become true.
 
     >>> checked_columns({"response": [0, 1.0], "is_correct": [1, False]}, source="x")["is_correct"].tolist()
     [True, False]
@@ -196,12 +198,12 @@ def _checked(name: str, values: Any) -> npt.NDArray[Any]:
             raise _BadValueError(row, f"{name} is {_shown(value)}, not {_EXPECTED[kind]}{remedy}")
     if kind is np.object_:
         return as_lists(listed)
-    # Converted one by one: numpy would turn all of a mixed list into texts first.
+    # Converted one by one: numpy would first turn a mixed list into texts.
     return np.array([_TYPES[kind](value) for value in listed], dtype=kind)
 
 
 def _details(name: str, values: Any) -> FloatArray:
-    """Return a column of a judge's details: numbers, and NaN where there is none."""
+    """Return a column of a judge's details: numbers, with NaN where one is missing."""
     plain = values.tolist() if isinstance(values, np.ndarray) else values
     for row, value in enumerate(plain):
         missing = value is None or (isinstance(value, float) and math.isnan(value))
@@ -224,7 +226,7 @@ def _check_range(name: str, array: npt.NDArray[Any]) -> None:
 
 
 def _all_good_texts(values: Any) -> bool:
-    """Check texts by their distinct values, which are few: every prompt has several rows."""
+    """Check the distinct texts, which are few: every prompt has several rows."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind == "U":
             return all(map(_is_text, dict.fromkeys(values.tolist())))
@@ -247,7 +249,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether an id or a category can be kept as it is."""
+    """Return whether an id or a category can be stored unchanged."""
     if not isinstance(value, str):
         return _is_number(value)
     return value.strip() != "" and not _BAD_SIGNS.search(value)

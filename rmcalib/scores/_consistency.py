@@ -1,4 +1,4 @@
-"""What must hold for scores: every metric relies on it."""
+"""Check what every metric assumes about scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
 
 
 def is_ordered(item_id: npt.NDArray[np.str_], response: IntArray) -> bool:
-    """Return whether each prompt's responses are next to each other and in order already."""
+    """Return whether the responses of each prompt are already next to each other and in order."""
     starts = starts_of(item_id)
     sizes = np.diff(np.r_[starts, len(item_id)])
     in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
@@ -30,7 +30,7 @@ def is_ordered(item_id: npt.NDArray[np.str_], response: IntArray) -> bool:
 
 
 def check(scores: Scores) -> None:
-    """Raise a ValueError that names the first prompt for which something does not hold."""
+    """Raise a ValueError that names the first bad prompt."""
 
     def first(wrong: BoolArray) -> int:
         return int(np.flatnonzero(wrong)[0])
@@ -56,15 +56,15 @@ def check(scores: Scores) -> None:
     if bad.any():
         row = first(bad)
         twice = row and scores.response[row] == scores.response[row - 1]
-        problem = "is there twice" if twice else "comes too early"
+        problem = "appears twice" if twice else "is out of order"
         raise ValueError(f"{name(row)} {problem}: an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
-        raise ValueError(f"{name(first(bad))}: another category than the item's other responses")
+        raise ValueError(f"{name(first(bad))}: its category differs from that of the item's other responses")
     if scores.ties is not None:
         bad = scores.ties != np.repeat(scores.ties[starts], sizes)
         if bad.any():
-            raise ValueError(f"{name(first(bad))}: another number of ties than the item's other responses")
+            raise ValueError(f"{name(first(bad))}: its ties differ from those of the item's other responses")
     correct = np.add.reduceat(scores.is_correct, starts, dtype=np.int64)
     unanswered = (correct == 0) & (scores.n_votes == 0)
     for kind, wrong in (("correct", unanswered), ("wrong", correct == sizes)):

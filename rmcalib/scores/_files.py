@@ -1,4 +1,4 @@
-"""Files of scores: Parquet, JSONL, JSON."""
+"""Read and write files of scores: Parquet, JSONL, JSON."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ __all__ = [
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _METADATA = b"rmcalib.manifest"
-_CHUNK = 100_000  # rows that are turned into Python objects at a time
+_CHUNK = 100_000  # rows that are Python objects at the same time
 
 
 def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return the columns that scores know, and the manifest; all columns if a needed one is missing."""
+    """Return the columns of scores and the manifest; all columns if a required one is missing."""
     import pyarrow
     import pyarrow.parquet
 
@@ -48,7 +48,7 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     columns = {name: _array(table.column(name)) for name in table.column_names}
     absent = {*NEEDED} - {*columns}
     replaced = absent == {"reward"} and {*OTHER_KINDS, "beats"} & {*columns}
-    if absent and not replaced:  # the error lists the others, one of which may be meant
+    if absent and not replaced:  # the error lists the others, which may show a misspelling
         columns |= {name: np.empty(0) for name in names if name not in columns}
     return columns, json.loads(stored)
 
@@ -71,13 +71,13 @@ def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:
 
 
 def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:
-    """Write columns to a Parquet file that carries the manifest."""
+    """Write columns and the manifest to a Parquet file."""
 
     def write(file: IO[bytes]) -> None:
         import pyarrow
         import pyarrow.parquet
 
-        # numpy's fixed-width texts go through objects: pyarrow reads them as bytes otherwise.
+        # As objects: pyarrow would read numpy's fixed-width texts as bytes.
         arrays = {
             name: pyarrow.array(array.astype(object) if array.dtype.kind == "U" else array)
             for name, array in columns.items()
@@ -89,7 +89,7 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
 
 
 def read_jsonl(path: str | Path, places: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSONL file, and note the place of each in `places`."""
+    """Yield the rows of a JSONL file, and add the place of each to `places`."""
     for where, row in json_lines(_read(path), str(path)):
         if not isinstance(row, dict):
             raise ValueError(f"{path}, {where}: expected an object {{...}} with {', '.join(NEEDED)}")
@@ -104,7 +104,7 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
         n = len(next(iter(columns.values())))
         for start in range(0, n, _CHUNK):
             parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
-            # JSON has no NaN: a detail that is not known is left out.
+            # JSON has no NaN: unknown details are left out.
             rows = (
                 {name: value for name, value in zip(columns, row, strict=True) if value == value}
                 for row in zip(*parts, strict=True)
@@ -115,7 +115,7 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Return what a JSON file holds."""
+    """Return the content of a JSON file."""
     return parse_json(_read(path), str(path))
 
 
@@ -125,20 +125,35 @@ def write_json(path: str | Path, content: Any) -> None:
 
 
 def read_scores_hash(path: str | Path) -> str | None:
-    """Return the hash of the run that a Parquet file of scores belongs to, without reading the scores."""
+    """Return the hash of the run that made a file of scores, without reading the scores.
+
+    Parameters
+    ----------
+    path : path or URL of a Parquet file.
+
+    Returns
+    -------
+    str or None
+        None if the file cannot be read or has no hash.
+
+    Examples
+    --------
+    >>> read_scores_hash("missing.parquet") is None
+    True
+    """
     import pyarrow.parquet as pq
 
     try:
         with as_path(path).open("rb") as file:
             stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
         found = json.loads(stored).get("hash")
-    except (OSError, ValueError, AttributeError):  # whoever reads the scores reports what is wrong with them
+    except (OSError, ValueError, AttributeError):  # reading the scores reports the error
         return None
     return found if isinstance(found, str) else None
 
 
 def _array(column: Any) -> npt.NDArray[Any]:
-    """Return a column as an array; texts by way of their distinct values, which are few."""
+    """Return a column as an array. Texts are converted by their distinct values, which are few."""
     import pyarrow
 
     is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
@@ -149,7 +164,7 @@ def _array(column: Any) -> npt.NDArray[Any]:
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
     texts = encoded.dictionary.to_pylist()
-    if any("\0" in text for text in texts):  # which numpy's own texts would lose
+    if any("\0" in text for text in texts):  # numpy's fixed-width texts would drop it
         return np.array(column.to_pylist(), dtype=object)
     return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
 

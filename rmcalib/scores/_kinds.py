@@ -1,4 +1,4 @@
-"""Scores of other kinds: steps, distributions, pairs and missing values, turned into the plain columns."""
+"""Other kinds of scores: turn steps, distributions, pairs and missing values into plain columns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, check_choice
+from rmcalib._util.terminal import count
 from rmcalib.ranking import IndependentRewards
 from rmcalib.scores._beats import as_lists, is_beats
 from rmcalib.scores._columns import LARGEST_REWARD, Place, row_place
@@ -19,18 +20,28 @@ from rmcalib.scores._steps import STEPS, step_rewards
 __all__ = ["MISSING", "Missing", "Reading", "plain_columns"]
 
 Missing = Literal["refuse", "lowest", "drop"]
+"""What to do about responses without a score; see `Reading`."""
 MISSING = ("refuse", "lowest", "drop")
+"""The values of `Missing`."""
 
 
 @dataclass(frozen=True)
 class Reading:
     """How to read scores that are not plain rewards.
 
-    Attributes
+    Parameters
     ----------
-    steps : how the scores of a response's steps become one: product, min, last, mean or geometric_mean.
+    steps : how to combine the step scores of a response: product, min, last, mean or geometric_mean.
     missing : what to do about a response without a score: ``"refuse"`` the file, count it as the ``"lowest"``
-        reward of all, or ``"drop"`` its prompt. What was done is counted in the manifest.
+        reward of all, or ``"drop"`` its prompt. The manifest records how many there were.
+
+    Examples
+    --------
+    >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
+    ...            "is_correct": [True, False], "steps": [[0.9, 0.8], [0.9, 0.1]]}
+    >>> from rmcalib.scores import Scores
+    >>> Scores.from_columns(columns, reading=Reading(steps="min")).reward.round(2).tolist()
+    [1.39, -2.2]
     """
 
     steps: str = "product"
@@ -42,16 +53,16 @@ class Reading:
         check_choice(self.missing, "missing", MISSING)
 
     def combined_by(self, steps: str) -> Reading:
-        """Return the same with another way to combine steps."""
+        """Return a copy with another way to combine steps."""
         return dataclasses.replace(self, steps=steps)
 
 
 def plain_columns(
     columns: Mapping[str, Any], reading: Reading, *, source: str, place: Place = row_place
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Turn `steps`, `spread`, `quantiles` and `beats` into rewards; return columns, and what a manifest says.
+    """Turn `steps`, `spread`, `quantiles` and `beats` into rewards.
 
-    Plain columns come back as they are. Kinds:
+    Returns the columns, and entries for the manifest. Plain columns are returned unchanged. Kinds:
 
     - `steps`: a list of step scores per response (see `step_rewards`).
     - `reward` and `spread`: the mean and the standard deviation of a normal reward. The new reward is
@@ -107,7 +118,7 @@ def plain_columns(
 
 
 def _lists(values: Any, name: str, reading: Reading, source: str, place: Place) -> list[FloatArray]:
-    """Return lists of numbers as arrays; one without a score is [NaN], unless it is refused."""
+    """Return lists of numbers as arrays. A missing list becomes [NaN], unless it is refused."""
     rows = []
     for number, value in enumerate(values):
         listed = value.tolist() if isinstance(value, np.ndarray) else value
@@ -183,14 +194,16 @@ def _means(lists: Sequence[FloatArray]) -> FloatArray:
 def _same_length(lists: Sequence[FloatArray], source: str) -> FloatArray:
     lengths = sorted({len(row) for row in lists})
     if len(lengths) != 1 or lengths[0] < 2:
-        raise ValueError(f"{source}: quantiles: {lengths} of them; every response needs as many, at least 2")
+        raise ValueError(
+            f"{source}: quantiles: got {lengths}; every response needs the same number, at least 2"
+        )
     return np.array(lists)
 
 
 def _without_missing(
     given: dict[str, Any], about: dict[str, Any], reading: Reading
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Count responses without a reward as the lowest, or leave their prompts out; say so in the manifest."""
+    """Give responses without a reward the lowest one, or leave their prompts out; note it in the manifest."""
     reward = np.asarray(given["reward"], dtype=np.float64)
     absent = np.isnan(reward)
     if not absent.any():
@@ -205,10 +218,10 @@ def _without_missing(
         given = {name: [values[i] for i in kept] for name, values in given.items()}
         given["reward"] = reward[kept]
         about["missing"]["treated"] = "drop"
-        note = f"{n:,} responses had no score; their {of:,} prompts are left out."
+        note = f"{count(n, 'response')} had no score; {count(of, 'prompt')} left out."
     else:
         given["reward"] = np.where(absent, reward[~absent].min(), reward)
-        note = f"{n:,} responses of {of:,} prompts had no score; they count as the lowest reward of all."
+        note = f"{count(n, 'response')} of {count(of, 'prompt')} had no score; lowest reward assumed."
     return given, about | {"notes": [note]}
 
 
@@ -218,14 +231,14 @@ def _distributed(
     """Return the columns `reward` and `beats` of rewards that have a distribution."""
     names = np.asarray([str(name) for name in given["item_id"]])
     _, inverse, counts = np.unique(names, return_inverse=True, return_counts=True)
-    # The entries of `beats` follow the numbers of the responses, not the order of the rows.
+    # Entries of `beats` are in the order of the response numbers, not of the rows.
     order = np.lexsort((np.asarray(given.get("response", np.zeros(len(names)))), inverse))
     starts = np.cumsum(counts) - counts
     rewards: FloatArray = np.empty(len(names))
     lists: npt.NDArray[np.object_] = np.empty(len(names), dtype=object)
     for m in np.unique(counts):
         if m < 2:
-            raise ValueError(f"{source}: a prompt with a single response")
+            raise ValueError(f"{source}: a prompt has only one response")
         rows = order[starts[counts == m][:, None] + np.arange(m)]  # (prompts, m)
         there = values[rows]
         try:
@@ -242,7 +255,7 @@ def _distributed(
 
 
 def _matrix_rows(model: IndependentRewards) -> npt.NDArray[np.object_]:
-    """P(R_i > R_j) as one tuple per response."""
+    """Return P(R_i > R_j) as one tuple per response."""
     m = model.n_items
     one, other = np.triu_indices(m, 1)
     matrix = np.full((len(model), m, m), np.nan)
@@ -252,7 +265,7 @@ def _matrix_rows(model: IndependentRewards) -> npt.NDArray[np.object_]:
 
 
 def _borda(lists: Any, source: str, place: Place) -> FloatArray:
-    """Mean probability of beating another response, over those that are known; 1/2 if none is."""
+    """Return the mean known probability of beating another response; 1/2 if none is known."""
     means = []
     for number, row in enumerate(lists):
         if not is_beats(row):

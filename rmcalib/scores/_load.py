@@ -1,4 +1,4 @@
-"""Read files of scores: of one model, or of all the models in them."""
+"""Read files of scores: of one model, or of all models in a file."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from rmcalib.scores._steps import STEPS
 __all__ = ["ALL_STEPS", "find_model", "is_built_in", "load_all_scores", "load_scores"]
 
 ALL_STEPS = "all"
+"""The value of ``steps`` that combines steps in all ways."""
 _ENDINGS = (".parquet", ".jsonl", ".json")
 
 
 def load_scores(
     path: str | Path, *, model: str | None = None, steps: str = "product", missing: Missing | None = None
 ) -> Scores:
-    """Read the scores of one model from a file, or take those of a real reward model that are built in.
+    """Read the scores of one model from a file, or load built-in ones.
 
     Parameters
     ----------
     path : a `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its
-        own `.json`, or a Parquet table of many models). The shape is detected. Or `real/<model>`, a model of
-        the built-in board (see :func:`load_board`).
+        own `.json`, or a Parquet table of many models). The format is detected. Or `real/<model>`, a model
+        of the built-in board (see :func:`load_board`).
     model : which model, if the file has several.
-    steps : how the step scores of a process reward model become one reward: product, min, last, mean or
+    steps : how to combine the step scores of a process reward model: product, min, last, mean or
         geometric_mean.
     missing : what to do about a response without a score: ``"refuse"`` the file (the default), count it as
         the ``"lowest"`` reward of all (the default for RewardMATH's files), or ``"drop"`` its prompt. The
-        manifest counts them.
+        manifest records how many there were.
 
     Returns
     -------
@@ -55,7 +56,7 @@ def load_scores(
     if model is None and len(found) > 1:
         raise ValueError(
             f"{path}: scores of {len(found)} models ({_listed(found)}), and one is needed: "
-            f"`rmcalib eval --scores {path}` makes a run folder of each"
+            f"`rmcalib eval --scores {path}` makes a run folder for each"
         )
     if len(found) == 1:
         return next(iter(found.values()))
@@ -63,13 +64,17 @@ def load_scores(
 
 
 def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
-    """Return the scores of one model of a file; a ValueError says which models there are.
+    """Return the scores of one model of a file, or raise a ValueError that lists the models.
 
     Parameters
     ----------
     found : the scores of all models of the file, by name.
     model : the name to look for.
     path : the file, for the message.
+
+    Returns
+    -------
+    Scores
 
     Examples
     --------
@@ -84,8 +89,18 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
 
 
 def is_built_in(path: str | Path) -> bool:
-    """Return whether a name is that of built-in scores; a file or folder of the same name comes first.
+    """Return whether a path is the name of built-in scores, such as `real/openbmb/Eurus-RM-7b`.
 
+    Parameters
+    ----------
+    path : a path. If a file or folder of this name exists, the result is False.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
     >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
     (True, False)
     """
@@ -95,12 +110,21 @@ def is_built_in(path: str | Path) -> bool:
 def load_all_scores(
     path: str | Path, *, steps: str = "product", missing: Missing | None = None
 ) -> dict[str, Scores]:
-    """Read the scores of all models of a file, by name.
+    """Read the scores of all models of a file.
 
-    The parameters are those of `load_scores`. With ``steps="all"``, a process reward model comes once for
-    each way to combine its steps, as `name (product)`, `name (min)` and so on. A file of one model that does
-    not name it has the name of the file.
+    Parameters
+    ----------
+    path, missing : as for `load_scores`.
+    steps : as for `load_scores`, or ``"all"``: each process reward model is returned once for each way to
+        combine its steps, as `name (product)`, `name (min)` and so on.
 
+    Returns
+    -------
+    dict of str to Scores
+        The scores by model. If a file does not name its model, the name is that of the file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
@@ -112,7 +136,9 @@ def load_all_scores(
         return {str(path).removeprefix(f"{REAL}/"): built_in_scores(str(path))}
     file = as_path(path)
     if file.suffix not in _ENDINGS:
-        raise ValueError(f"{str(path) or repr('')}: a file of scores ends in {', '.join(_ENDINGS)}")
+        raise ValueError(
+            f"{str(path) or repr('')}: unknown file type; a file of scores ends in {', '.join(_ENDINGS)}"
+        )
     first = Reading(STEPS[0] if steps == ALL_STEPS else steps, missing or "refuse")
     makers: dict[str, Callable[[Reading], Scores]] = {}
     if file.suffix == ".parquet" and (table := _files.read_tidy(path)) is not None:

@@ -1,8 +1,8 @@
-"""Scores that RewardBench has published: fetched by model name, without a GPU.
+"""Scores that RewardBench has published: downloaded by model name, without a GPU.
 
-The Hub data set `allenai/reward-bench-2-results` has one JSON file a model, most of it the rendered texts. A
-file is streamed, only the columns that are needed are kept, and reading stops as soon as they are there. What
-is cached is a Parquet file of the scores. The leaderboard's figures are in small files of their own.
+The Hub data set `allenai/reward-bench-2-results` has one JSON file per model, which consists mostly of texts.
+A file is streamed until the required columns are complete; only these are kept, and cached as a Parquet file.
+The numbers of the leaderboard are in small files of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from rmcalib._util.hub import HubError, check_repo_id, folder_name, resolve_comm
 from rmcalib.benchmarks import known_entry
 from rmcalib.scores._scores import Scores
 
+__all__ = ["RESULTS", "published_figures", "published_models", "published_scores"]
+
 RESULTS = "allenai/reward-bench-2-results"
+"""The data set with published scores."""
 FOLDER = "eval-set-scores"
 FIGURES = "eval-set"
 _NEEDED = ("id", "subset", "scores", "num_correct", "model", "model_type", "chat_template")
@@ -29,13 +32,24 @@ _BLOCK = 1 << 18
 
 
 def published_scores(model: str, *, revision: str | None = None, cache: Path | None = None) -> Scores:
-    """Fetch the published RewardBench 2 scores of a model, or take them from the cache.
+    """Download the published RewardBench 2 scores of a model, or read them from the cache.
 
     Parameters
     ----------
-    model : the model's Hub id.
-    revision : branch, tag or commit of the results' data set; default its current state.
+    model : Hub id of the model.
+    revision : branch, tag or commit of the data set of results; default the current one.
     cache : folder for the scores; default `rmcalib/published` in the Hugging Face home folder.
+
+    Returns
+    -------
+    Scores
+        The manifest names the file and its commit.
+
+    Examples
+    --------
+    This needs the Hub::
+
+        scores = published_scores("Skywork/Skywork-Reward-V2-Llama-3.1-8B")
     """
     check_repo_id(model)
     commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
@@ -63,7 +77,23 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
 
 
 def published_models(*, revision: str | None = None) -> list[str]:
-    """List the models whose scores are published."""
+    """List the models with published RewardBench 2 scores.
+
+    Parameters
+    ----------
+    revision : branch, tag or commit of the data set of results; default the current one.
+
+    Returns
+    -------
+    list of str
+        Hub ids, sorted.
+
+    Examples
+    --------
+    This needs the Hub::
+
+        models = published_models()
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.hf_api import RepoFile
 
@@ -79,10 +109,26 @@ def published_models(*, revision: str | None = None) -> list[str]:
 def published_figures(
     models: Iterable[str], *, revision: str | None = None, jobs: int = 8
 ) -> tuple[dict[str, dict[str, float]], str]:
-    """Fetch the leaderboard's own figures of models, `jobs` at a time: by model and category; and the commit.
+    """Download the numbers that RewardBench 2's leaderboard shows.
 
-    Models that have none are not in the answer. Files are kept in the Hub's cache, so that the same commit is
-    fetched once only, and can be read without a network.
+    Files are kept in the Hub's cache: each is downloaded once per commit, and later read without a network.
+
+    Parameters
+    ----------
+    models : Hub ids of the models.
+    revision : branch, tag or commit of the data set of results; default the current one.
+    jobs : number of simultaneous downloads.
+
+    Returns
+    -------
+    figures : dict, the value of each category by model; models without numbers are missing.
+    commit : str, the commit of the data set.
+
+    Examples
+    --------
+    This needs the Hub::
+
+        figures, commit = published_figures(["Skywork/Skywork-Reward-V2-Llama-3.1-8B"])
     """
     commit = resolve_commit(RESULTS, repo_type="dataset", revision=revision)
     names = [name for name in dict.fromkeys(models) if _is_repo_id(name)]
@@ -103,7 +149,7 @@ def _figures(model: str, commit: str) -> dict[str, float]:
     with translated(RESULTS, repo_type="dataset"):
         try:
             path = Path(hf_hub_download(RESULTS, name, repo_type="dataset", revision=commit))
-        except LocalEntryNotFoundError:  # the Hub was not asked
+        except LocalEntryNotFoundError:  # the Hub was not reached
             raise
         except EntryNotFoundError:
             return {}
@@ -123,7 +169,7 @@ def _is_repo_id(name: str) -> bool:
 
 
 def select_columns(blocks: Iterable[bytes], wanted: Iterable[str], source: str) -> dict[str, Any]:
-    """Parse some members of a large JSON object from a stream, and read no further than needed.
+    """Parse some members of a large JSON object from a stream; stop reading after the last one.
 
     >>> stream = iter([b'{"text": ["long, {and} ', b'wild"], "id": ["1", ', b'"2"], "more": ', b"unread"])
     >>> select_columns(stream, ["id"], "x.json"), next(stream)
@@ -144,12 +190,11 @@ _IN_STRING, _OUTSIDE = re.compile(rb'["\\]'), re.compile(rb'["{}\[\],:]')
 def _members(blocks: Iterable[bytes], wanted: set[str], source: str) -> Iterator[tuple[str, bytes]]:
     """Yield the wanted members of a JSON object as raw text.
 
-    Only structure is looked at: where strings, arrays and objects begin and end. Values that are not wanted
-    are passed over without being kept.
+    Only the structure is parsed: where strings, arrays and objects begin and end. Other values are skipped.
     """
     depth, in_string, key, keep = 0, False, "", True
     value = bytearray()
-    skip = 0  # an escaped character may be in the next block
+    skip = 0  # characters of the next block that belong to an escape
     for block in blocks:
         position = min(skip, len(block))
         skip -= position
@@ -199,7 +244,7 @@ def _parse(text: bytes, source: str) -> Any:
 
 
 def _blocks(model: str, commit: str) -> Iterator[bytes]:
-    """Read a model's file from the Hub, piece by piece."""
+    """Read the file of a model from the Hub in blocks."""
     from huggingface_hub import HfFileSystem
 
     path = f"datasets/{RESULTS}@{commit}/{FOLDER}/{model}.json"
@@ -209,7 +254,7 @@ def _blocks(model: str, commit: str) -> Iterator[bytes]:
         except FileNotFoundError:
             known = published_models(revision=commit)
             near = difflib.get_close_matches(model, known, n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"there are {len(known)} others"
+            hint = f"did you mean {' or '.join(near)}?" if near else f"{len(known)} other models have some"
             raise HubError(f"{model}: no published scores in {RESULTS} ({hint})") from None
         with file:
             while block := file.read(_BLOCK):

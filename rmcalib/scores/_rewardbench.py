@@ -1,4 +1,4 @@
-"""RewardBench's `eval-set-scores` form: one list per column, one list of scores per prompt."""
+"""RewardBench's `eval-set-scores` format: one list per column, one list of scores per prompt."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BENCHMARK = "reward-bench-2"
 
 
 def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[str], dict[str, Any]]:
-    """Return the columns of scores, the place of each row, and what the file says about the model."""
+    """Return the columns of scores, the place of each row, and the manifest."""
     if not isinstance(content, Mapping) or any(name not in content for name in _LISTS):
-        hint = "; rows of scores belong into a .jsonl file" if isinstance(content, list) else ""
+        hint = "; rows of scores belong in a .jsonl file" if isinstance(content, list) else ""
         raise ValueError(f"{source}: not RewardBench scores (an object with {', '.join(_LISTS)}){hint}")
     lists = [content[name] for name in _LISTS]
     if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) != 1:
@@ -43,7 +43,7 @@ def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[
         if not isinstance(scores, list):
             raise ValueError(f"{where}: no scores (a generative judge gives none)")
         if isinstance(n_correct, bool) or not isinstance(n_correct, int) or n_correct < 1:
-            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a whole number from 1 up")
+            raise ValueError(f"{where}: num_correct is {json.dumps(n_correct)}, not a positive whole number")
         for i, score in enumerate(scores):
             while isinstance(score, list) and len(score) == 1:
                 score = score[0]
@@ -60,7 +60,7 @@ def read_columns(content: Any, source: str) -> tuple[dict[str, list[Any]], list[
 def content(
     columns: Mapping[str, npt.NDArray[Any]], offsets: IntArray, manifest: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return scores in RewardBench's form, correct responses first."""
+    """Return scores in RewardBench's format, correct responses first."""
     result: dict[str, Any] = {name: [] for name in (*_LISTS, "results")}
     for start, end in pairwise(offsets.tolist()):
         correct = columns["is_correct"][start:end]

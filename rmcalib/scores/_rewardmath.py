@@ -1,8 +1,8 @@
-"""Scores in RewardMATH's form: rewards, ratings, step scores or verdicts, of one model or of many.
+"""Scores in RewardMATH's format: rewards, ratings, step scores or verdicts, of one model or of many.
 
-Two shapes. Its authors publish a JSON list per model, one object per problem, with `problem`,
+There are two layouts. The authors publish a JSON list per model, one object per problem, with `problem`,
 `solution_reference` (who wrote each solution), `score` (one entry per solution) and, for verdicts,
-`chosen_position`. The tidy shape is a table of many models with the columns `model, kind, problem, response,
+`chosen_position`. The tidy layout is a table of many models with the columns `model, kind, problem, response,
 score` or, for verdicts, `model, problem, rejected, verdict, chosen_position`; response 0 is the correct one.
 """
 
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.terminal import count
 from rmcalib.scores._beats import star
 
 __all__ = ["SCORE_COLUMNS", "VERDICT_COLUMNS", "is_rewardmath", "models_of_list", "models_of_table"]
@@ -26,7 +27,7 @@ _LETTERS = ("A", "B")
 
 
 def is_rewardmath(content: Any) -> bool:
-    """Return whether the content of a JSON file has RewardMATH's shape.
+    """Return whether the content of a JSON file has RewardMATH's layout.
 
     >>> is_rewardmath([{"problem": "1 + 1", "solution_reference": ["a"], "score": [1]}]), is_rewardmath({})
     (True, False)
@@ -41,7 +42,7 @@ def is_rewardmath(content: Any) -> bool:
 
 
 def models_of_list(content: Sequence[Any], source: str) -> tuple[Columns, About]:
-    """Return the columns and the manifest of a file in RewardMATH's own shape.
+    """Return the columns and the manifest of a file in RewardMATH's own layout.
 
     >>> row = {"problem": "1 + 1", "solution_reference": ["human_to_GPT-4", "b"], "score": [10, 3]}
     >>> columns, about = models_of_list([row], "x.json")
@@ -63,7 +64,11 @@ def models_of_list(content: Sequence[Any], source: str) -> tuple[Columns, About]
         if name not in seen:
             rows.append({**row, "where": where})
         seen.add(name)
-    notes = [f"{repeated} problems are in the file twice; the second one is left out."] if repeated else []
+    notes = (
+        [f"{count(repeated, 'problem')} repeated in the file; only the first of each is used."]
+        if repeated
+        else []
+    )
     if "chosen_position" in rows[0]:
         columns, about = _verdicts({i: _pairs_of(row) for i, row in enumerate(rows)})
     else:
@@ -90,12 +95,12 @@ def models_of_table(table: Mapping[str, Sequence[Any]], source: str) -> dict[str
         _check_row(f"{source}, row {row}", model=model, problem=problem, **{number: place})
         problems = found.setdefault(str(model), {}).setdefault(problem, {})
         if int(place) in problems:
-            raise ValueError(f"{source}, row {row}: {number} {place} of problem {problem} is there twice")
+            raise ValueError(f"{source}, row {row}: {number} {place} of problem {problem} appears twice")
         problems[int(place)] = own
         if verdicts and own[1] not in _LETTERS:
             raise ValueError(f"{source}, row {row}: chosen_position is {own[1]!r}, not A or B")
     if not found:
-        raise ValueError(f"{source}: a table without rows")
+        raise ValueError(f"{source}: the table has no rows")
     result = {}
     for model, problems in found.items():
         for problem, own in problems.items():
@@ -103,14 +108,14 @@ def models_of_table(table: Mapping[str, Sequence[Any]], source: str) -> dict[str
                 raise ValueError(f"{source}: {model}, problem {problem}: {number} has gaps: {sorted(own)}")
         ordered = {key: [own[i] for i in sorted(own)] for key, own in problems.items()}
         columns, about = (_verdicts if verdicts else _scores)(ordered)
-        # Many judges are in both kinds of tables.
+        # The same judge may be in both kinds of tables.
         name = f"{model} (pairs)" if verdicts else model
         result[name] = (columns, {"model": name, **about})
     return result
 
 
 def _check_row(where: str, **values: Any) -> None:
-    """Refuse a row of a tidy table whose model, problem or number of a response cannot be used."""
+    """Refuse a row of a tidy table with a bad model, problem or response number."""
     for name, value in values.items():
         if name in ("model", "problem"):
             if isinstance(value, bool) or not isinstance(value, (str, int)):
@@ -120,7 +125,7 @@ def _check_row(where: str, **values: Any) -> None:
 
 
 def _ordered(row: Mapping[str, Any]) -> list[Any]:
-    """Scores of a problem, the correct solution first."""
+    """Return the scores of a problem, that of the correct solution first."""
     authors, scores = row["solution_reference"], row["score"]
     if authors.count(_CORRECT) != 1 or len(scores) < 2:
         raise ValueError(
@@ -141,7 +146,7 @@ def _pairs_of(row: Mapping[str, Any]) -> list[tuple[Any, Any]]:
 
 
 def _scores(problems: Mapping[Any, Sequence[Any]]) -> tuple[Columns, About]:
-    """Columns of rewards, ratings or step scores."""
+    """Return columns of rewards, ratings or step scores."""
     values = [_plain(value) for own in problems.values() for value in own]
     lists = [value for value in values if isinstance(value, list)]
     about: About = {"benchmark": BENCHMARK, "benchmark_format": BENCHMARK}
@@ -159,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def _verdicts(problems: Mapping[Any, Sequence[tuple[Any, Any]]]) -> tuple[Columns, About]:
-    """Columns of verdicts on pairs. One that is not a letter counts as undecided: half a win."""
+    """Return columns of verdicts on pairs. A verdict that is not a letter counts as half a win."""
     wins = [[_win(*pair) for pair in own] for own in problems.values()]
     columns = _rows({key: [None, *own] for key, own in problems.items()}) | {"beats": star(wins)}
     # The correct response has the largest reward if it wins all its comparisons.
@@ -181,7 +186,7 @@ def _win(verdict: Any, position: Any) -> float:
 
 
 def _by_position(pairs: Sequence[tuple[Any, Any]]) -> dict[str, float]:
-    """How often the verdict is right, if the correct response is shown first, and if it is shown second."""
+    """Return how often the verdict is right if the correct response is shown first, and if second."""
     found = {}
     for letter in _LETTERS:
         wins = [_win(verdict, place) for verdict, place in pairs if place == letter]

@@ -1,4 +1,4 @@
-"""Scores: one row per response, in memory."""
+"""`Scores`: a table of rewards with one row per response."""
 
 from __future__ import annotations
 
@@ -34,27 +34,40 @@ if TYPE_CHECKING:
 
 __all__ = ["UNKNOWN_LENGTH", "Scores"]
 
-UNKNOWN_LENGTH = -1  # n_tokens of scores that were made elsewhere
-_OF_THE_RUN = ("hash", "asked")  # what a manifest says about these very rewards
+UNKNOWN_LENGTH = -1
+"""`n_tokens` of scores that were not made by rmcalib."""
+_OF_THE_RUN = ("hash", "asked")  # entries of a manifest that hold for the unchanged rewards only
 
 
 @dataclass(frozen=True)
 class Scores:
     """The rewards of a benchmark's responses, with a manifest of how they were made.
 
-    All arrays have one entry per response (N,). A prompt's responses are next to each other, in the order of
-    their index ``response`` (0, 1, ...); ``offsets`` says where each prompt starts. Every reward is finite.
-    Every prompt has at least one wrong response, and at least one correct one unless people voted on it.
+    Use :func:`rmcalib.score`, :func:`rmcalib.load_scores` or one of the ``from_`` methods to make one.
 
-    Where people voted, ``votes`` counts those who preferred the response, and ``ties`` those who found the
-    prompt's responses equally good, repeated on each of its rows. Both are None in other benchmarks.
+    The responses of a prompt are next to each other, in the order of ``response``. Every reward is finite.
+    Every prompt has at least one wrong response, and at least one correct response unless people voted on it.
 
-    Judges that compare two responses, or whose rewards are distributions, have ``beats``: for each response
-    the probabilities that it beats response 0, 1, ... of its prompt, with None where one is not known.
+    Attributes
+    ----------
+    item_id : str (N,), the id of the prompt of each response.
+    category : str (N,), the category of the prompt.
+    response : int (N,), the number of the response in its prompt: 0, 1, ...
+    is_correct : bool (N,), whether the response is correct.
+    reward : float (N,), the reward.
+    n_tokens : int (N,), the number of tokens; -1 if it is unknown.
+    truncated : bool (N,), whether the text was cut to the maximum length.
+    manifest : dict, how the scores were made.
+    votes : int (N,), how many people preferred the response; None without votes.
+    ties : int (N,), how many people found the responses of the prompt equally good, repeated on each of its
+        rows; None without votes.
+    beats : object (N,), for judges that compare two responses or whose rewards are distributions: the
+        probabilities that the response beats response 0, 1, ... of its prompt, None where one is unknown.
+    details : dict of float (N,), other numbers of the judge's answer by name, such as its own votes, with NaN
+        where there is none. In files, the names of these columns begin with ``judge_``.
 
-    ``details`` keeps what the judge answered in addition to the rewards, by name, such as its own votes:
-    float (N,), NaN where it answered nothing. In files, their columns begin with ``judge_``.
-
+    Examples
+    --------
     >>> scores = Scores.from_arrays([[2.5, -1.0], [0.0, 3.0]], correct=[0, 1], category=["Math", "Chat"])
     >>> len(scores), scores.n_items, scores.reward.tolist(), scores.offsets.tolist()
     (4, 2, [2.5, -1.0, 0.0, 3.0], [0, 2, 4])
@@ -74,11 +87,11 @@ class Scores:
     details: dict[str, FloatArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse scores that no metric could be computed from."""
+        """Check what every metric assumes."""
         check(self)
 
     def __len__(self) -> int:
-        """Count the responses."""
+        """Return the number of responses."""
         return len(self.reward)
 
     def __repr__(self) -> str:
@@ -88,12 +101,12 @@ class Scores:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """Where each prompt's responses start, and the end: int (n_items + 1,)."""
+        """Index of the first response of each prompt, and N at the end: int (n_items + 1,)."""
         return np.append(starts_of(self.item_id), len(self)).astype(np.int64)
 
     @property
     def n_items(self) -> int:
-        """Count the prompts."""
+        """Number of prompts."""
         return len(self.offsets) - 1
 
     @property
@@ -103,7 +116,7 @@ class Scores:
 
     @property
     def n_votes(self) -> IntArray:
-        """How many people voted on each prompt, ties included: int (n_items,); zeros without votes."""
+        """Number of people who voted on each prompt, ties included: int (n_items,); zeros without votes."""
         if self.votes is None or self.ties is None:
             return np.zeros(self.n_items, dtype=np.int64)
         starts = self.offsets[:-1]
@@ -111,13 +124,18 @@ class Scores:
         return total
 
     def vote_shares(self, *, ties: Literal["drop", "split", "keep"] = "drop") -> FloatArray:
-        """Return the share of people who preferred each response: float (N,); NaN where nobody voted.
+        """Return the fraction of people who preferred each response.
 
         Parameters
         ----------
         ties : what to do with people who preferred none: ``"drop"`` leaves them out, ``"split"`` divides each
-            of them among the prompt's responses, ``"keep"`` counts them in the total only, so that the shares
-            and the share of ties sum to 1.
+            of them among the prompt's responses, ``"keep"`` counts them in the total only, so that the
+            fractions, with that of the ties, sum to 1.
+
+        Returns
+        -------
+        float (N,)
+            NaN if nobody voted on the prompt.
 
         Examples
         --------
@@ -137,22 +155,26 @@ class Scores:
 
     @cached_property
     def pair_probabilities(self) -> FloatArray | None:
-        """P(i beats j) of each prompt's responses as matrices, row after row: (Σ m²,); NaN where unknown."""
+        """P(i beats j) as one flattened matrix per prompt: float (Σ m²,), NaN where unknown; None without."""
         return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of a file by name; votes, pairs and details only where there are some."""
+        """Return the columns of a file by name. Votes, pairs and details are included if there are any."""
         names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
         names = names if self.beats is None else (*names, "beats")
         details = {f"{DETAIL}{name}": array for name, array in self.details.items()}
         return {**{name: getattr(self, name) for name in names}, **details}
 
     def take(self, items: ArrayLike) -> Scores:
-        """Return the scores of some prompts, in their order here.
+        """Return the scores of some prompts, in unchanged order.
 
         Parameters
         ----------
         items : bool (n_items,), which prompts to keep.
+
+        Returns
+        -------
+        Scores
 
         Examples
         --------
@@ -166,20 +188,20 @@ class Scores:
         return replace(self, **_fields({name: array[rows] for name, array in self.columns().items()}))
 
     def decided(self) -> Scores:
-        """Return the prompts that have a correct response; people's votes leave the others open.
+        """Return the prompts that have a correct response. Prompts with tied votes have none.
 
         >>> Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]], votes=[[2, 2], [3, 1]]).decided().n_items
         1
         """
         has_one = np.logical_or.reduceat(self.is_correct, self.offsets[:-1])
         if not has_one.any():
-            raise ValueError("no prompt with a correct response: on each of them people's votes are level")
+            raise ValueError("no prompt with a correct response: the votes on all of them are tied")
         return self if has_one.all() else self.take(has_one)
 
     def at_temperature(self, temperature: float) -> Scores:
         """Return the scores with all rewards divided by a temperature.
 
-        P(i first) = exp(r_i / T) / Σ_j exp(r_j / T): a T above 1 makes forecasts less sure. The manifest
+        P(i first) = exp(r_i / T) / Σ_j exp(r_j / T): T > 1 makes forecasts less confident. The manifest
         records the temperature.
 
         >>> Scores.from_arrays([[3.0, 1.0]]).at_temperature(2.0).reward.tolist()
@@ -211,13 +233,17 @@ class Scores:
         Parameters
         ----------
         rewards : float (n, m), the rewards of each prompt's m responses.
-        correct : which response is correct: one index for all prompts, int (n,), or bool (n, m) where several
+        correct : which response is correct: one index for all prompts, int (n,), or bool (n, m) if several
             are. Default: the response with most votes if there are votes, else the first.
         category : one name for all prompts, or one per prompt (n,); default ``"all"``.
-        item_id : names of the prompts (n,); default their numbers.
+        item_id : ids of the prompts (n,); default their numbers.
         votes : int (n, m), how many people preferred each response.
         ties : int (n,), how many found them equally good; default 0.
-        manifest : what to keep about how the scores were made.
+        manifest : information about how the scores were made.
+
+        Returns
+        -------
+        Scores
 
         Examples
         --------
@@ -237,12 +263,23 @@ class Scores:
         place: Place = row_place,
         reading: Reading | None = None,
     ) -> Scores:
-        """Build scores from columns; prompts keep the order of their first row.
+        """Build scores from columns. Prompts keep the order of their first row.
 
-        ``n_tokens``, ``truncated``, ``votes``, ``ties`` and ``beats`` may be missing. Instead of ``reward``
-        there may be ``steps``, ``quantiles`` or ``beats``, and beside it ``spread``; ``reading`` says how
-        they become rewards. An error names ``source`` and the ``place`` of the bad row.
+        Parameters
+        ----------
+        columns : mapping of names to values (N,). ``n_tokens``, ``truncated``, ``votes``, ``ties`` and
+            ``beats`` are optional. ``steps``, ``quantiles`` or ``beats`` can replace ``reward``, and
+            ``spread`` can be given with it.
+        manifest : information about how the scores were made.
+        source, place : name the data and the row in error messages.
+        reading : how to turn other kinds of scores into rewards.
 
+        Returns
+        -------
+        Scores
+
+        Examples
+        --------
         >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
         ...            "is_correct": [True, False], "steps": [[0.9, 0.8], [0.9, 0.1]]}
         >>> scores = Scores.from_columns(columns, reading=Reading(steps="min"))
@@ -257,7 +294,7 @@ class Scores:
         if n == 0 and "missing" in kind:
             raise ValueError(f"{source}: no prompt has a score for each of its responses")
         if n == 0:
-            raise ValueError(f"{source}: no scores in it")
+            raise ValueError(f"{source}: contains no scores")
         given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
         if "votes" in given:
             given.setdefault("ties", np.zeros(n, dtype=np.int64))
@@ -283,7 +320,7 @@ class Scores:
         place: Place = row_place,
         reading: Reading | None = None,
     ) -> Scores:
-        """Build scores from rows (mappings with the columns' names)."""
+        """Build scores from rows, which are mappings with the names of the columns; see `from_columns`."""
         absent = reading is not None and reading.missing != "refuse"
         columns = columns_of_rows(rows, source=source, place=place, missing=absent)
         return cls.from_columns(columns, manifest, source=source, place=place, reading=reading)
@@ -296,7 +333,7 @@ class Scores:
         *,
         reading: Reading | None = None,
     ) -> Scores:
-        """Build scores from a table with our columns; others are ignored.
+        """Build scores from a table with the columns of `from_columns`; others are ignored.
 
         >>> import pandas as pd
         >>> table = pd.DataFrame({"item_id": ["a", "a"], "category": "Math", "response": [0, 1],
@@ -321,17 +358,17 @@ class Scores:
 
     @classmethod
     def from_parquet(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
-        """Read a Parquet file with our columns, and the manifest if it carries one."""
+        """Read a Parquet file with our columns, and its manifest if it has one."""
         columns, manifest = _files.read_parquet(path)
         return cls.from_columns(columns, manifest, source=str(path), reading=reading)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file that carries the manifest."""
+        """Write a Parquet file with the manifest."""
         _files.write_parquet(path, self.columns(), self.manifest)
 
     @classmethod
     def from_jsonl(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
-        """Read JSONL: one object per response, with our columns (the optional ones may be missing)."""
+        """Read JSONL: one object per response, with our columns."""
         places: list[str] = []
         rows = _files.read_jsonl(path, places)
         return cls.from_rows(rows, source=str(path), place=places.__getitem__, reading=reading)
@@ -342,7 +379,7 @@ class Scores:
 
     @classmethod
     def from_rewardbench_json(cls, path: str | Path) -> Scores:
-        """Read a file of RewardBench's `eval-set-scores`: scores flat or nested, correct responses first."""
+        """Read a file of RewardBench's `eval-set-scores`. Correct responses come first in its lists."""
         return cls.from_rewardbench(_files.read_json(path), source=str(path))
 
     @classmethod
@@ -352,12 +389,12 @@ class Scores:
         return cls.from_columns(columns, about, source=source, place=places.__getitem__)
 
     def to_rewardbench_json(self, path: str | Path) -> None:
-        """Write RewardBench's `eval-set-scores` form, without the texts (scores have none)."""
+        """Write a file in the format of RewardBench's `eval-set-scores`, without the texts."""
         _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
 
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """Turn columns into fields of `Scores`: those of details become one."""
+    """Turn columns into fields of `Scores`. All columns of details are one field."""
     details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
     own = {name: array for name, array in columns.items() if not name.startswith(DETAIL)}
     return {**own, "details": details}

@@ -1,4 +1,4 @@
-"""Process reward models: from the scores of a response's steps to one reward."""
+"""Process reward models: combine the scores of the steps of a response into one reward."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 
 __all__ = ["STEPS", "step_rewards"]
 
-_EDGE = 1e-8  # how far from 0 and 1 a probability stays: float32 rounds 1 - 1e-8 to 1
+_EDGE = 1e-8  # smallest distance of a probability from 0 and 1; float32 rounds 1 - 1e-8 to 1
 
 
 def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -> tuple[FloatArray, bool]:
     """Return one reward per response from the scores of its steps.
 
     If all step scores are from 0 to 1, they are probabilities that a step is correct. They are combined into
-    a probability p that the response is correct, and the reward is its log-odds, log p − log(1 − p). If one
-    response of a prompt is correct, and the p are independent, the softmax of these rewards is the
-    probability that it is this one. Other step scores are combined as they are.
+    a probability p that the response is correct, and the reward is its log-odds, log p − log(1 − p). If
+    exactly one response of a prompt is correct, and the responses are independent, the softmax of these
+    rewards is the probability that it is this one. Other step scores are combined without a transformation.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -
         if steps in ("product", "geometric_mean"):
             others = [name for name in STEPS if name not in ("product", "geometric_mean")]
             raise ValueError(
-                f"steps: {steps} needs scores from 0 to 1, and there is one of "
+                f"steps: {steps} needs scores from 0 to 1, but one is "
                 f"{values[(values < 0) | (values > 1)][0]:g}: use {', '.join(others)}"
             )
         return _COMBINED[steps](values, starts, counts), False
@@ -75,4 +75,4 @@ def _mean(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
 
 _COMBINED: dict[str, Callable[..., Any]] = {"min": _lowest, "last": _last, "mean": _mean}
 STEPS = ("product", "min", "last", "mean", "geometric_mean")
-"""How the scores of a response's steps become one: the names that ``steps`` can have."""
+"""Ways to combine the step scores of a response: the values of ``steps``."""

@@ -1,4 +1,4 @@
-"""A Hub on 127.0.0.1 with tiny reward models, some of them broken, and the command line run against it."""
+"""A Hub on 127.0.0.1 with tiny reward models, some of them broken, and `rmcalib batch` run against it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def models_file(path: Path, names: tuple[str, ...] = GOOD + BROKEN) -> Path:
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:
     """Return the environment of a batch that sees this Hub only, with its cache in `home`."""
-    # By default, Ray lets everything else on the machine go before its workers, ends them where memory is
-    # short, and takes for dead whoever is slow to answer. What else runs here is other tests.
+    # By default, Ray gives its workers a low priority, kills them if memory is short, and considers slow ones
+    # dead. Other tests run on this machine at the same time, so these limits are relaxed.
     ray = {
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -77,7 +77,7 @@ def batch(env: dict[str, str], *options: object) -> subprocess.CompletedProcess[
 
 
 def status_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """Read the answer of `--json`."""
+    """Return the output of `--json`."""
     content: dict[str, Any] = json.loads(done.stdout)
     return content
 
@@ -87,12 +87,12 @@ def states(content: dict[str, Any]) -> dict[str, str]:
 
 
 def all_scores(output: Path) -> dict[str, Scores]:
-    """Read the scores of all finished runs, by the folder's name."""
+    """Return the scores of all finished runs, by the name of the folder."""
     return {path.parts[-3]: Scores.from_parquet(path) for path in output.glob("*/*/scores.parquet")}
 
 
 def assert_same_scores(first: dict[str, Scores], second: dict[str, Scores]) -> None:
-    """The same models with the same rows, to the last bit."""
+    """Check that the models and rows are the same, to the last bit."""
     assert first.keys() == second.keys()
     for name, scores in first.items():
         assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)

@@ -1,4 +1,4 @@
-"""A stand-in for Ray whose workers live in this process: tests of what is ours need no cluster."""
+"""A replacement for Ray whose workers run in this process, for tests that need no cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ActorDiedError(RayError):
 
 
 class ActorPool:
-    """Ray's, with calls that are made when their results are asked for."""
+    """Like Ray's, but a call is executed when its result is requested."""
 
     def __init__(self, actors: Sequence[Any]) -> None:
         self._idle = list(actors)
@@ -66,7 +66,7 @@ class ActorPool:
 
 @dataclass
 class StandInRay:
-    """What is used of the module `ray`; `nodes` are the resources of nodes that are alive."""
+    """The part of the module `ray` that is used; `node_list` has the resources of the living nodes."""
 
     node_list: list[dict[str, float]] = field(default_factory=list)
     killed: list[Any] = field(default_factory=list)
@@ -90,19 +90,19 @@ class StandInRay:
 
 @dataclass(eq=False)
 class Task:
-    """A reference: a call that gives a result or raises."""
+    """A reference to a call, which returns a result or raises."""
 
     call: Callable[[], Any]
     ready: bool = True
 
 
 def method(make: Callable[..., Any], *, ready: bool = True) -> Any:
-    """A method of an actor."""
+    """Return a method of an actor."""
     return SimpleNamespace(remote=lambda *args: Task(lambda: make(*args), ready))
 
 
 def in_process(job: Job, ticket: Ticket) -> Any:
-    """A real worker, in this process."""
+    """Return a real worker in this process."""
     made = Scorer(job.judge(ticket.entry, ticket.commit))
     return SimpleNamespace(origin=method(made.origin), score=method(made.score))
 

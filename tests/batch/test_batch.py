@@ -1,4 +1,4 @@
-"""Batches of tiny models on a loopback Hub, three of them broken in different ways: killed and resumed."""
+"""Batches of tiny models on a loopback Hub: three models are broken; batches are killed and resumed."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from tests.hub.server import TOKEN, LoopbackHub
 def whole(
     model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, dict[str, Any], Path]:
-    """One batch from beginning to end: its output, what it printed, and the Hub's cache that it filled."""
+    """Run a whole batch; return its output folder, what it printed, and the folder of the Hub's cache."""
     output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
-    # Scoring goes on when the next model's download has begun, however slow that is here.
+    # Scoring waits until the download of the next model has started, which may be slow.
     begun = f'"downloading", "model": "{GOOD[-1]}"'
     waits = f"'{GOOD[-2].replace('/', '__')}' in str(run.folder) and {begun!r} not in "
     waits += f"Path({str(output / 'events.jsonl')!r}).read_text()"
@@ -81,14 +81,14 @@ def test_small_models_first_and_the_next_is_downloaded_meanwhile(
     assert position["downloading", GOOD[-1]] < position["done", GOOD[-2]]
 
 
-def test_second_run_does_only_what_is_left(
+def test_a_second_run_does_only_the_remaining_work(
     model_hub: LoopbackHub, whole: tuple[Path, dict[str, Any], Path], tmp_path: Path
 ) -> None:
     first, _, home = whole
-    output = shutil.copytree(first, tmp_path / "runs")  # the other tests look at the first run, in any order
+    output = shutil.copytree(first, tmp_path / "runs")  # other tests use the first run
     before = {path: path.stat().st_mtime_ns for path in output.glob("*/*/*")}
     n_events = len(read_events(output))
-    env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # who is logged in may read the gated one
+    env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # with a token, the gated model can be read
     done = batch(env, "--models", models_file(home / "m.yaml"), "--output", output, "--json")
     assert done.returncode == 1, done.stderr
     assert states(status_of(done))[GATED] == "done"
@@ -138,7 +138,7 @@ def _some_done(output: Path) -> bool:
     return written and any(event["event"] == "done" for event in read_events(output))
 
 
-def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score_afresh(
+def test_free_disk_removes_finished_models_and_fresh_scores_again(
     model_hub: LoopbackHub, tmp_path: Path
 ) -> None:
     env, home, output = environment(model_hub.url, tmp_path / "home"), tmp_path / "home", tmp_path / "runs"
@@ -152,7 +152,7 @@ def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score
     model_hub.requests.clear()
     assert batch(env, *options, "--free-disk", "--quiet", "--no-metrics").returncode == 1
     assert not [r for r in model_hub.requests if r.startswith("GET /org/rm-10m/")]
-    # What is done is scored again if that is asked for.
+    # With --fresh, a finished model is scored again.
     (file,) = output.glob("*/*/scores.parquet")
     before, n_events, changed = all_scores(output), len(read_events(output)), file.stat().st_mtime_ns
     options = ("--models", models_file(tmp_path / "m.yaml", GOOD[:1]), "--output", output)
@@ -163,14 +163,14 @@ def test_finished_checkpoints_can_be_dropped_and_are_fetched_again_only_to_score
     assert_same_scores(all_scores(output), before)
 
 
-def test_a_cache_that_others_change_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_changes_during_a_scan_is_scanned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[int] = []
     found = SimpleNamespace(expected_freed_size=7, execute=lambda: None)
 
     def scan() -> SimpleNamespace:
         looks.append(1)
         if len(looks) < 3:
-            raise FileNotFoundError("refs/main")  # was there when its folder was listed
+            raise FileNotFoundError("refs/main")  # existed when its folder was listed
         return SimpleNamespace(delete_revisions=lambda _: found)
 
     monkeypatch.setattr("huggingface_hub.scan_cache_dir", scan)
@@ -193,7 +193,7 @@ def test_a_batch_in_use_is_refused_in_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker_fails_one_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.save_model(tmp_path / "model")
     bench = tmp_path / "bench.jsonl"
     bench.write_text("".join(json.dumps(row) + "\n" for row in tiny.benchmark_rows(64)))
@@ -207,7 +207,7 @@ def test_a_worker_that_is_killed_is_one_failure(tmp_path: Path, monkeypatch: pyt
             assert next(events)[0] == "progress"
         assert worker.process is not None
         os.kill(worker.process.pid or 0, signal.SIGKILL)
-        with pytest.raises(WorkerError, match=r"was ended by SIGKILL, .* memory runs out"):
+        with pytest.raises(WorkerError, match=r"was killed \(SIGKILL\); .* ran out of memory"):
             list(events)
-        assert [kind for kind, _ in worker.run(task)][-1] == "progress"  # a new process did it
+        assert [kind for kind, _ in worker.run(task)][-1] == "progress"  # scored by a new process
     assert list((tmp_path / "runs").glob("*/*/scores.parquet"))

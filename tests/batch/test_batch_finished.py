@@ -1,4 +1,4 @@
-"""A finished run is known as such by every command and engine, without the model being loaded."""
+"""Every command and engine recognises a finished run without loading the model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def score_demo(output: Path, **other: Any) -> Scores:
 
 
 def run_batch(output: Path, entry: PlanEntry = ENTRY, **judging: Any) -> tuple[Status, set[str]]:
-    """Run a batch of the demo model by the local engine; also return the kinds of events there were."""
+    """Run a batch of the demo model with the local engine; also return the kinds of its events."""
     n_before = len(read_events(output)) if (output / "events.jsonl").exists() else 0
     request = BatchRequest(
         [entry.recipe], how=Scoring("demo", limit=N, options=LoadOptions(**OPTIONS)), output=output
@@ -57,7 +57,7 @@ def no_weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_weights")
 def test_score_after_a_batch(tmp_path: Path) -> None:
-    _, events = run_batch(tmp_path)  # in a process of its own, which may load the model
+    _, events = run_batch(tmp_path)  # in another process, which can load the model
     assert "scoring" in events
     assert score_demo(tmp_path).n_items == N
     with pytest.raises(ValueError, match="the weights were asked for"):
@@ -71,9 +71,7 @@ def test_batch_after_score(tmp_path: Path) -> None:
     assert not status.models["demo"].fresh
 
 
-def test_score_after_a_cluster_and_the_other_way_round(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_score_after_a_cluster_and_vice_versa(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = job()
     with open_batch(tmp_path, [ENTRY]) as batch:
         ticket = scoring_ticket(batch, ours, ENTRY)
@@ -88,30 +86,30 @@ def test_score_after_a_cluster_and_the_other_way_round(
     assert score_demo(tmp_path).n_items == N
 
 
-def test_metrics_made_from_anything_else_are_made_again_whoever_wrote_them(tmp_path: Path) -> None:
+def test_metrics_made_from_other_inputs_are_computed_again(tmp_path: Path) -> None:
     scores, bench = score_demo(tmp_path), load_benchmark("demo", limit=N)
     folder = run_folder(tmp_path, "demo", "demo")
 
-    def judged_anew(entry: PlanEntry = ENTRY, resamples: int = 20) -> bool:
+    def evaluated_again(entry: PlanEntry = ENTRY, resamples: int = 20) -> bool:
         return "evaluating" in run_batch(tmp_path, entry, resamples=resamples, seed=0)[1]
 
     def write(scores: Scores, texts: Benchmark | None = bench, **settings: Any) -> None:
         known = {"model": "demo", "recipe": ENTRY.recipe, "resamples": 20}
         write_evaluation(evaluate(scores, benchmark=texts, **{**known, **settings}), folder)
 
-    assert judged_anew()
-    assert not judged_anew()
+    assert evaluated_again()
+    assert not evaluated_again()
     write(scores, resamples=30)  # as eval does
-    assert not judged_anew(resamples=30)
-    assert judged_anew()
+    assert not evaluated_again(resamples=30)
+    assert evaluated_again()
     for settings in ({"bins": 5}, {"level": 0.5}, {"texts": None}):
         write(scores, **settings)
-        assert judged_anew(), settings
+        assert evaluated_again(), settings
     write(dataclasses.replace(scores, reward=-scores.reward))
-    assert judged_anew()
+    assert evaluated_again()
 
 
-def test_what_is_known_of_a_scale_changes_the_metrics(tmp_path: Path) -> None:
+def test_the_scale_of_a_recipe_changes_the_metrics(tmp_path: Path) -> None:
     score_demo(tmp_path)
     run_batch(tmp_path, resamples=20, seed=0)
     folder = run_folder(tmp_path, "demo", "demo")
@@ -124,7 +122,7 @@ def test_what_is_known_of_a_scale_changes_the_metrics(tmp_path: Path) -> None:
     assert not (folder / "reliability.png").exists()
 
 
-def test_damaged_or_strange_files_are_not_finished(tmp_path: Path) -> None:
+def test_damaged_or_foreign_files_are_not_finished(tmp_path: Path) -> None:
     score_demo(tmp_path)
     folder = run_folder(tmp_path, "demo", "demo")
     manifest = json.loads((folder / "run.json").read_text())

@@ -57,7 +57,7 @@ def test_published_batch(tmp_path: Path) -> None:
         assert scores["org__rm-1"].reward[0] == files["eval-set-scores/org/rm-1.json"]["scores"][0][0]
         assert len(list((tmp_path / "runs").glob("*/*-published/metrics.json"))) == N
 
-        # Again: only the broken one is fetched, and nothing else is touched.
+        # Second run: only the broken one is downloaded, and nothing else changes.
         n_events, n_requests = len(read_events(tmp_path / "runs")), len(hub.requests)
         assert states(status_of(batch(env, *options))) == expected
         fetched = {
@@ -66,17 +66,17 @@ def test_published_batch(tmp_path: Path) -> None:
         assert fetched == {"org/broken"}
         assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]
 
-        # Afresh: all are taken again, from the cache, and so is the one that had no scores.
+        # With --fresh, all are processed again from the cache, also the one without scores.
         n_events = len(read_events(tmp_path / "runs"))
         assert states(status_of(batch(env, *options, "--fresh", "--no-metrics"))) == expected
         taken = {e["model"] for e in read_events(tmp_path / "runs")[n_events:] if e["event"] == "downloading"}
         assert taken == set(expected)
 
-        # Elsewhere, from the cache, and only what is listed; what is not published is skipped.
-        models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unheard-of"))
+        # Another output: the listed models come from the cache, and unpublished ones are skipped.
+        models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unpublished"))
         n_requests = len(hub.requests)
         other = ("--scores", "published", "--output", tmp_path / "other", "--json", "--no-metrics")
         done = batch(env, *other, "--models", models)
         assert done.returncode == 0, done.stderr
-        assert states(status_of(done)) == {"org/rm-1": "done", "org/unheard-of": "skipped"}
+        assert states(status_of(done)) == {"org/rm-1": "done", "org/unpublished": "skipped"}
         assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]

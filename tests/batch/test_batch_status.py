@@ -1,4 +1,4 @@
-"""How far a batch is: speeds, times and what is left, in batch.json and on the terminal."""
+"""Progress of a batch: speeds and times, in batch.json and on the terminal."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def batch(output: Path) -> Status:
     return Status(output, [ModelStatus(name, planned=seconds) for name, seconds in planned.items()])
 
 
-def test_speed_and_time_left_come_from_scoring_alone(tmp_path: Path, clock: list[float]) -> None:
+def test_speed_and_time_left_depend_on_scoring_only(tmp_path: Path, clock: list[float]) -> None:
     status = batch(tmp_path)
     status.change("before", "done", fresh=False)
     status.change("small", "downloading")
     clock[0] += 100
     status.change("small", "scoring")
-    clock[0] += 20  # loading it
+    clock[0] += 20  # loading the model
     assert status.seconds_left() is None
     status.progress("small", 0, 200, 0)
     clock[0] += 4
@@ -41,7 +41,7 @@ def test_speed_and_time_left_come_from_scoring_alone(tmp_path: Path, clock: list
     reported = json.loads((tmp_path / "batch.json").read_text())
     small = next(entry for entry in reported["models"] if entry["model"] == "small")
     assert (small["tokens_per_second"], small["seconds_left"], small["seconds"]) == (1000.0, 12.0, 24.0)
-    # A quarter of 10 in 4 s; 7.5 and 30 and, for the one of unknown size, the mean of 50, 10 and 30 are left.
+    # A quarter of 10 took 4 s. Left: 7.5, 30, and 30 (the mean of 50, 10 and 30) for the unknown size.
     assert reported["seconds_left"] == pytest.approx(4 * (7.5 + 30 + 30) / 2.5)
     clock[0] += 12
     status.change("small", "scored")
@@ -58,7 +58,7 @@ def test_speed_and_time_left_come_from_scoring_alone(tmp_path: Path, clock: list
     assert json.loads((tmp_path / "batch.json").read_text())["seconds_left"] is None
 
 
-def test_clocks_run_while_nothing_is_reported(tmp_path: Path, clock: list[float]) -> None:
+def test_times_advance_without_reports(tmp_path: Path, clock: list[float]) -> None:
     status = batch(tmp_path)
     status.change("small", "downloading")
     clock[0] += 30
@@ -66,7 +66,7 @@ def test_clocks_run_while_nothing_is_reported(tmp_path: Path, clock: list[float]
     assert status.content()["models"][2]["seconds"] == 0
 
 
-def test_long_names_give_way_on_a_narrow_terminal(tmp_path: Path, clock: list[float]) -> None:
+def test_long_names_are_shortened_on_a_narrow_terminal(tmp_path: Path, clock: list[float]) -> None:
     status = batch(tmp_path)
     status.change(LONG, "scoring")
     status.progress(LONG, 0, 7444, 0)

@@ -1,4 +1,4 @@
-"""Plans: which models, in which order, and why some are left out."""
+"""Plans: which models, in which order, and why some are skipped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.batch import Cluster, Listed, Selection, parse_parameters
+from rmcalib._util.sizes import parse_parameters
+from rmcalib.batch import Cluster, Listed, Selection
 from rmcalib.batch._batch import Job
-from rmcalib.batch._plan import Machine, estimated_tokens, make_plan, read_models
+from rmcalib.batch._models import read_models
+from rmcalib.batch._plan import Machine, estimated_tokens, make_plan
 from rmcalib.batch._ray_cluster import gpus_for
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, Recipe
@@ -19,7 +21,7 @@ from rmcalib.judges import LoadOptions, Recipe
 BIG = Machine("cuda", 8, 640e9)
 
 
-def test_leaderboard_from_small_to_large_with_reasons() -> None:
+def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() -> None:
     plan = make_plan(read_models(), machine=BIG)
     assert len(plan) == len(read_models())
     run = [entry for entry in plan if not entry.skipped]
@@ -33,15 +35,15 @@ def test_leaderboard_from_small_to_large_with_reasons() -> None:
     assert [entry.model for entry in trusting if entry.skipped] == ["Databricks-Mosaic-Research/PGRM"]
 
 
-def test_filters_work_together() -> None:
+def test_filters_can_be_combined() -> None:
     recipes = [Recipe("a/Llama-8B"), Recipe("a/Qwen-4B"), Recipe("b/Llama-1B"), Recipe("b/Llama-old-3B")]
     chosen = Selection(include=("*llama*",), exclude=("*OLD*",), max_parameters=8, families=("Llama",))
     assert [entry.model for entry in make_plan(recipes, chosen)] == ["b/Llama-1B", "a/Llama-8B"]
-    with pytest.raises(ValueError, match=r"no model is left .*llama, qwen"):
+    with pytest.raises(ValueError, match=r"no model matches .*llama, qwen"):
         make_plan(recipes, Selection(include=("nobody/*",)))
 
 
-def test_unknown_sizes_come_last_and_are_left_out_by_a_largest_size() -> None:
+def test_unknown_sizes_come_last_and_are_skipped_with_a_maximum_size() -> None:
     recipes = [Recipe("a/rm"), Recipe("b/rm-7b")]
     assert [entry.model for entry in make_plan(recipes)] == ["b/rm-7b", "a/rm"]
     skipped = {e.model: e.skipped for e in make_plan(recipes, Selection(max_parameters=10))}
@@ -49,7 +51,7 @@ def test_unknown_sizes_come_last_and_are_left_out_by_a_largest_size() -> None:
     assert "unknown size" in skipped["a/rm"]
 
 
-def test_memory_goes_by_dtype_and_device() -> None:
+def test_memory_depends_on_dtype_and_device() -> None:
     def memory(machine: Machine, dtype: str = "auto") -> float:
         entry = make_plan([Recipe("a/rm-10b")], machine=machine, dtype=dtype, ignore_memory=True)[0]
         assert entry.memory is not None
@@ -64,7 +66,7 @@ def test_memory_goes_by_dtype_and_device() -> None:
     )
 
 
-def test_a_bare_id_takes_the_registrys_recipe(tmp_path: Path) -> None:
+def test_a_bare_id_uses_the_recipe_of_the_registry(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text("- model: infly/INF-ORM-Llama3.1-70B\n- {model: me/rm, parameters: 2}\n")
     first, second = read_models(file)
@@ -128,7 +130,7 @@ def test_bad_entries_name_their_place(tmp_path: Path, entry: str, message: str) 
         read_models(file)
 
 
-def test_served_judges_travel_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_served_judges_can_be_sent_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MINE", "sk-secret")
     options = {"endpoint": "http://host:8000", "api_key_env": "MINE"}
     (entry,) = make_plan([Listed(Recipe("me/rm", column=1), options)])
@@ -146,12 +148,12 @@ def test_time_grows_with_size_and_text() -> None:
 
 
 @given(st.floats(0.001, 1e4, allow_nan=False))
-def test_sizes_are_read_as_they_are_written(billions: float) -> None:
+def test_sizes_are_parsed(billions: float) -> None:
     assert parse_parameters(f"{billions:f}B") == pytest.approx(billions, abs=1e-6)
     assert parse_parameters(f"{billions * 1000:f} m") == pytest.approx(billions, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_invalid_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"--max-params: .* is not a size"):
         parse_parameters(text)

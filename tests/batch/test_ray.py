@@ -1,4 +1,4 @@
-"""Batches on a Ray cluster of two nodes on loopback, one of which is killed: the same scores as locally."""
+"""Batches on a Ray cluster of two local nodes, one of which is killed: the same scores as locally."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed (pip install 'rmcalib[ray]')"
 )
 
-# Two nodes with one processor each, so that every worker of a model has a node of its own.
+# Two nodes with one CPU each, so that each worker of a model has its own node.
 DRIVER = """
 import json, sys, time
 from pathlib import Path
@@ -46,21 +46,21 @@ from rmcalib.judges import LoadOptions
 from rmcalib.runs import Run
 
 output, models = Path(sys.argv[1]), Path(sys.argv[2])
-# The head has no processors: it cannot be lost, and no worker runs on it.
+# The head has no CPUs, so that no worker runs on it.
 nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "node_ip_address": "127.0.0.1"})
 lost, kept = (nodes.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2))
 ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
 add, begin, killed = Run.add, _ray.wait_for_first, []
 
 def wait_for_all(ray, workers, look):
-    # The first model's workers are all there before its work begins: else one could do it all alone while the
-    # other still loads, and nothing would be lost with a node.
+    # All workers of the first model are ready before scoring starts. Otherwise one could do all the work
+    # while the other still loads, and losing a node would have no effect.
     if not killed:
         ray.get([worker.origin.remote() for worker in workers])
     return begin(ray, workers, look)
 
 def add_and_kill(run, scored):
-    # When some prompts of the first model are kept, and not all.
+    # Kill the node when some but not all prompts of the first model are written.
     add(run, scored)
     if not killed:
         killed.append(len(list(output.glob("*/*/parts/part-*.parquet"))))
@@ -80,7 +80,7 @@ nodes.shutdown()
 
 @pytest.fixture(scope="module")
 def local(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """What the local engine makes of two good models and a broken one; and the Hub's cache."""
+    """Run two good models and a broken one locally; return the output and the Hub's cache."""
     output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
     env = environment(model_hub.url, home)
     models = models_file(home / "m.yaml", (*GOOD[:2], CORRUPT))
@@ -89,7 +89,7 @@ def local(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> t
     return output, home
 
 
-def test_a_node_lost_in_the_middle_changes_nothing(
+def test_losing_a_node_does_not_change_the_scores(
     model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, home = local
@@ -103,16 +103,16 @@ def test_a_node_lost_in_the_middle_changes_nothing(
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert said["parts"] == 1  # of the first model's six: it was not finished yet
-    assert states(said) == dict.fromkeys(GOOD[:2], "done")
-    warned = [text for entry in said["models"] for text in entry["warnings"]]
-    assert "1 worker was lost on the way, and Ray replaced it" in warned
-    assert len(done.stdout.splitlines()) == 1, done.stdout  # nothing of Ray's own
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert reported["parts"] == 1  # of six: the first model was not finished yet
+    assert states(reported) == dict.fromkeys(GOOD[:2], "done")
+    warned = [text for entry in reported["models"] for text in entry["warnings"]]
+    assert "1 worker lost while scoring; Ray replaced it" in warned
+    assert len(done.stdout.splitlines()) == 1, done.stdout  # no output of Ray
     assert_same_scores(all_scores(output), all_scores(reference))
 
 
-# Whoever has written a part goes on when the interruption has been noticed, and not before.
+# After writing a part, wait until the interruption has been noticed.
 HELD = """
 from rmcalib.cli import main
 from rmcalib.batch import _ray
@@ -127,7 +127,7 @@ main()
 """
 
 
-def test_interrupted_and_resumed_on_a_cluster_of_its_own(
+def test_interrupted_and_resumed_on_a_local_cluster(
     model_hub: LoopbackHub, local: tuple[Path, Path], tmp_path: Path
 ) -> None:
     reference, _ = local
@@ -148,7 +148,7 @@ def test_interrupted_and_resumed_on_a_cluster_of_its_own(
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE)
     finally:
-        process.kill()  # a cluster that nobody ends would be in the way of the other tests
+        process.kill()  # a leftover cluster would disturb other tests
     assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"
@@ -156,7 +156,7 @@ def test_interrupted_and_resumed_on_a_cluster_of_its_own(
     parts = list(output.glob("*/*/parts/part-*.parquet"))
     assert parts
     assert not list(output.rglob("*.tmp"))
-    assert not list(output.glob("*/*/lock.json"))  # the folders were given back
+    assert not list(output.glob("*/*/lock.json"))  # the folders were released
 
     done = batch(env, *options, "--free-disk")
     assert done.returncode == 1, done.stderr
@@ -171,12 +171,12 @@ def test_interrupted_and_resumed_on_a_cluster_of_its_own(
     assert [path.name for path in (home / "hub").glob("models--*")] == [
         f"models--{CORRUPT.replace('/', '--')}"
     ]
-    # The local engine goes on with what the cluster has left, and finds nothing to do.
+    # The local engine finds that everything is done.
     assert status_of(batch(env, *common))["counts"] == {"done": 2, "failed": 1}
 
 
-def test_an_address_without_a_cluster_is_one_line() -> None:
-    # No real address: "auto" would find whatever cluster runs on the machine of the tests.
+def test_an_address_without_a_cluster_is_refused_in_one_line() -> None:
+    # Not a real address: "auto" would find any cluster that runs on this machine.
     def init(**_: object) -> None:
         raise ConnectionError("Could not find any\nrunning Ray instance")
 

@@ -1,4 +1,4 @@
-"""Blocks of a model's prompts on a cluster are one job: judged as a whole, and a worker learns once."""
+"""Blocks of prompts on a cluster are one job: checks consider all blocks, and run once per worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENTRY = PlanEntry(recipe_for("demo"), "llama")
 def on_a_cluster(
     output: Path, monkeypatch: pytest.MonkeyPatch, *, shards: int = 1
 ) -> tuple[Scores, list[str]]:
-    """Score the demo on a stand-in for a cluster; also return what was warned of."""
+    """Score the demo on a replacement for a cluster; also return the warnings."""
     job = Job(load_benchmark("demo", limit=N), LoadOptions(device="cpu", token_budget=512))
     assert len(_blocks(job.benchmark.items, shards)) > 2
     with open_batch(output, [ENTRY]) as batch:
@@ -59,7 +59,7 @@ def test_a_worker_checks_the_model_once_and_scores_the_same_bits(
 
 
 @pytest.mark.parametrize("n_distinct", [0, 1])
-def test_one_reward_for_all_responses_is_noticed_over_all_prompts(
+def test_equal_rewards_are_only_reported_if_they_occur_in_all_prompts(
     n_distinct: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = load_benchmark("demo", limit=N)
@@ -79,7 +79,7 @@ def test_one_reward_for_all_responses_is_noticed_over_all_prompts(
     assert warned == local == ([] if n_distinct else [f"demo: {scoring.INDIFFERENT}"])
 
 
-def test_responses_with_one_text_say_nothing_of_the_model() -> None:
+def test_identical_responses_do_not_count_as_equal_rewards() -> None:
     from rmcalib.benchmarks import Item
     from rmcalib.judges import load_model
 

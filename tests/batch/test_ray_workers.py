@@ -1,4 +1,4 @@
-"""The workers of a model, with a stand-in for Ray: lost ones, lost nodes, disagreement."""
+"""The workers of a model, with a replacement for Ray: lost workers, lost nodes, differing nodes."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def raises(error: Exception) -> Callable[..., Any]:
     return call
 
 
-def test_all_blocks_are_scored_once_and_idle_workers_leave_their_place() -> None:
+def test_all_blocks_are_scored_once_and_idle_workers_are_ended() -> None:
     ray, workers = StandInRay(), [worker(), worker(ready=False)]
     assert wait_for_first(ray, workers, lambda: None) == ORIGIN
     blocks = [[item] for item in load().items[:5]]
     looks: list[int] = []
     scored = [items for items, _, _ in results(ray, workers, blocks, lambda: looks.append(1))]
     assert sorted(items[0].id for items in scored) == sorted(items[0].id for items in blocks)
-    assert len(looks) > len(blocks)  # also while nothing comes
+    assert len(looks) > len(blocks)  # also while there is no result
     assert sorted(map(id, ray.killed)) == sorted(map(id, workers))
 
 
-def test_what_a_worker_raises_is_the_models_failure() -> None:
+def test_an_error_of_a_worker_is_the_failure_of_the_model() -> None:
     ray = StandInRay()
     with pytest.raises(ValueError, match=r"^the model is gated$"):
         wait_for_first(ray, [worker(origin=raises(RayTaskError(ValueError("the model is gated"))))], print)
@@ -79,7 +79,7 @@ def test_what_a_worker_raises_is_the_models_failure() -> None:
         wait_for_first(ray, [worker(origin=raises(missing))], print)
 
 
-def test_a_model_that_takes_every_worker_down_has_failed() -> None:
+def test_a_model_that_crashes_every_worker_fails() -> None:
     lost = worker(raises(RayError("out of memory")))
     with pytest.raises(ValueError, match=r"a worker was lost 6 times, .*: RayError: out of memory"):
         list(results(StandInRay(), [lost], [list(load().items[:1])], lambda: None))
@@ -98,9 +98,9 @@ def test_other_packages_and_lost_workers_are_reported() -> None:
     assert list(_remarks(first, [first])) == []
     assert list(_remarks(first, [first, other])) == [
         "not all workers have the same packages (some: torch 2.5.0)",
-        "1 worker was lost on the way, and Ray replaced it",
+        "1 worker lost while scoring; Ray replaced it",
     ]
-    assert list(_remarks(other, [other, other])) == ["2 workers were lost on the way, and Ray replaced them"]
+    assert list(_remarks(other, [other, other])) == ["2 workers lost while scoring; Ray replaced them"]
 
 
 def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:
@@ -113,7 +113,7 @@ def test_an_interruption_ends_the_wait_and_is_not_a_failure() -> None:
     assert not isinstance(Stopped(), Exception)
 
 
-def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
+def test_waiting_for_a_cluster_without_nodes_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = itertools.count(0, 30)
@@ -121,7 +121,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
     ray = StandInRay([{"CPU": 4, "GPU": 2}])
     look = patience(ray, {"CPU": 1, "GPU": 2}, threading.Event())
     for _ in range(50):
-        look()  # a long download, say
+        look()  # for example a long download
     ray.node_list = [{"CPU": 4}]
     for _ in range(10):
         look()
@@ -134,7 +134,7 @@ def test_a_cluster_that_has_lost_all_nodes_is_not_waited_for_for_ever(
         look()
 
 
-def test_room_is_asked_of_ray_for_as_many_workers_as_the_cluster_holds() -> None:
+def test_as_many_workers_are_reserved_as_fit_on_the_cluster() -> None:
     ray, asked = StandInRay([{"CPU": 8, "GPU": 2}, {"CPU": 8, "GPU": 1}]), []
     ready = iter((False, False, True))
 
@@ -155,7 +155,7 @@ def test_room_is_asked_of_ray_for_as_many_workers_as_the_cluster_holds() -> None
         reserve(ray, {"CPU": 1.0, "GPU": 4.0}, 1, look)
 
 
-def test_what_workers_warn_of_is_reported_once(
+def test_warnings_of_workers_are_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     blocks = itertools.count(1)

@@ -1,4 +1,4 @@
-"""Small files in the exact shapes in which benchmarks are published, with texts of our own."""
+"""Small files in the formats in which benchmarks are published, with our own texts."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ SHAPES: dict[str, Rows] = {
 
 
 def write(path: Path, rows: Rows) -> Path:
-    """Write rows as the ending of the path says."""
+    """Write rows in the format of the file name's ending."""
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     elif path.suffix == ".json":

@@ -1,4 +1,4 @@
-"""Rows of a benchmark that are written in other ways: a text instead of a list, names that are none."""
+"""Unusual and invalid rows of a benchmark: a text instead of a list, invalid names, encodings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_text_is_one_response(suffix: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "value", [7, {"text": "four"}, [None], [["four"]], [{"role": "user", "content": "x"}]]
 )
-def test_what_is_neither_texts_nor_a_text_is_refused(column: str, value: Any, tmp_path: Path) -> None:
+def test_responses_must_be_texts(column: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + json.dumps({**ROW, "id": "2", column: value}))
     with pytest.raises(ValueError) as found:
@@ -46,7 +46,7 @@ def test_what_is_neither_texts_nor_a_text_is_refused(column: str, value: Any, tm
 
 @pytest.mark.parametrize("column", ["id", "subset"])
 @pytest.mark.parametrize("value", [["Math"], {"a": 1}, float("nan")])
-def test_names_that_are_none_are_refused(column: str, value: Any, tmp_path: Path) -> None:
+def test_invalid_names_are_refused(column: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     path.write_text(json.dumps({**ROW, column: value}))
     with pytest.raises(ValueError, match=rf"line 1: '{column}' must be a text or a number"):
@@ -54,7 +54,7 @@ def test_names_that_are_none_are_refused(column: str, value: Any, tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"id": ' + "9" * 5000 + "}"])
-def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
+def test_unparsable_json_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text(json.dumps(ROW) + "\n" + text)
     with pytest.raises(ValueError, match=r"b\.jsonl, line 2: not JSON"):
         load_benchmark(str(tmp_path / "b.jsonl"))
@@ -68,13 +68,13 @@ def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp
         ('{"id": "", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": " ", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": 1, %s, "subset": ""}', "'subset' is empty"),
-        ('{"id": 1, "id": 2, %s, "subset": "x"}', "the key 'id' is there twice"),
-        ('{"id": 1, %s, "subset": "x", "more": {"a": 1, "a": 1}}', "the key 'a' is there twice"),
-        (r'{"id": 1, %s, "subset": "x\ud800"}', "half of a surrogate pair"),
-        (r'{"id": 1, %s, "subset": "x", "chosen": "\udfff"}', "the key 'chosen' is there twice"),
+        ('{"id": 1, "id": 2, %s, "subset": "x"}', "the key 'id' appears twice"),
+        ('{"id": 1, %s, "subset": "x", "more": {"a": 1, "a": 1}}', "the key 'a' appears twice"),
+        (r'{"id": 1, %s, "subset": "x\ud800"}', "a lone surrogate"),
+        (r'{"id": 1, %s, "subset": "x", "chosen": "\udfff"}', "the key 'chosen' appears twice"),
     ],
 )
-def test_what_was_taken_silently_is_refused_with_its_line(line: str, message: str, tmp_path: Path) -> None:
+def test_invalid_values_are_refused_with_their_line(line: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     fields = '"prompt": "p", "chosen": "a", "rejected": "b"'
     path.write_text(json.dumps(ROW) + "\n" + line.replace("%s", fields))
@@ -86,13 +86,11 @@ def test_what_was_taken_silently_is_refused_with_its_line(line: str, message: st
     ("change", "message"),
     [
         ({"prompt": [{"role": "wizard", "content": "x"}]}, "unknown chat role 'wizard' (have: system, "),
-        ({"chosen": ["a\ud800"]}, "half of a surrogate pair"),
-        ({"prompt": "\udc00"}, "half of a surrogate pair"),
+        ({"chosen": ["a\ud800"]}, "a lone surrogate"),
+        ({"prompt": "\udc00"}, "a lone surrogate"),
     ],
 )
-def test_texts_that_no_tokenizer_takes_are_refused(
-    change: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_invalid_texts_and_roles_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     path = tmp_path / "b.json"
     path.write_text(json.dumps([ROW, {**ROW, "id": "2", **change}]))
     with pytest.raises(ValueError, match=r"b\.json") as found:
@@ -100,7 +98,7 @@ def test_texts_that_no_tokenizer_takes_are_refused(
     assert message in str(found.value)
 
 
-def test_pairs_of_surrogates_are_a_character(tmp_path: Path) -> None:
+def test_surrogate_pairs_are_one_character(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text(json.dumps({**ROW, "chosen": "\U0001f642"}))
     assert "ud83d" in (tmp_path / "b.jsonl").read_text()
     assert load_benchmark(str(tmp_path / "b.jsonl")).items[0].responses[0] == "\U0001f642"
@@ -108,7 +106,7 @@ def test_pairs_of_surrogates_are_a_character(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
 @pytest.mark.parametrize("name", ["b.jsonl", "b.json", "b.csv"])
-def test_other_encodings_are_blamed_on_the_file(name: str, encoding: str, tmp_path: Path) -> None:
+def test_other_encodings_are_reported_for_the_whole_file(name: str, encoding: str, tmp_path: Path) -> None:
     text = json.dumps(ROW) if name == "b.jsonl" else json.dumps([ROW])
     (tmp_path / name).write_bytes(f"{text}\n{text}".encode(encoding))
     with pytest.raises(
@@ -117,7 +115,7 @@ def test_other_encodings_are_blamed_on_the_file(name: str, encoding: str, tmp_pa
         load_benchmark(str(tmp_path / name))
 
 
-def test_a_line_that_is_not_utf_8_is_named_and_a_mark_is_not_in_the_way(tmp_path: Path) -> None:
+def test_a_line_that_is_not_utf_8_is_named_and_a_byte_order_mark_is_allowed(tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(ROW).encode())
     assert len(load_benchmark(str(path))) == 1
@@ -127,12 +125,12 @@ def test_a_line_that_is_not_utf_8_is_named_and_a_mark_is_not_in_the_way(tmp_path
 
 
 @pytest.mark.parametrize("name", ["http://x.org/b.jsonl", "https://x.org/data", "s3://bucket/b.parquet"])
-def test_urls_are_shown_as_they_were_given(name: str) -> None:
+def test_urls_are_refused_and_shown_unchanged(name: str) -> None:
     with pytest.raises(ValueError) as found:
         load_benchmark(name)
     assert str(found.value) == f"{name}: a URL; download the file and give its path"
 
 
-def test_a_name_of_hundreds_of_characters_is_no_benchmark() -> None:
+def test_a_name_that_is_too_long_is_refused() -> None:
     with pytest.raises(ValueError, match="is neither a file or folder here nor a Hub id"):
         load_benchmark("x" * 400)

@@ -1,4 +1,4 @@
-"""Benchmarks from files: every good form is read, every bad row is named."""
+"""Benchmarks from files: all formats are read, and bad rows are named."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def written(folder: Path, rows: list[dict[str, Any]], suffix: str = ".jsonl") ->
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])
 @pytest.mark.parametrize("prompt", ["2+2?", CHAT])
-def test_all_formats_say_the_same(suffix: str, prompt: Any, tmp_path: Path) -> None:
+def test_all_file_types_give_the_same_benchmark(suffix: str, prompt: Any, tmp_path: Path) -> None:
     rows = [row | {"prompt": prompt} for row in tiny.benchmark_rows()]
     path = written(tmp_path, rows, suffix)
     bench = load_benchmark(str(path))
@@ -56,7 +56,7 @@ def test_all_formats_say_the_same(suffix: str, prompt: Any, tmp_path: Path) -> N
     assert bench.items == load_benchmark(str(json_path)).items
 
 
-def test_single_texts_and_numbers_are_taken_as_they_are_meant(tmp_path: Path) -> None:
+def test_a_single_text_and_a_number_as_id_are_accepted(tmp_path: Path) -> None:
     bench = load_benchmark(str(written(tmp_path, [good(id=7, chosen="4", rejected="5")])))
     assert (bench.items[0].id, bench.items[0].responses, bench.items[0].n_correct) == ("7", ("4", "5"), 1)
 
@@ -67,13 +67,13 @@ def test_empty_responses_are_kept_and_counted(tmp_path: Path) -> None:
     assert bench.n_empty == 2
 
 
-def test_categories_may_count_their_own_prompts(tmp_path: Path) -> None:
+def test_ids_used_in_several_categories_get_a_prefix(tmp_path: Path) -> None:
     rows = [good(), good(subset="Focus"), good(id="2"), good(id="ref:1", subset="Ties")]
     bench = load_benchmark(str(written(tmp_path, rows)))
     assert [item.id for item in bench.items] == ["Math/1", "Focus/1", "2", "ref:1"]
 
 
-def test_strange_texts_survive(tmp_path: Path) -> None:
+def test_unusual_texts_are_kept_unchanged(tmp_path: Path) -> None:
     strange = ["\0", "🙂\u2028\u0085", "x" * 200_000, "\ud83d\ude00", "<script>", "\r\n"]
     bench = load_benchmark(str(written(tmp_path, [good(prompt="\0🙂", chosen=strange)])))
     assert bench.items[0].prompt == "\0🙂"
@@ -85,12 +85,12 @@ def test_strange_texts_survive(tmp_path: Path) -> None:
     [
         (good(chosen=[]), r"line 2 \(id '1'\): no correct response \('chosen' is empty\)"),
         (good(rejected=[]), r"line 2 \(id '1'\): no wrong response \('rejected' is empty\)"),
-        (good(id="0"), r"line 2: id '0' is there twice \(first in line 1\)"),
+        (good(id="0"), r"line 2: id '0' appears twice \(first in line 1\)"),
         (
             good(subset=...),
-            r"line 2: nothing for subset \(a row needs id, prompt, chosen, rejected, subset\)",
+            r"line 2: no value for subset \(a row needs id, prompt, chosen, rejected, subset\)",
         ),
-        (good(prompt=None, chosen=None), r"line 2: nothing for prompt, chosen"),
+        (good(prompt=None, chosen=None), r"line 2: no value for prompt, chosen"),
         (good(chosen=[1]), r"'chosen' must be a list of texts"),
         (good(rejected={"a": 1}), r"'rejected' must be a list of texts"),
         (good(prompt=3), r"'prompt' must be a text or a list of chat messages"),
@@ -109,14 +109,14 @@ def test_a_bad_row_is_named(row: dict[str, Any], message: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.jsonl", b'{"id": 1}\n' * 6 + b"{oops\n", r"x\.jsonl, line 1: nothing for prompt"),
+        ("x.jsonl", b'{"id": 1}\n' * 6 + b"{oops\n", r"x\.jsonl, line 1: no value for prompt"),
         ("x.jsonl", b"\n\n\n\n\n\n{oops\n", r"x\.jsonl, line 7: not JSON"),
         ("x.jsonl", b"[1]\n", r"line 1: expected an object"),
         ("x.jsonl", b"\xff\xfe\n", r"x\.jsonl: not UTF-8 text \(it looks like UTF-16\): save it as UTF-8"),
-        ("x.jsonl", b"", "no prompts in it"),
+        ("x.jsonl", b"", "contains no prompts"),
         ("x.json", b"{}", "expected a list of objects"),
         ("x.json", b"[1]", "expected a list of objects"),
-        ("x.json", b"[]", "no prompts in it"),
+        ("x.json", b"[]", "contains no prompts"),
         ("x.parquet", b"PAR1 but not really", "not a readable Parquet file"),
         ("x.txt", b"id,prompt", r"a benchmark file ends in \.jsonl, \.json, \.parquet, \.csv"),
     ],
@@ -127,30 +127,30 @@ def test_a_bad_file_is_named(name: str, content: bytes, message: str, tmp_path: 
         load_benchmark(str(tmp_path / name))
 
 
-def test_what_is_no_benchmark(tmp_path: Path) -> None:
+def test_invalid_names_and_arguments(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="No such file"):
         load_benchmark(str(tmp_path / "gone.jsonl"))
-    with pytest.raises(ValueError, match=r"a folder; say with --format how its files are written"):
+    with pytest.raises(ValueError, match=r"is a folder; give --format to say how its files are written"):
         load_benchmark(str(tmp_path))
     for name in ("../../x", "", "a/b/c"):
         with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):
             load_benchmark(name)
     path = str(written(tmp_path, [good()]))
-    with pytest.raises(ValueError, match=r"revision: .* is a file, which has none"):
+    with pytest.raises(ValueError, match=r"revision: .* is a file, and only Hub data sets have revisions"):
         load_benchmark(path, revision="main")
-    with pytest.raises(ValueError, match="limit: 0 prompts make no benchmark"):
+    with pytest.raises(ValueError, match="limit: must be at least 1, got 0"):
         load_benchmark(path, limit=0)
 
 
 def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
     path = written(tmp_path, [{"id": "1", "question": "?"}], ".parquet")
-    with pytest.raises(ValueError, match=r"row 0: nothing for prompt, chosen, rejected, subset \(a row"):
+    with pytest.raises(ValueError, match=r"row 0: no value for prompt, chosen, rejected, subset \(a row"):
         load_benchmark(str(path))
 
 
 @given(n=st.integers(1, 60), limit=st.integers(1, 70))
 @settings(max_examples=40, deadline=None)
-def test_a_limit_spreads_evenly(n: int, limit: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_limit_spreads_prompts_evenly(n: int, limit: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = written(tmp_path_factory.mktemp("limit"), [good(id=i) for i in range(n)])
     kept = [int(item.id) for item in load_benchmark(str(path), limit=limit).items]
     assert len(kept) == min(n, limit)
@@ -159,7 +159,7 @@ def test_a_limit_spreads_evenly(n: int, limit: int, tmp_path_factory: pytest.Tem
     assert not steps or max(steps) - min(steps) <= 1
 
 
-def test_a_benchmark_is_a_value() -> None:
+def test_equal_benchmarks_compare_equal() -> None:
     assert Benchmark("a", "1", ()) == Benchmark("a", "1", ())
 
 
@@ -173,7 +173,7 @@ def test_importing_the_package_is_light() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_parts_are_disjoint_and_make_up_the_whole() -> None:
+def test_parts_are_disjoint_and_cover_the_benchmark() -> None:
     whole = load_benchmark("demo")
     parts = [load_benchmark("demo", part=f"{k}/3") for k in (1, 2, 3)]
     assert [part.name for part in parts] == ["demo-1of3", "demo-2of3", "demo-3of3"]

@@ -1,7 +1,7 @@
-"""Models, benchmarks and published scores from a Hub on 127.0.0.1, in good times and bad.
+"""Models, benchmarks and published scores from a Hub on 127.0.0.1, also when it fails.
 
-Each case is a process of its own, because the Hugging Face libraries read their settings when they are
-imported. They run unchanged, except that they need not sleep between their attempts.
+Each case runs in its own process, because the Hugging Face libraries read their settings when they are
+imported. The libraries run unchanged, except that they do not sleep between attempts.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_cold_cache_then_warm_then_offline_then_failing(hub: LoopbackHub, tmp_pa
     assert run(hub.url, tmp_path, code) == expected
 
 
-def test_a_hub_that_is_down_is_waited_for_briefly_and_said_so(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_if_the_hub_is_down_the_cache_is_used_after_a_short_wait(hub: LoopbackHub, tmp_path: Path) -> None:
     code = f"bench('{BENCH}'); model('{MODEL}')"
     expected = run(hub.url, tmp_path, code)
     hub.fail(".*", status=503)
@@ -94,9 +94,9 @@ warnings.simplefilter("always")
     reported = [line for line in lines if line not in expected]
     assert [line for line in lines if line in expected] == expected
     assert sum(f"waiting for the Hub at {hub.url}, which does not answer" in line for line in reported) == 2
-    assert sum("does not answer; going on with commit" in line for line in reported) == 2
+    assert sum("does not answer; using commit" in line for line in reported) == 2
     assert len(reported) == 5
-    assert float(reported[-1]) == 2.0  # a second for each name, where it was half a minute
+    assert float(reported[-1]) == 2.0  # one second for each name
 
 
 def test_benchmarks_of_several_data_sets(hub: LoopbackHub, tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ bench('{BENCH}'); bench('{BENCH}', split='train')
     assert lines[7] == f"8 prompts at {bench_new}"
     assert lines[8].startswith(f"HubError: {BENCH}: ")
     assert "train" in lines[8]
-    # Offline, each revision is itself, and one that was never fetched is not made up from another.
+    # Offline, each revision is still distinct, and a missing one is not replaced by another.
     code = f"bench('{BENCH}', revision='v2'); bench('{BENCH}'); bench('{BENCH}', revision='{'1' * 40}')"
     offline = run(hub.url, tmp_path, code, HF_HUB_OFFLINE="1")
     assert offline[:2] == [lines[5], lines[7]]
-    assert "the cache has another revision only" in offline[2]
+    assert "the cache has only another revision" in offline[2]
 
 
 def test_gated_missing_and_private(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_gated_missing_and_private(hub: LoopbackHub, files: dict[str, Path], tmp
     assert lines[1].startswith("8 prompts at")
 
 
-def test_passing_trouble_passes(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_temporary_failures_are_retried(hub: LoopbackHub, tmp_path: Path) -> None:
     hub.fail(r"GET /api/models/org/tiny-rm/revision", status=429, times=1)
     hub.fail(r"HEAD .*/config\.json", status=429, times=2)
     hub.fail(r"GET /api/datasets/.*/revision/main", status=503, times=2)
@@ -176,24 +176,24 @@ def test_passing_trouble_passes(hub: LoopbackHub, tmp_path: Path) -> None:
         f"8 prompts at {commit(hub, 'datasets', BENCH)}",
         f"causal at {commit(hub, 'models', MODEL)}",
     ]
-    assert all(fault.times == 0 for fault in hub.faults)  # all of it happened
+    assert all(fault.times == 0 for fault in hub.faults)  # every failure occurred
 
 
-TROUBLE: list[tuple[str, dict[str, Any], str]] = [
+FAILURES: list[tuple[str, dict[str, Any], str]] = [
     (r"/api/.*/org/NAME\b", {"status": 500}, "the Hub failed (500): try again later"),
-    (r"/api/.*/org/NAME\b", {"status": 429}, "the Hub asks to slow down (429)"),
+    (r"/api/.*/org/NAME\b", {"status": 429}, "too many requests to the Hub (429)"),
     (r"org/NAME/resolve/.*safetensors", {"status": 500}, "the Hub failed (500): try again later"),
     (r"org/NAME/resolve", {"status": 403}, "the Hub refuses access (403)"),
     (r"org/NAME/resolve/.*parquet", {"status": 503}, "the Hub failed (503): try again later"),
 ]
 
 
-def test_lasting_trouble_is_said_in_one_line(
+def test_permanent_failures_are_reported_in_one_line(
     hub: LoopbackHub, files: dict[str, Path], tmp_path: Path
 ) -> None:
     code = ""
     expected = []
-    for i, (pattern, fault, reported) in enumerate(TROUBLE):
+    for i, (pattern, fault, reported) in enumerate(FAILURES):
         kind = "bench" if "parquet" in pattern else "model"
         hub.add("models" if kind == "model" else "datasets", f"org/x{i}", files[kind])
         hub.fail(pattern.replace("NAME", f"x{i}"), **fault)
@@ -205,7 +205,7 @@ def test_lasting_trouble_is_said_in_one_line(
         assert line.startswith(start)
 
 
-def test_nobody_there_and_nothing_cached(tmp_path: Path) -> None:
+def test_no_hub_and_an_empty_cache(tmp_path: Path) -> None:
     lines = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}'); bench('{BENCH}')")
     reported = "the Hub at http://127.0.0.1:9 cannot be reached, and the model is not in the local cache"
     assert (
@@ -213,7 +213,7 @@ def test_nobody_there_and_nothing_cached(tmp_path: Path) -> None:
     )
     assert "cannot be reached, and the data set is not in the local cache" in lines[1]
     offline = run("http://127.0.0.1:9", tmp_path, f"model('{MODEL}')", HF_HUB_OFFLINE="1")
-    assert offline == [f"HubError: {MODEL}: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"]
+    assert offline == [f"HubError: {MODEL}: not in the local cache, and HF_HUB_OFFLINE is set"]
 
 
 def pickled(folder: Path, model: Path) -> Path:
@@ -233,7 +233,7 @@ def adapter(folder: Path, base: str) -> dict[str, bytes]:
     return content | {"adapter_config.json": json.dumps(settings).encode()}
 
 
-def test_repositories_of_every_sort(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
+def test_all_kinds_of_repositories(hub: LoopbackHub, files: dict[str, Path], tmp_path: Path) -> None:
     from torch import nn
 
     from tests.judges.folders import OWN_CODE, CustomHead, adapter_of
@@ -280,7 +280,7 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
     assert "no score head" in lines[7]
     assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
     assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
-    # Code that is not allowed to run, and weights that nobody reads, are not even fetched.
+    # Code that must not run and unused weights are not downloaded.
     assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)
 
 
@@ -288,7 +288,7 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
 
 
 def results(n: int = 400) -> dict[str, Any]:
-    """A file of `eval-set-scores`: keys sorted, so that the texts come last."""
+    """Return a file of `eval-set-scores` with sorted keys, so that the texts come last."""
     rows = tiny.benchmark_rows(n)
     return {
         "chat_template": "tokenizer",
@@ -303,7 +303,7 @@ def results(n: int = 400) -> dict[str, Any]:
     }
 
 
-def test_published_scores_are_streamed_and_kept_small(hub: LoopbackHub, tmp_path: Path) -> None:
+def test_published_scores_are_streamed_and_the_cache_is_small(hub: LoopbackHub, tmp_path: Path) -> None:
     judge = results(3) | {"scores": [None] * 5}
     content = {
         "eval-set-scores/org/scored.json": json.dumps(results(), indent=4).encode(),
@@ -352,13 +352,13 @@ published('org/scored'); published('org/judge'); published('org/scroed'); publis
         "a--b/c",
     ],
 )
-def test_what_is_no_repository(name: str) -> None:
+def test_invalid_repository_ids(name: str) -> None:
     with pytest.raises(HubError, match="is neither a file or folder"):
         check_repo_id(name)
 
 
 @pytest.mark.parametrize("revision", ["../../x", "/etc/passwd", "a..b", "v1\n", "-x", "a b"])
-def test_what_is_no_revision(revision: str) -> None:
+def test_invalid_revisions(revision: str) -> None:
     with pytest.raises(HubError, match="is not a branch, tag or commit"):
         resolve_commit("org/x", revision=revision)
 
@@ -366,7 +366,7 @@ def test_what_is_no_revision(revision: str) -> None:
 @pytest.mark.parametrize(
     "name", ["../../x", "/", "a/../..", "~/rm", "C:\\models\\rm", "org/<script>", "été/é"]
 )
-def test_folder_names_stay_inside(name: str, tmp_path: Path) -> None:
+def test_folder_names_stay_inside_the_output_folder(name: str, tmp_path: Path) -> None:
     try:
         folder = folder_name(name)
     except HubError:

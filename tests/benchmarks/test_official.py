@@ -1,4 +1,4 @@
-"""Official scores against slow direct code, and against cases worked out by hand."""
+"""Official scores compared with slow direct code and with cases computed by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmcalib.metrics._rewardbench import category_scores, leaderboard_score
 from rmcalib.scores import Scores
 from tests.benchmarks.shapes import SHAPES, write
 
-SMALL = st.integers(-3, 3).map(float)  # so that rewards are equal now and then
+SMALL = st.integers(-3, 3).map(float)  # few values, so that some rewards are equal
 
 
 def table(rows: list[OfficialScore]) -> dict[tuple[str, str], float]:
@@ -23,7 +23,7 @@ def table(rows: list[OfficialScore]) -> dict[tuple[str, str], float]:
 
 
 @given(rewards=hnp.arrays(float, (6, 4), elements=SMALL))
-def test_reward_bench_2_is_what_the_metrics_say(rewards: np.ndarray) -> None:
+def test_reward_bench_2_agrees_with_the_metrics(rewards: np.ndarray) -> None:
     ids = ["1", "2", "ref:1", "tied:1", "ref:2", "tied:2"]
     correct = np.zeros((6, 4), dtype=bool)
     correct[:, 0] = True
@@ -117,7 +117,7 @@ def test_votes() -> None:
     assert official_score(Scores.from_arrays(rewards), "mt-bench-human") == []
 
 
-def test_nothing_official() -> None:
+def test_unknown_benchmarks_have_no_official_score() -> None:
     scores = Scores.from_arrays([[1.0, 0.0]])
     assert official_score(scores) == []
     assert official_score(scores, "org/unknown") == []

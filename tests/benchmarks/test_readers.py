@@ -1,4 +1,4 @@
-"""Every benchmark is read in its own shape; every bad file gives one line that names it."""
+"""Every benchmark is read in its own format; a bad file gives an error of one line that names it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_every_entry_has_a_shape() -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_files_say_the_same_in_all_forms(name: str, tmp_path: Path) -> None:
+def test_all_file_types_give_the_same_items(name: str, tmp_path: Path) -> None:
     bench = load(tmp_path, name)
     assert (bench.name, bench.format) == ("mine", name)
     assert load(tmp_path, name, suffix=".json").items == bench.items
-    if name not in ("trl", "rmcalib"):  # their rows differ in shape, which a table has no place for
+    if name not in ("trl", "rmcalib"):  # their rows have different columns, which a table does not allow
         assert load(tmp_path, name, suffix=".parquet").items == bench.items
 
 
@@ -95,8 +95,8 @@ def test_rmb_is_read_from_its_folders(tmp_path: Path) -> None:
     assert [item.id for item in load_benchmark(str(root), format="rmb-pairwise").items] == ["p1"]
     inner = load_benchmark(str(root / "BoN_set"), format="rmb")
     assert inner.items == bench.items
-    assert inner.revision != bench.revision  # other paths, which may tell the category
-    with pytest.raises(ValueError, match=r"hi\.json, row 0: nothing for bon_uid, bon_best, loser_list"):
+    assert inner.revision != bench.revision  # the paths differ, and may contain the category
+    with pytest.raises(ValueError, match=r"hi\.json, row 0: no value for bon_uid, bon_best, loser_list"):
         load_benchmark(str(root / "Pairwise_set"), format="rmb")
     (root / "BoN_set" / "Harmlessness" / "S1.json").write_text('[{"bon_uid": "b2", ')
     with pytest.raises(ValueError, match=r"S1\.json: not JSON"):
@@ -168,7 +168,7 @@ def test_multipref(tmp_path: Path) -> None:
     item = load(tmp_path, "multipref").items[0]
     assert (item.responses, item.votes, item.ties) == (("The Nile.", "The wall."), (2, 1), 1)
     assert item.columns["overall_pref"].split()[0] == "B-is-clearly-better"
-    with pytest.raises(ValueError, match=r"no prompts in it .*nobody annotated"):
+    with pytest.raises(ValueError, match=r"contains no prompts .*nobody annotated"):
         load(
             tmp_path,
             "multipref",
@@ -176,7 +176,7 @@ def test_multipref(tmp_path: Path) -> None:
         )
 
 
-def test_mt_bench_gathers_votes_whichever_way_round(tmp_path: Path) -> None:
+def test_mt_bench_collects_votes_in_both_orders_of_the_models(tmp_path: Path) -> None:
     bench = load(tmp_path, "mt-bench-human")
     item = bench.items[0]
     assert (item.id, item.category) == ("81/1/alpha/beta", "writing")
@@ -216,7 +216,7 @@ def test_ultrafeedback(tmp_path: Path) -> None:
     assert bench.notes == ("mine: 1 left out: all responses have the same rating",)
 
 
-def test_trl_in_all_its_forms(tmp_path: Path) -> None:
+def test_trl_in_all_variants(tmp_path: Path) -> None:
     bench = load(tmp_path, "trl")
     hi, sky = (said("user", "Hi"),), (said("user", "Sky?"),)
     assert [(item.prompt, item.responses) for item in bench.items] == [
@@ -233,9 +233,9 @@ def test_trl_in_all_its_forms(tmp_path: Path) -> None:
         "rejected": [*talk("A?", "x"), *talk("B?", "b")],
     }
     bench = load(tmp_path, "trl", [longer, {"prompt": "p", "chosen": "a", "rejected": "b", "source": "s"}])
-    assert bench.notes == ("mine: 1 left out: the two conversations differ before the last message",)
+    assert bench.notes == ("mine: 1 left out: the two conversations differ before the last response",)
     assert bench.items[0].columns == {"source": "s"}
-    with pytest.raises(ValueError, match="do not begin alike"):
+    with pytest.raises(ValueError, match="have no common beginning"):
         load(tmp_path, "trl", [{"chosen": "abc", "rejected": "xyz"}])
     with pytest.raises(ValueError, match="the last message is the user's"):
         load(
@@ -259,7 +259,7 @@ def test_our_own_schema_with_votes(tmp_path: Path) -> None:
             load(tmp_path, "rmcalib", changed("rmcalib", 1, **changes))
 
 
-# Bad files of every kind
+# Bad files
 
 
 def one_line(error: ValueError, folder: Path) -> None:
@@ -273,7 +273,7 @@ def test_a_missing_column_is_named(name: str, tmp_path: Path) -> None:
     for column in benchmarks()[name].columns:
         rows = copy.deepcopy(SHAPES[name])
         del rows[0][column]
-        with pytest.raises(ValueError, match=rf"line 1: nothing for {column} \(a row needs") as found:
+        with pytest.raises(ValueError, match=rf"line 1: no value for {column} \(a row needs") as found:
             load(tmp_path, name, rows)
         one_line(found.value, tmp_path)
 
@@ -293,14 +293,16 @@ def test_a_truncated_download_is_named(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_mixed_formats_are_named(name: str, tmp_path: Path) -> None:
     other = "judgebench" if name != "judgebench" else "multipref"
-    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: nothing for .* looks like {other}"):
+    with pytest.raises(
+        ValueError, match=rf"line {len(SHAPES[name]) + 1}: no value for .* looks like {other}"
+    ):
         load(tmp_path, name, [*SHAPES[name], SHAPES[other][0]])
 
 
 @pytest.mark.parametrize("name", SHAPES)
 @given(data=st.data())
 @settings(max_examples=25)
-def test_wrong_types_never_end_in_anything_but_one_line(
+def test_wrong_types_give_an_error_of_one_line(
     name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("types")
@@ -313,15 +315,15 @@ def test_wrong_types_never_end_in_anything_but_one_line(
         one_line(error, folder)
 
 
-def test_the_format_that_fits_is_proposed(tmp_path: Path) -> None:
+def test_a_matching_format_is_suggested(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", SHAPES["helpsteer3"])
     with pytest.raises(
-        ValueError, match=r"nothing for id, prompt, .*; the row looks like helpsteer3: give --for"
+        ValueError, match=r"no value for id, prompt, .*; the row looks like helpsteer3: give --for"
     ):
         load_benchmark(str(path))
 
 
-def test_a_csv_cell_too_many_is_named(tmp_path: Path) -> None:
+def test_bad_csv_files_are_named(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv", SHAPES["arena-55k"])
     path.write_text(path.read_text() + "1,2\n")
     with pytest.raises(ValueError, match=r"x\.csv, line 4: 2 cells, but the header has 9"):
@@ -330,5 +332,5 @@ def test_a_csv_cell_too_many_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"x\.csv, line 2: not CSV \(unexpected end of data\)"):
         load_benchmark(str(path), format="arena-55k")
     path.write_text("")
-    with pytest.raises(ValueError, match=r"x\.csv: no prompts in it"):
+    with pytest.raises(ValueError, match=r"x\.csv: contains no prompts"):
         load_benchmark(str(path), format="arena-55k")

@@ -1,4 +1,4 @@
-"""The registry of benchmarks: what it knows, and what installed packages add."""
+"""The registry of benchmarks: built-in entries, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOTHING = 7
 
 @pytest.fixture
 def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put a distribution on the path; its entry points are written by the tests."""
+    """Put a distribution on the path; the tests write its entry points."""
     site = tmp_path / "site"
     info = site / "quizbench-1.0.dist-info"
     info.mkdir(parents=True)
@@ -53,7 +53,7 @@ def test_names() -> None:
         assert entry.homepage.startswith("https://") or entry.licence in ("yours", "as rmcalib")
 
 
-def test_entries_are_found_by_any_of_their_names() -> None:
+def test_entries_are_found_by_name_alias_and_hub_id() -> None:
     assert entry_for("rewardbench2") is entry_for("allenai/reward-bench-2") is known_entry("reward-bench-2")
     assert entry_for("lmarena-ai/PPE-MATH-Best-of-K") is known_entry("ppe-correctness")
     assert entry_for(load_benchmark("demo", limit=5)) is known_entry("demo")
@@ -84,8 +84,10 @@ def test_rows_of_reward_bench_2_are_recognised(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_read_from_files_only_says_so() -> None:
-    with pytest.raises(ValueError, match=r"rmb: not on the Hub; download it \(https.*with --format rmb$"):
+def test_a_benchmark_that_is_not_on_the_hub() -> None:
+    with pytest.raises(
+        ValueError, match=r"rmb: not on the Hub; download it \(https.*path with --format rmb$"
+    ):
         load_benchmark("rmb")
 
 
@@ -103,14 +105,14 @@ def test_a_package_adds_a_benchmark(plugin: Path, tmp_path: Path) -> None:
         ("quizbench:NOTHING", "is not a BenchmarkEntry"),
         ("quizbench:MISSING", "has no attribute 'MISSING'"),
         ("nowhere:QUIZ", "No module named 'nowhere'"),
-        ("quizbench:CLASH", "adds 'trl', which is there already"),
+        ("quizbench:CLASH", "adds 'trl', which already exists"),
     ],
 )
-def test_a_package_that_adds_something_else_is_named(point: str, message: str, plugin: Path) -> None:
+def test_a_bad_entry_point_is_named(point: str, message: str, plugin: Path) -> None:
     plugin.write_text(f"[rmcalib.benchmarks]\nmine = {point}\n")
     with pytest.raises(ValueError, match=rf"entry point rmcalib\.benchmarks: mine.*{message}"):
         benchmarks()
-    assert known_entry("reward-bench-2").prompts == 1865  # ours are found all the same
+    assert known_entry("reward-bench-2").prompts == 1865  # built-in entries still work
 
 
 def test_every_benchmark_has_three_lines_of_documentation() -> None:

@@ -65,7 +65,7 @@ def test_a_plan_refuses_what_the_run_would(given: tuple[str, ...], reported: str
 
 
 def test_doctor_counts_memory_as_a_plan_does(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rmcalib.batch import parse_bytes
+    from rmcalib._util.sizes import parse_bytes
     from rmcalib.judges import Diagnosis
     from rmcalib.judges._doctor import DeviceInfo
 

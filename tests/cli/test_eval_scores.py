@@ -164,7 +164,7 @@ def test_a_column_by_another_name_is_shown(invoke: Invoke, tmp_path: Path) -> No
     assert "no column reward (has item_id, category, response, is_correct, score)" in ended.err
     (tmp_path / "rows.json").write_text(json.dumps([{"item_id": "a", "reward": 1.0}]))
     ended = invoke("eval", "--scores", "rows.json")
-    assert "rows of scores belong into a .jsonl file" in ended.err
+    assert "rows of scores belong in a .jsonl file" in ended.err
 
 
 def test_groups_and_bounds_of_given_scores(tmp_path: Path, invoke: Invoke) -> None:

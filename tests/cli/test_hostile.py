@@ -18,7 +18,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", *SCORES, "--export-rewardbench", "folder.parquet"), "'folder.parquet' is a directory"),
     (("eval", "--scores", "s.parquet", "--resamples", "100000000000"), "--resamples"),
     (("eval", "--scores", "folder.parquet"), "folder.parquet: Is a directory"),
-    (("eval", "--scores", ""), "'': a file of scores ends in"),
+    (("eval", "--scores", ""), "'': unknown file type; a file of scores ends in"),
     (
         ("score", "--model", ""),
         "'' is neither a file or folder here",
@@ -29,7 +29,7 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("report", "runs", "--output", " "), "--output: an empty name"),
     (("batch", "--max-params", "0"), "--max-params: '0' is not a size"),
     (("batch", "--engine", "ray", "--gpu-memory", "0GB"), "--gpu-memory: '0GB' is not a size"),
-    (("batch", "--models", "none.yaml"), "none.yaml: no models in it"),
+    (("batch", "--models", "none.yaml"), "none.yaml: contains no models"),
     (("batch", "--dry-run", "--benchmark", "gone.jsonl"), "gone.jsonl: No such file"),
     (("batch", "--no-metrics", "--resamples", "50"), "--resamples: no effect with --no-metrics"),
     (("synthetic", "--output", ""), "an empty name; '.' is the current folder"),

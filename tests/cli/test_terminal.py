@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rmcalib._util.terminal import clean, clean_line
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
+from rmcalib.scores._columns import COLUMNS
 from tests.cli.conftest import Invoke
 from tests.metrics.worlds import calibrated_scores
 

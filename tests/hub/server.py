@@ -1,9 +1,9 @@
 """A Hugging Face Hub on 127.0.0.1: repositories with revisions, and failures on request.
 
-What the libraries ask is answered as the Hub answers it: commits and file lists on the API, small files
-directly, large ones by a redirect to another origin (a second port), errors with their `X-Error-Code`. So
-`from_pretrained`, `load_dataset`, `snapshot_download` and `HfApi` run unchanged against it. Whoever has the
-token can also create repositories, upload files (by LFS; set HF_HUB_DISABLE_XET) and open pull requests.
+It answers requests like the Hub: commits and file lists on the API, small files directly, large files by a
+redirect to another origin (a second port), errors with their `X-Error-Code`. So `from_pretrained`,
+`load_dataset`, `snapshot_download` and `HfApi` run unchanged against it. With the token, clients can also
+create repositories, upload files (by LFS; set HF_HUB_DISABLE_XET) and open pull requests.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ TOKEN = "hf_loopback"  # the token that opens gated repositories
 
 @dataclass
 class Fault:
-    """What goes wrong, on which requests (`METHOD /path` matched by a regular expression), how often."""
+    """A failure of requests that match a regular expression (of `METHOD /path`)."""
 
     pattern: str
     status: int | None = None  # answer with this status
     headers: Mapping[str, str] = field(default_factory=dict)
-    cut: int | None = None  # close the connection after so many bytes of the body
+    cut: int | None = None  # close the connection after this many bytes of the body
     delay: float = 0.0
     times: int = 10**9
 
@@ -55,7 +55,7 @@ class Repo:
 
 
 class LoopbackHub:
-    """The Hub and its content-delivery origin, each on a port of its own; use it as a context manager."""
+    """The Hub and its content-delivery origin, on two ports; use it as a context manager."""
 
     def __init__(self) -> None:
         self.repos: dict[tuple[str, str], Repo] = {}
@@ -94,7 +94,7 @@ class LoopbackHub:
         ref: str = "main",
         gated: bool = False,
     ) -> str:
-        """Commit a folder's files (or a mapping of them) to `name`, move `ref` there, return the commit."""
+        """Commit the files of a folder, or a mapping, to `name`; move `ref` there; return the commit."""
         if isinstance(files, Path):
             files = {
                 str(p.relative_to(files)): p.read_bytes() for p in sorted(files.rglob("*")) if p.is_file()
@@ -108,7 +108,7 @@ class LoopbackHub:
         self.faults.append(Fault(pattern, **fault))
 
     def heal(self) -> None:
-        """Let everything work again, and forget what happened so far."""
+        """Remove all failures, and clear the recorded requests."""
         self.faults.clear()
         self.requests.clear()
         self.sent = 0
@@ -125,11 +125,11 @@ class LoopbackHub:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # where it waits for a core, nobody is turned away
+    request_queue_size = 128  # on a busy machine, no connection is refused
     hub: LoopbackHub
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is part of the game."""
+        """Ignore clients that close the connection early."""
 
 
 def _server(handler: type[BaseHTTPRequestHandler], hub: LoopbackHub) -> _Server:
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(status, code.encode(), {"X-Error-Code": code, "X-Error-Message": code})
 
     def reply_file(self, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send a file, or the range of it that is asked for."""
+        """Send a file, or the requested range of it."""
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if asked is None:
             return self.reply(200, content, {**headers, "Accept-Ranges": "bytes"})
@@ -383,7 +383,7 @@ _CHANGES: dict[str, Callable[[_HubHandler, str, dict[str, list[str]], bytes], No
 
 
 def _change(path: str) -> Callable[[_HubHandler, str, dict[str, list[str]], bytes], None] | None:
-    """Return what answers a request that changes something."""
+    """Return the handler of a request that changes something."""
     return next((answer for pattern, answer in _CHANGES.items() if re.fullmatch(pattern, path)), None)
 
 

@@ -1,4 +1,4 @@
-"""Tiny random reward models and a small tokenizer, made on the spot."""
+"""Tiny random reward models, a small tokenizer and a small benchmark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TEXTS = ("What is two plus two? It is four.", "Name a colour: blue, green or red
 
 
 def tiny_tokenizer(*, chat_template: str | None = CHAT_TEMPLATE) -> Any:
-    """A byte-level BPE tokenizer of a few hundred tokens, with a chat template."""
+    """Return a byte-level BPE tokenizer with a few hundred tokens and a chat template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -36,7 +36,7 @@ def tiny_tokenizer(*, chat_template: str | None = CHAT_TEMPLATE) -> Any:
 
 
 def tiny_config(model_type: str = "llama", **changes: Any) -> Any:
-    """A configuration with two layers of 32, for the tokenizer above."""
+    """Return a configuration with two layers of width 32, for `tiny_tokenizer`."""
     from transformers import AutoConfig
 
     values: dict[str, Any] = {
@@ -58,14 +58,14 @@ def tiny_config(model_type: str = "llama", **changes: Any) -> Any:
 
 
 def tiny_classifier(model_type: str = "llama", *, seed: int = 0, **changes: Any) -> Any:
-    """A random one-label classifier."""
+    """Return a random classifier with one label."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
     torch.manual_seed(seed)
     config = tiny_config(model_type, **changes)
     model = AutoModelForSequenceClassification.from_config(config)
-    with torch.no_grad():  # larger than the usual start, so that rewards differ visibly
+    with torch.no_grad():  # larger than usual, so that rewards differ clearly
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.normal_(0, 0.2)
@@ -80,7 +80,7 @@ def save_model(folder: Path, model: Any = None, *, chat_template: str | None = C
 
 
 def benchmark_rows(n: int = 6) -> list[dict[str, Any]]:
-    """Prompts in RewardBench 2's schema, two of them in Ties."""
+    """Return prompts in RewardBench 2's schema; two more are in Ties."""
     rows = [
         {
             "id": str(i),

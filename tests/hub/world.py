@@ -1,4 +1,4 @@
-"""A Hub on 127.0.0.1 with a tiny reward model and a small benchmark in two revisions, and who may see it."""
+"""A Hub on 127.0.0.1 with a tiny model and a small benchmark, and an environment for its clients."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.hub.server import LoopbackHub
 
 MODEL, BENCH, RESULTS = "org/tiny-rm", "allenai/reward-bench-2", "allenai/reward-bench-2-results"
 ROOT = Path(__file__).parents[2]
-# The libraries wait between attempts; the tests need not.
+# The libraries wait between attempts; tests do not have to.
 WITHOUT_WAITING = "import time; time.sleep = lambda seconds: None\n"
 
 
 def save_files(folder: Path) -> dict[str, Path]:
-    """Save what is served: the model and the benchmark, and an older state of each."""
+    """Save the files to serve: two revisions of the model and of the benchmark."""
     return {
         "model": tiny.save_model(folder / "model"),
         "old": tiny.save_model(folder / "old", tiny.tiny_classifier(seed=5)),
@@ -28,7 +28,7 @@ def save_files(folder: Path) -> dict[str, Path]:
 
 @contextlib.contextmanager
 def serve(files: dict[str, Path]) -> Iterator[LoopbackHub]:
-    """Serve them under `MODEL` (tag v1: the older one) and `BENCH` (tag v2)."""
+    """Serve the files as `MODEL` (tag v1: the old one) and `BENCH` (tag v2: the other one)."""
     with LoopbackHub() as hub:
         hub.add("models", MODEL, files["old"], ref="v1")
         hub.add("models", MODEL, files["model"])
@@ -38,14 +38,14 @@ def serve(files: dict[str, Path]) -> Iterator[LoopbackHub]:
 
 
 def environment(url: str, home: Path, **more: str) -> dict[str, str]:
-    """Return the environment of a process that sees this Hub only, with its cache in `home`."""
+    """Return the environment of a process that uses only this Hub, with its cache in `home`."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "RMCALIB"))}
     return {
         **kept,
         "HF_ENDPOINT": url,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_ETAG_TIMEOUT": "120",  # of seconds: the Hub may have to wait for a core
+        "HF_HUB_ETAG_TIMEOUT": "120",  # seconds; the machine may be busy
         "HF_HUB_DOWNLOAD_TIMEOUT": "120",
         "DISABLE_SAFETENSORS_CONVERSION": "1",
         "PYTHONPATH": str(ROOT),

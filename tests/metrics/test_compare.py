@@ -7,7 +7,8 @@ import pytest
 
 from rmcalib.calibration import skew_interval
 from rmcalib.metrics import Settings, catalogue, compare_scores, forecast, metric_rows
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
+from rmcalib.scores._columns import COLUMNS
 from tests.report.boards import synthetic
 
 

@@ -18,7 +18,8 @@ from rmcalib.metrics import Settings, disagreements
 from rmcalib.report import Evaluation, evaluate, write_evaluation
 from rmcalib.report.evaluation._page import clean_text, evaluation_page, folded
 from rmcalib.report.evaluation._words import plain_words
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
+from rmcalib.scores._columns import COLUMNS
 from tests.metrics.slow_metrics import Prompt
 from tests.metrics.worlds import calibrated_scores, flat_scores, prompts_of, ragged_scores, scores_of
 

@@ -1,4 +1,4 @@
-"""A benchmark of ten prompts, what a run of it needs, and scores to compare."""
+"""A benchmark of ten prompts, the inputs of a run, and helpers for scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import ScoredItem
-from rmcalib.scores import COLUMNS, Scores
+from rmcalib.scores import Scores
+from rmcalib.scores._columns import COLUMNS
 
 
 def row(item: str, response: int, correct: bool, reward: Any = 0.0, **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scores from elsewhere, beside runs: neither is ever taken for the other."""
+"""Scores from elsewhere in run folders: they are never confused with runs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from rmcalib.runs import Run, RunError, keep_scores
-from rmcalib.runs._lock import locked
+from rmcalib.runs import Run, RunError, keep_scores, locked
 from rmcalib.scores import Scores, load_scores
 from tests.runs.small_runs import BENCH, INPUTS, ITEMS, row, same, scored
 
 
 def foreign(shift: float = 100.0, **manifest: Any) -> Scores:
-    """Scores of the same prompts that no run of ours has made."""
+    """Return scores of the same prompts that were not made by a run."""
     rows = [row(item.id, i, i == 0, shift + i, category=item.category) for item in ITEMS for i in range(3)]
     return Scores.from_rows(rows, manifest)
 
@@ -26,11 +25,11 @@ def finished(folder: Path) -> Scores:
         return run.finish()
 
 
-def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
+def test_a_run_ignores_scores_and_parts_of_another(tmp_path: Path) -> None:
     ours = finished(tmp_path)
     foreign().to_parquet(tmp_path / "scores.parquet")
     run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"scores\.parquet: not of this run"):
+    with pytest.warns(UserWarning, match=r"scores\.parquet: belongs to another run"):
         run.__enter__()
     assert run.done == set()
     run.add(scored(0, 1))
@@ -38,17 +37,17 @@ def test_a_run_takes_no_scores_and_no_parts_of_another(tmp_path: Path) -> None:
     (tmp_path / "scores.parquet").unlink()
     foreign(hash="another").to_parquet(tmp_path / "parts" / "part-00005.parquet")
     run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"part-00005\.parquet: not of this run"):
+    with pytest.warns(UserWarning, match=r"part-00005\.parquet: belongs to another run"):
         run.__enter__()
     assert run.done == {"0", "1"}
     run.add(scored(*range(2, 10)))
-    with pytest.warns(UserWarning, match="not of this run"):
+    with pytest.warns(UserWarning, match="belongs to another run"):
         assert same(run.finish(), ours)
     run.__exit__()
 
 
 @pytest.mark.parametrize("moment", ["run.json", "scores.parquet", "run.json again"])
-def test_replacing_a_run_can_be_killed_at_any_moment(
+def test_replacing_a_run_can_be_interrupted_at_any_step(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = finished(tmp_path)
@@ -65,19 +64,19 @@ def test_replacing_a_run_can_be_killed_at_any_moment(
         patch.setattr(Path, "replace", replace)
         with pytest.raises(KeyboardInterrupt):
             keep_scores(tmp_path, foreign(), fresh=True)
-    if moment == "run.json":  # still our run, which is made again
+    if moment == "run.json":  # still our run, which is completed again
         assert same(finished(tmp_path), ours)
         return
     with pytest.raises(RunError, match="holds another run"), Run(tmp_path, BENCH, INPUTS):
         pass
-    keep_scores(tmp_path, foreign())  # taken up again
+    keep_scores(tmp_path, foreign())  # resumed
     kept = load_scores(tmp_path / "scores.parquet")
     assert same(kept, foreign())
     assert kept.manifest == json.loads((tmp_path / "run.json").read_text())
     assert kept.manifest["status"] == "finished"
 
 
-def test_scores_that_claim_a_runs_hash_are_reported_from_it(tmp_path: Path) -> None:
+def test_scores_with_the_hash_of_a_run_are_distinguished_by_content(tmp_path: Path) -> None:
     ours = finished(tmp_path)
     reported = (tmp_path / "run.json").read_text()
     claimed = foreign(**ours.manifest)
@@ -94,7 +93,7 @@ def test_scores_that_claim_a_runs_hash_are_reported_from_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("column", ["is_correct", "category", "reward"])
-def test_scores_that_differ_in_any_column_are_others(column: str, tmp_path: Path) -> None:
+def test_scores_that_differ_in_any_column_are_another_run(column: str, tmp_path: Path) -> None:
     rows = [row("a", 0, True, 1.0), row("a", 1, True, 0.5), row("a", 2, False)]
     keep_scores(tmp_path, Scores.from_rows(rows))
     keep_scores(tmp_path, Scores.from_rows(rows))
@@ -106,7 +105,7 @@ def test_scores_that_differ_in_any_column_are_others(column: str, tmp_path: Path
         keep_scores(tmp_path, Scores.from_rows(changed))
 
 
-def test_scores_are_not_kept_where_a_run_is_going_on(tmp_path: Path) -> None:
+def test_scores_are_not_written_to_a_folder_in_use(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(RunError, match="is in use by process"):
         keep_scores(tmp_path, foreign(), fresh=True)
     (tmp_path / "scores.parquet").write_text("somebody's work")

@@ -1,4 +1,4 @@
-"""Run folders in object storage: no locks, and still nothing that should not be trusted."""
+"""Run folders in object storage, where there are no locks: results are still correct."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import fsspec
 import pytest
 
 from rmcalib._util.storage import as_path, find_files
-from rmcalib.runs import Run, RunError, RunFolder, keep_scores, read_manifest
+from rmcalib.runs import Run, RunError, RunFolder, keep_scores
+from rmcalib.runs._lock import read_manifest
 from rmcalib.scores import Scores, load_scores, read_scores_hash
 from tests.runs.small_runs import BENCH, INPUTS, same, scored
 
@@ -54,7 +55,7 @@ def test_a_run_resumes_and_leaves_the_same_files_as_a_local_one(folder: Path, tm
     assert read_scores_hash(folder / "scores.parquet") == there.manifest["hash"]
 
 
-def test_two_writers_do_the_work_twice_and_nothing_else(folder: Path) -> None:
+def test_two_writers_give_the_same_result_as_one(folder: Path) -> None:
     with Run(folder, BENCH, INPUTS) as first, Run(folder, BENCH, INPUTS) as second:
         first.add(scored(*range(5)))
         second.add(scored(*range(3, 10)))
@@ -68,7 +69,7 @@ def test_two_writers_do_the_work_twice_and_nothing_else(folder: Path) -> None:
     assert len(whole) == 3 * len(BENCH)
 
 
-def test_a_part_that_another_writer_has_just_joined_is_in_its_scores(
+def test_a_part_that_another_writer_has_just_joined_is_not_lost(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Run(folder, BENCH, INPUTS) as run:
@@ -87,7 +88,7 @@ def test_ranks_share_a_remote_folder(folder: Path) -> None:
 
 
 def crash_after(patch: pytest.MonkeyPatch, n_changes: int) -> None:
-    """Let the store fail after so many changes, as if the process had been killed."""
+    """Let the store fail after a number of changes, as if the process had been killed."""
     kind = fsspec.get_filesystem_class("memory")
     left = [n_changes]
 
@@ -104,10 +105,10 @@ def crash_after(patch: pytest.MonkeyPatch, n_changes: int) -> None:
         patch.setattr(kind, name, counted(getattr(kind, name)))
 
 
-def test_a_crash_after_any_change_leaves_what_can_be_trusted(
+def test_a_crash_after_any_change_leaves_a_consistent_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A finished run is never another's, and the same commands end with the same scores."""
+    """A finished run has its own scores, and resuming ends with the same scores."""
     expected = finish(tmp_path)
     crashed = 0
     for n_changes in range(25):
@@ -125,10 +126,10 @@ def test_a_crash_after_any_change_leaves_what_can_be_trusted(
         again = manifest.get("inputs", INPUTS)
         assert same(finish(folder, again), expected)
         assert (read_manifest(folder / "run.json") or {})["inputs"] == again
-    assert 15 < crashed < 25  # all changes of both runs, and then none
+    assert 15 < crashed < 25  # crashes during both runs, and then none
 
 
-def test_scores_from_elsewhere_are_kept_there(folder: Path, tmp_path: Path) -> None:
+def test_scores_from_elsewhere_can_be_kept(folder: Path, tmp_path: Path) -> None:
     scores = finish(tmp_path)
     keep_scores(folder, scores)
     keep_scores(folder, scores)

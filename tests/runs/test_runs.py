@@ -1,4 +1,4 @@
-"""Run folders that survive anything."""
+"""Run folders: resuming, locks, crashes and damaged files."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_run_resumes_and_ends_the_same(tmp_path: Path) -> None:
             run.add(scored(*numbers))
     with Run(tmp_path / "often", BENCH, INPUTS) as run:
         assert [item.id for item in run.remaining] == ["7", "8", "9"]
-        run.add(scored(3, 7))  # one of them is there already
+        run.add(scored(3, 7))  # the first is already scored
         run.add(scored(8, 9))
         often = run.finish()
     assert same(once, often)
@@ -64,7 +64,7 @@ def test_a_run_resumes_and_ends_the_same(tmp_path: Path) -> None:
         assert same(run.finish(), once)
 
 
-def test_a_run_that_goes_on_with_other_packages_says_so(
+def test_a_run_resumed_with_other_packages_records_both_versions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number, version in enumerate(("1", "2", "2", "3")):
@@ -143,7 +143,7 @@ def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
         second = run_python(["-c", code, tmp_path], cwd=ROOT)
         assert f"is in use by process {os.getpid()} on" in second.stderr
     with Run(tmp_path, BENCH, INPUTS):
-        pass  # given back
+        pass  # the lock was released
 
 
 KILLED = f"""{PRELUDE}
@@ -155,7 +155,7 @@ with Run(Path(sys.argv[1]), BENCH, INPUTS) as run:
 """
 
 
-def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
+def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
     printed: list[str] = []
     for _ in range(3):
         process = subprocess.Popen(
@@ -177,7 +177,7 @@ def test_kill_at_any_moment_and_run_again(tmp_path: Path) -> None:
     assert len(printed) == len(set(printed))  # nothing was scored twice
 
 
-def test_rewards_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+def test_wrong_numbers_of_rewards_and_nan_are_refused(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         with pytest.raises(ValueError, match="item '0': 2 rewards for 3 responses"):
             run.add([scored_item("0", (1.0, 2.0))])
@@ -201,7 +201,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert run.done == {"0"}
 
 
-def test_a_local_model_is_named_by_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_model_is_named_after_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run7" / "step-10").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "run7")
     here, there = run_folder("out", "step-10", "demo"), run_folder("out", f"{tmp_path}/run7/step-10/", "demo")

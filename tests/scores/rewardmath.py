@@ -1,4 +1,4 @@
-"""Small files in RewardMATH's two shapes."""
+"""Small files in RewardMATH's two layouts."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.scores import COLUMNS, VOTE_COLUMNS, Scores, load_scores
+from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._columns import COLUMNS, VOTE_COLUMNS
 from tests.runs.small_runs import same
 
 REWARDS = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0]])
@@ -59,7 +60,7 @@ def test_which_responses_are_correct(correct: Any, expected: list[list[int]]) ->
         ({"category": ["Math", ""]}, r"row 3 \(item '1'\): category is '', not a text"),
         ({"category": ["Math", None]}, r"row 3 \(item '1'\): category is empty"),
         ({"item_id": ["a", "a"]}, "item 'a', response 0"),
-        ({"ties": [0, 1]}, "ties: give votes as well"),
+        ({"ties": [0, 1]}, "ties: give votes too"),
         ({"votes": [[1, 2, 3]]}, r"votes: expected shape \(2, 3\)"),
         ({"votes": [[1, 2, 3], [1, -2, 3]]}, r"row 4 \(item '1', response 1\): votes is -2"),
         ({"votes": [[1, 2, 3], [0, 0, 0]]}, "item '1': no correct response"),
@@ -70,7 +71,7 @@ def test_bad_arrays_are_named(arguments: dict[str, Any], message: str) -> None:
         Scores.from_arrays(**{"rewards": REWARDS, **arguments})
 
 
-def test_tables_give_back_what_they_got() -> None:
+def test_tables_round_trip() -> None:
     for scores in (Scores.from_arrays(REWARDS, [0, 1]), voted()):
         table = scores.to_pandas()
         assert list(table.columns) == list(COLUMNS if scores.votes is None else EVERYTHING)
@@ -100,7 +101,7 @@ def test_a_temperature_divides_rewards(temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_what_is_not_a_temperature(temperature: float) -> None:
+def test_invalid_temperatures(temperature: float) -> None:
     with pytest.raises(ValueError, match=r"temperature: .* is not a positive finite number"):
         Scores.from_arrays(REWARDS).at_temperature(temperature)
 
@@ -140,7 +141,7 @@ def test_without_votes() -> None:
         scores.vote_shares(ties="half")  # type: ignore[arg-type]
 
 
-def test_files_keep_votes_and_others_keep_their_columns(tmp_path: Path) -> None:
+def test_files_have_vote_columns_only_with_votes(tmp_path: Path) -> None:
     for name, write in (("v.parquet", Scores.to_parquet), ("v.jsonl", Scores.to_jsonl)):
         write(voted(), tmp_path / name)
         assert same(load_scores(tmp_path / name), voted(), EVERYTHING)
@@ -151,19 +152,19 @@ def test_files_keep_votes_and_others_keep_their_columns(tmp_path: Path) -> None:
     assert tuple(first) == COLUMNS
 
 
-def test_votes_that_do_not_fit_are_refused() -> None:
+def test_inconsistent_votes_are_refused() -> None:
     columns = voted().columns()
     with pytest.raises(ValueError, match="a column ties, but no column votes"):
         Scores.from_columns({name: columns[name] for name in columns if name != "votes"})
     uneven = columns["ties"].copy()
     uneven[1] = 7
-    with pytest.raises(ValueError, match="item '0', response 1: another number of ties"):
+    with pytest.raises(ValueError, match="item '0', response 1: its ties differ"):
         Scores.from_columns({**columns, "ties": uneven})
     without = {name: columns[name] for name in columns if name != "ties"}
     assert Scores.from_columns(without).ties is not None
 
 
-def test_prompts_can_be_taken() -> None:
+def test_take_selects_prompts() -> None:
     taken = voted().take([False, True])
     assert (taken.n_items, taken.item_id[0], taken.manifest) == (1, "1", {"model": "m"})
     for bad in ([True], [0, 1], [False, False]):
@@ -174,7 +175,7 @@ def test_prompts_can_be_taken() -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("item_id", ""), ("item_id", " "), ("category", ""), ("item_id", "a\ud800")]
 )
-def test_names_without_a_character_are_refused(field: str, value: str) -> None:
+def test_empty_and_invalid_names_are_refused(field: str, value: str) -> None:
     columns = Scores.from_arrays(REWARDS).columns()
     changed = [value if i == 2 else name for i, name in enumerate(columns[field].tolist())]
     with pytest.raises(ValueError, match=rf"row 2.*: {field} is .*, not a text"):

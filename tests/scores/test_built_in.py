@@ -39,7 +39,7 @@ def test_the_files_are_small_and_carry_their_licence() -> None:
         ("openbmb/Eurus-RM-7b", 0.993, 0.170),
     ],
 )
-def test_the_numbers_are_those_of_a_direct_computation(model: str, says: float, right: float) -> None:
+def test_the_numbers_agree_with_a_direct_computation(model: str, says: float, right: float) -> None:
     scores = rmcalib.load_scores(f"real/{model}")
     rewards = scores.reward.reshape(-1, 10)
     direct = np.exp(rewards - rewards.max(axis=1, keepdims=True))
@@ -51,7 +51,7 @@ def test_the_numbers_are_those_of_a_direct_computation(model: str, says: float, 
     assert overall["accuracy"] == pytest.approx(right, abs=5e-4)
 
 
-def test_unknown_names_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_names_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="surreal: no such board \\(have: real\\)"):
         rmcalib.load_board("surreal")
@@ -59,7 +59,7 @@ def test_unknown_names_are_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mo
         rmcalib.load_scores("real/nobody")
 
 
-def test_a_file_of_ones_own_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_file_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     own = rmcalib.Scores.from_arrays([[1.0, 0.0]])
     Path("real").mkdir()

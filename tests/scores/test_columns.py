@@ -1,4 +1,4 @@
-"""Bad values in files of scores: file, place, field and remedy; nothing is turned into something else."""
+"""Bad values in files of scores: errors name file, place, field and remedy; nothing is converted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS: list[dict[str, Any]] = [
 BAD = [
     ("reward", "abc", "reward is 'abc', not a finite number (score it again, or leave its prompt out)"),
     ("reward", "1.5", "reward is '1.5', not a finite number"),
-    ("reward", None, "nothing for reward"),
+    ("reward", None, "no value for reward"),
     ("reward", float("nan"), "reward is nan, not a finite number"),
     ("reward", float("inf"), "reward is inf, not a finite number"),
     ("reward", 10**400, "not a finite number"),
@@ -35,7 +35,7 @@ BAD = [
     ("is_correct", 2, "is_correct is 2, not true or false"),
     ("item_id", {"a": 1}, "item_id is {'a': 1}, not a text"),
     ("item_id", "a\0", "item_id is 'a\\x00', not a text"),
-    ("category", None, "nothing for category"),
+    ("category", None, "no value for category"),
 ]
 
 
@@ -55,7 +55,7 @@ def test_a_bad_value_of_jsonl_is_reported_with_its_line(
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000])
-def test_json_beyond_what_can_be_parsed_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
+def test_unparsable_json_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + text)
     with pytest.raises(ValueError, match=r"s\.jsonl, line 2: not JSON"):
         load_scores(tmp_path / "s.jsonl")
@@ -127,7 +127,7 @@ def test_a_bad_value_of_rewardbench_is_reported_with_its_prompt(
     assert len(str(found.value)) < len(str(path)) + 200
 
 
-def test_what_only_looks_odd_is_taken() -> None:
+def test_equivalent_types_are_accepted() -> None:
     columns = {
         "item_id": [7, 7],
         "category": ["x", "x"],
@@ -147,7 +147,7 @@ def test_columns_of_different_lengths_are_reported() -> None:
         Scores.from_columns({**columns, "category": ["x"] * 3})
 
 
-def test_lines_in_a_json_file_are_reported_from_bad_json(tmp_path: Path) -> None:
+def test_json_lines_in_a_json_file_are_recognised(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"item_id": "a"}\n{"item_id": "b"}\n')
     with pytest.raises(ValueError, match=r"s\.json: not JSON: Extra data.*should end in \.jsonl"):
         load_scores(tmp_path / "s.json")

@@ -1,4 +1,4 @@
-"""What a judge says besides its rewards: kept in memory and in files."""
+"""Details of a judge's answer besides its rewards, in memory and in files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
-def test_details_survive_files(suffix: str, tmp_path: Path) -> None:
+def test_details_are_kept_in_files(suffix: str, tmp_path: Path) -> None:
     scores = Scores.from_rows(ROWS, source="test")
     path = tmp_path / f"scores{suffix}"
     scores.to_parquet(path) if suffix == ".parquet" else scores.to_jsonl(path)
@@ -35,7 +35,7 @@ def test_details_follow_their_rows() -> None:
     assert "judge_votes" in scores.to_pandas().columns
 
 
-def test_details_that_are_no_numbers_are_refused() -> None:
+def test_details_must_be_numbers() -> None:
     bad = [{**ROWS[0], "judge_votes": "many"}, ROWS[1]]
     with pytest.raises(ValueError, match=r"test, row 0 .*: judge_votes is 'many', not a finite number"):
         Scores.from_rows(bad, source="test")

@@ -1,4 +1,4 @@
-"""Scores of other kinds: steps, distributions, pairs, and responses without a score."""
+"""Other kinds of scores: steps, distributions, pairs, and responses without a score."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_steps_become_log_odds(lists: list[list[float]], steps: str) -> None:
     assert scores.manifest["scale"] == "log-utilities"
 
 
-def test_the_softmax_of_log_odds_is_the_chance_to_be_the_one_correct_response() -> None:
+def test_the_softmax_of_log_odds_is_the_probability_to_be_the_only_correct_response() -> None:
     p = np.array([0.9, 0.3, 0.2])
     alone = np.array([p[i] * np.prod(np.delete(1 - p, i)) for i in range(3)])
     lists = [[value] for value in p]
@@ -61,7 +61,7 @@ def test_certain_steps_stay_finite_and_in_order() -> None:
 
 def test_steps_that_are_not_probabilities() -> None:
     rows = steps_rows([[2.0, -1.0], [0.5, 0.5]])
-    with pytest.raises(ValueError, match="product needs scores from 0 to 1, and there is one of 2: use min"):
+    with pytest.raises(ValueError, match="product needs scores from 0 to 1, but one is 2: use min"):
         Scores.from_rows(rows)
     scores = Scores.from_rows(rows, reading=Reading(steps="mean"))
     assert scores.reward.tolist() == [0.5, 0.5]
@@ -82,7 +82,7 @@ def test_bad_steps_are_named(bad: Any, message: str) -> None:
         Scores.from_rows(steps_rows([[0.5], bad]))
 
 
-def test_unknown_ways_are_refused() -> None:
+def test_unknown_values_of_reading_are_refused() -> None:
     with pytest.raises(ValueError, match="steps"):
         Reading(steps="sum")
     with pytest.raises(ValueError, match="missing"):
@@ -118,7 +118,7 @@ def test_normal_rewards_become_probabilities(tmp_path: Path) -> None:
     assert scores.manifest["scale"] == "log-probabilities"
 
 
-def test_quantiles_of_a_normal_reward_are_that_reward() -> None:
+def test_quantiles_of_a_normal_reward_give_the_same_scores() -> None:
     from scipy.stats import norm
 
     rng = np.random.default_rng(1)
@@ -144,7 +144,7 @@ def test_bad_distributions_are_refused() -> None:
     with pytest.raises(ValueError, match="columns steps and spread: give one of them"):
         Scores.from_rows(rows)
     short = [{**one, "quantiles": [0.0, 1.0][: 2 - i]} for i, one in enumerate(GOOD[:2])]
-    with pytest.raises(ValueError, match="every response needs as many, at least 2"):
+    with pytest.raises(ValueError, match="every response needs the same number, at least 2"):
         Scores.from_rows(short)
 
 
@@ -153,14 +153,14 @@ GOOD = [row("a", 0, True, 2.0), row("a", 1, False, 1.0), row("b", 0, True, 3.0),
 
 def test_missing_scores_are_counted() -> None:
     rows = [{**one, "reward": None if i == 3 else one["reward"]} for i, one in enumerate(GOOD)]
-    with pytest.raises(ValueError, match="row 3: nothing for reward"):
+    with pytest.raises(ValueError, match="row 3: no value for reward"):
         Scores.from_rows(rows)
     lowest = Scores.from_rows(rows, reading=Reading(missing="lowest"))
     assert lowest.reward.tolist() == [2.0, 1.0, 3.0, 1.0]
     assert lowest.manifest["missing"] == {"responses": 1, "prompts": 1, "treated": "lowest"}
     dropped = Scores.from_rows(rows, reading=Reading(missing="drop"))
     assert dropped.item_id.tolist() == ["a", "a"]
-    assert dropped.manifest["notes"] == ["1 responses had no score; their 1 prompts are left out."]
+    assert dropped.manifest["notes"] == ["1 response had no score; 1 prompt left out."]
     nothing = [{**one, "reward": None} for one in GOOD]
     with pytest.raises(ValueError, match="no prompt has a score for each of its responses"):
         Scores.from_rows(nothing, reading=Reading(missing="drop"))
@@ -193,7 +193,7 @@ def test_pairs_that_contradict_each_other_are_refused(beats: Any, message: str) 
         Scores.from_rows(rows)
 
 
-def test_all_ways_to_combine_steps_side_by_side(tmp_path: Path) -> None:
+def test_all_ways_to_combine_steps(tmp_path: Path) -> None:
     Scores.from_rows(GOOD).to_jsonl(tmp_path / "plain.jsonl")
     assert list(load_all_scores(tmp_path / "plain.jsonl", steps="all")) == ["plain"]
     import json

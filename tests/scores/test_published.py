@@ -1,4 +1,4 @@
-"""Published scores: the stream is read no further than needed, and any split of it gives the same."""
+"""Published scores: the stream is read only as far as necessary, in blocks of any size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split(content: bytes, cuts: list[int]) -> Iterator[bytes]:
     data=st.data(),
 )
 @settings(max_examples=200, deadline=None)
-def test_columns_are_found_however_the_stream_is_cut(
+def test_columns_are_found_for_any_split_of_the_stream(
     values: dict[str, Any], cuts: list[int], indent: int | None, ascii_only: bool, data: st.DataObject
 ) -> None:
     wanted = data.draw(st.lists(st.sampled_from(sorted(values)), unique=True))
@@ -64,6 +64,6 @@ def test_nothing_is_read_after_the_last_column() -> None:
         (b"<html>Error: 503</html>", "the file ends too early"),
     ],
 )
-def test_what_is_no_json_object_is_said(content: bytes, message: str) -> None:
+def test_streams_that_are_not_a_json_object_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         select_columns([content], ["id"], "x.json")

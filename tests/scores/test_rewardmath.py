@@ -1,4 +1,4 @@
-"""RewardMATH's files: rewards, ratings, step scores and verdicts, in its own shape and in the tidy one."""
+"""RewardMATH's files: rewards, ratings, step scores and verdicts, in its own layout and the tidy one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmcalib.scores import load_all_scores, load_scores
 from tests.scores.rewardmath import AUTHORS, PAIRWISE, PROBLEMS, SCORES, write_own, write_tidy
 
 
-def test_its_own_shape(tmp_path: Path) -> None:
+def test_its_own_layout(tmp_path: Path) -> None:
     write_own(tmp_path)
     rewards = load_scores(tmp_path / "classifier.json")
     assert rewards.reward.tolist() == [value for own in SCORES["classifier"] for value in own]
@@ -40,7 +40,7 @@ def test_verdicts_are_pairs_of_the_correct_response(tmp_path: Path) -> None:
     assert scores.reward.reshape(-1, 3).argmax(axis=1).tolist() == [2, 0]
 
 
-def test_both_shapes_agree(tmp_path: Path) -> None:
+def test_both_layouts_agree(tmp_path: Path) -> None:
     write_own(tmp_path)
     write_tidy(tmp_path)
     tidy = load_all_scores(tmp_path / "scores.parquet") | load_all_scores(tmp_path / "pairwise.parquet")
@@ -79,7 +79,7 @@ def test_repeated_problems_count_once(tmp_path: Path) -> None:
     (tmp_path / "twice.json").write_text(json.dumps([*content, content[0]]))
     scores = load_scores(tmp_path / "twice.json")
     assert scores.n_items == 2
-    assert scores.manifest["notes"] == ["1 problems are in the file twice; the second one is left out."]
+    assert scores.manifest["notes"] == ["1 problem repeated in the file; only the first of each is used."]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_bad_positions_and_gaps_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="chosen_position is 'C', not A or B"):
         load_scores(tmp_path / "bad.json")
     write_tidy(tmp_path, {"rating": [[8, 3, 3], [5, 1, 2]]}, numbers=[0, 1, 1])
-    with pytest.raises(ValueError, match="row 2: response 1 of problem 0 is there twice"):
+    with pytest.raises(ValueError, match="row 2: response 1 of problem 0 appears twice"):
         load_scores(tmp_path / "scores.parquet")
     write_tidy(tmp_path, {"rating": [[8, 3, 3], [5, 1, 2]]}, numbers=[0, 1, 3])
     with pytest.raises(ValueError, match="problem 0: response has gaps"):
@@ -140,7 +140,7 @@ def test_a_tidy_table_without_rows_is_refused(tmp_path: Path) -> None:
 
     empty = {name: pa.array([], pa.int64()) for name in ("model", "problem", "response", "score")}
     pq.write_table(pa.table(empty), tmp_path / "empty.parquet")
-    with pytest.raises(ValueError, match=r"empty\.parquet: a table without rows"):
+    with pytest.raises(ValueError, match=r"empty\.parquet: the table has no rows"):
         load_all_scores(tmp_path / "empty.parquet")
 
 

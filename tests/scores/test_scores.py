@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.files import write_file
-from rmcalib.scores import COLUMNS, Scores, load_scores
+from rmcalib.scores import Scores, load_scores
+from rmcalib.scores._columns import COLUMNS
 from tests.runs.small_runs import row, same
 
 GOOD = [row("b", 0, True, 1.5), row("b", 1, False, -2.0), row("a", 0, True, 0.25), row("a", 1, False, 7.0)]
@@ -30,17 +31,17 @@ def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
     [
         ([row("a", 0, True), row("a", 1, True)], "item 'a': no wrong response"),
         ([row("a", 0, False), row("a", 1, False)], "item 'a': no correct response"),
-        ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 is there twice"),
-        ([row("a", 0, True), row("a", 2, False)], r"response 2 comes too early"),
+        ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 appears twice"),
+        ([row("a", 0, True), row("a", 2, False)], r"response 2 is out of order"),
         ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0\): reward is nan"),
         ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1\): reward is inf"),
-        ([row("a", 0, True), row("a", 1, False, category="Focus")], "another category"),
+        ([row("a", 0, True), row("a", 1, False, category="Focus")], "its category differs"),
         ([row("a", 0, True), row("a", 1, False, reward="x")], "reward is 'x', not a finite number"),
-        ([{"item_id": "a"}], "row 0: nothing for category, response, is_correct, reward"),
-        ([], "no scores in it"),
+        ([{"item_id": "a"}], "row 0: no value for category, response, is_correct, reward"),
+        ([], "contains no scores"),
     ],
 )
-def test_scores_that_mean_nothing_are_refused(rows: list[dict[str, Any]], message: str) -> None:
+def test_inconsistent_scores_are_refused(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Scores.from_rows(rows)
 
@@ -63,9 +64,7 @@ def many_scores(draw: st.DrawFn) -> Scores:
 
 @given(scores=many_scores())
 @settings(max_examples=25, deadline=None)
-def test_every_format_gives_back_what_it_got(
-    scores: Scores, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_every_format_round_trips(scores: Scores, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("formats")
     scores.to_parquet(folder / "s.parquet")
     scores.to_jsonl(folder / "s.jsonl")
@@ -75,7 +74,7 @@ def test_every_format_gives_back_what_it_got(
     assert parquet.manifest == scores.manifest
     assert same(load_scores(folder / "s.jsonl"), scores)
     theirs = load_scores(folder / "s.json")
-    assert same(theirs, scores, COLUMNS[:5])  # RewardBench's files know no tokens
+    assert same(theirs, scores, COLUMNS[:5])  # RewardBench's files have no tokens
     assert theirs.manifest["model"] == "org/rm"
 
 
@@ -112,27 +111,27 @@ def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None
             (
                 "x.json",
                 f'{{"id": [1], "subset": ["M"], "scores": [[1, 2]], "num_correct": [{value}]}}',
-                rf"x\.json, id 1: num_correct is {value}, not a whole number from 1 up",
+                rf"x\.json, id 1: num_correct is {value}, not a positive whole number",
             )
             for value in ("null", '"one"', "true", "0", "1.5")
         ),
-        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: nothing for category, response"),
+        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: no value for category, response"),
         ("x.jsonl", "\n\n{oops}\n", r"x\.jsonl, line 3: not JSON"),
-        ("x.jsonl", "\n", "no scores in it"),
+        ("x.jsonl", "\n", "contains no scores"),
         ("x.parquet", "PAR1", r"x\.parquet"),
         ("x.csv", "", r"a file of scores ends in \.parquet, \.jsonl, \.json"),
         ("gone/x.json", None, "No such file"),
         ("gone/x.parquet", None, r"x\.parquet"),
     ],
 )
-def test_files_that_are_no_scores(name: str, content: str | None, message: str, tmp_path: Path) -> None:
+def test_bad_files_are_refused(name: str, content: str | None, message: str, tmp_path: Path) -> None:
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(ValueError, match=message):
         load_scores(tmp_path / name)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "scores.parquet"
     path.write_text("old")
 

@@ -1,1 +1,1 @@
-"""One module per family of benchmarks: how its files are read, and how its authors score."""
+"""One module per family of benchmarks: reads its files and computes its official score."""

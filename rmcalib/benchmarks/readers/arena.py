@@ -9,29 +9,28 @@ from typing import Any
 from rmcalib._util.texts import LONE_SURROGATE
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
 from rmcalib.benchmarks._items import Item, voted_item
-from rmcalib.benchmarks._rows import Row, chat_prompt, each
+from rmcalib.benchmarks._rows import Row, common_prompt, each
 
 __all__ = ["ENTRIES"]
 
 _WINNERS = {"model_a": (1, 0), "model_b": (0, 1), "tie": (0, 0), "both_bad": (0, 0)}
-_TOLD = ("winner_model_a", "winner_model_b", "winner_tie")
-_DIFFERENT = "the two conversations differ before the last response"
+_OUTCOMES = ("winner_model_a", "winner_model_b", "winner_tie")
 _WITHOUT_TEXT = "a message has no text, or broken characters"
 
 
 def read_55k(row: Row) -> Item | str:
     """Read a battle; prompts and responses are lists of turns, written as JSON.
 
-    Battles of several turns have no common prompt and are left out, and so are broken texts.
+    Battles of several turns have no common prompt and are left out. So are broken texts.
     """
     turns = [_turns(row, name) for name in ("prompt", "response_a", "response_b")]
     if any(len(texts) != len(turns[0]) for texts in turns) or not turns[0]:
-        raise row.error("prompt, response_a and response_b must have as many turns, and at least one")
-    won = [row.number(name) for name in _TOLD]
+        raise row.error("prompt, response_a and response_b must have the same number of turns, at least one")
+    won = [row.number(name) for name in _OUTCOMES]
     if sorted(won) != [0, 0, 1]:
-        raise row.error(f"one of {', '.join(_TOLD)} must be 1, the others 0")
+        raise row.error(f"one of {', '.join(_OUTCOMES)} must be 1, the others 0")
     if len(turns[0]) > 1:
-        return _DIFFERENT
+        return "the battle has several turns"
     prompt, first, second = (texts[0] for texts in turns)
     if not all(isinstance(text, str) and not LONE_SURROGATE.search(text) for text in (prompt, first, second)):
         return _WITHOUT_TEXT
@@ -54,14 +53,16 @@ def read_140k(row: Row) -> Item | str:
     a, b = row.messages("conversation_a"), row.messages("conversation_b")
     if a[-1]["role"] != "assistant" or b[-1]["role"] != "assistant":
         raise row.error("a conversation must end with the assistant's response")
-    if a[:-1] != b[:-1]:
-        return _DIFFERENT
+    found = common_prompt(a, b, row)
+    if isinstance(found, str):
+        return found
+    prompt, *responses = found
     votes = row.choice("winner", _WINNERS)
     return voted_item(
         row.name("id"),
         "arena",
-        chat_prompt(a[:-1], row),
-        (a[-1]["content"], b[-1]["content"]),
+        prompt,
+        responses,
         votes,
         ties=int(votes == (0, 0)),
         columns=row.columns("model_a", "model_b", "winner", "language", "is_code"),
@@ -90,7 +91,7 @@ ENTRIES = (
         name="arena-55k",
         title="Chatbot Arena, 55k battles",
         labels="votes",
-        columns=("id", "prompt", "response_a", "response_b", *_TOLD),
+        columns=("id", "prompt", "response_a", "response_b", *_OUTCOMES),
         read=each(read_55k),
         licence="Apache-2.0",
         homepage="https://huggingface.co/datasets/lmarena-ai/arena-human-preference-55k",

@@ -14,7 +14,7 @@ __all__ = ["ENTRIES"]
 def read(rows: Iterable[Row]) -> Iterator[Item | str]:
     """Read comparisons; a negative preference is a vote for the first response, 0 is a tie.
 
-    The strengths stay in the column `individual_preference`, such as `-2 -1 0`. A row without annotators has
+    The column `individual_preference` keeps the strengths, such as `-2 -1 0`. A row without annotators has
     one vote, its overall preference.
     """
     for number, row in enumerate(rows):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
+from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
 from rmcalib.benchmarks._items import Item
 from rmcalib.benchmarks._rows import Row, each
-from rmcalib.benchmarks._winning import best_beats_all, mean_by_category
+from rmcalib.benchmarks._winning import accuracy
 
 __all__ = ["ENTRIES"]
 
@@ -23,11 +23,6 @@ def read(row: Row) -> Item:
     return Item(row.name("pair_id"), family, row.text("question"), responses, 1, columns=more)
 
 
-def score(items: ScoredItems) -> list[OfficialScore]:
-    """Share of pairs where the correct response has the larger reward."""
-    return mean_by_category("accuracy", best_beats_all(items), items)
-
-
 ENTRIES = (
     BenchmarkEntry(
         name="judgebench",
@@ -40,7 +35,7 @@ ENTRIES = (
         responses="2",
         hub=(HubSource("ScalerLab/JudgeBench", "gpt"), HubSource("ScalerLab/JudgeBench", "claude")),
         categories=_FAMILIES,
-        official=score,
-        official_about="share of pairs where the correct response has the larger reward",
+        official=accuracy,
+        official_about="fraction of pairs where the correct response has the larger reward",
     ),
 )

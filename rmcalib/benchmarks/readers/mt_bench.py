@@ -8,7 +8,8 @@ import numpy as np
 
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
 from rmcalib.benchmarks._items import Item, voted_item
-from rmcalib.benchmarks._rows import Row, chat_prompt
+from rmcalib.benchmarks._rows import Row, common_prompt
+from rmcalib.benchmarks._winning import has_largest_reward
 
 __all__ = ["ENTRIES"]
 
@@ -18,10 +19,10 @@ _WINNERS = {"model_a": 0, "model_b": 1, "tie": None, "tie (inconsistent)": None}
 
 
 def read(rows: Iterable[Row]) -> Iterator[Item | str]:
-    """Gather the votes on each question, turn and pair of models.
+    """Collect the votes on each question, turn and pair of models.
 
-    Where the conversations differ before the last response (most second turns), there is no common prompt,
-    and the comparison is left out.
+    Comparisons whose conversations differ before the last response (most second turns) have no common prompt
+    and are left out.
     """
     compared: dict[tuple[str, ...], list[tuple[Row, bool]]] = {}
     for row in rows:
@@ -35,16 +36,18 @@ def read(rows: Iterable[Row]) -> Iterator[Item | str]:
         talks = talks[::-1] if swapped else talks
         if any(len(talk) != 2 * turn or talk[-1]["role"] != "assistant" for talk in talks):
             raise row.error(f"the conversations have no response of the assistant in turn {turn}")
-        if talks[0][:-1] != talks[1][:-1]:
-            yield "the two conversations differ before the last response"
+        found = common_prompt(talks[0], talks[1], row)
+        if isinstance(found, str):
+            yield found
             continue
+        prompt, *responses = found
         winners = [one.choice("winner", _WINNERS) for one, _ in votes]
         sides = [w if w is None else w ^ other for w, (_, other) in zip(winners, votes, strict=True)]
         yield voted_item(
             "/".join(key),
             _category(row),
-            chat_prompt(talks[0][:-1], row),
-            [talk[-1]["content"] for talk in talks],
+            prompt,
+            responses,
             (sides.count(0), sides.count(1)),
             ties=sides.count(None),
             columns={"turn": key[1], "model_a": key[2], "model_b": key[3]},
@@ -57,11 +60,10 @@ def _category(row: Row) -> str:
 
 
 def score(items: ScoredItems) -> list[OfficialScore]:
-    """Agreement: the share of votes, ties left out, for the response with the larger reward."""
+    """Agreement: the fraction of votes, without ties, for the response with the larger reward."""
     if items.votes is None:
         return []
-    largest = np.repeat(np.maximum.reduceat(items.reward, items.starts), items.sizes)
-    first = items.reward == largest
+    first = has_largest_reward(items)
     alone = np.repeat(np.add.reduceat(first, items.starts, dtype=np.int64) == 1, items.sizes)
     agreeing = np.add.reduceat(items.votes * (first & alone), items.starts)
     total = np.add.reduceat(items.votes, items.starts)
@@ -88,6 +90,6 @@ ENTRIES = (
         hub=(HubSource("lmsys/mt_bench_human_judgments", "human"),),
         categories=_CATEGORIES,
         official=score,
-        official_about="share of people's votes, ties left out, for the response with the larger reward",
+        official_about="fraction of people's votes, without ties, for the response with the larger reward",
     ),
 )

@@ -19,7 +19,7 @@ _ANNOTATORS = ("normal_worker_annotations", "expert_worker_annotations")
 
 
 def read(row: Row) -> Item | str:
-    """Read a comparison; every annotator has one vote. What they said stays in `overall_pref`."""
+    """Read a comparison; every annotator has one vote. The column `overall_pref` keeps their answers."""
     annotations = [one for name in _ANNOTATORS if row.has(name) for one in row.rows(name)]
     if not annotations:
         return "nobody annotated the comparison"
@@ -28,7 +28,7 @@ def read(row: Row) -> Item | str:
     more["overall_pref"] = " ".join(one.text("overall_pref") for one in annotations)
     return voted_item(
         row.name("comparison_id"),
-        row.name("category") if row.has("category") else "all",
+        row.name("category", default="all"),
         row.prompt("text"),
         (row.text("completion_a"), row.text("completion_b")),
         (given.count("A"), given.count("B")),

@@ -1,4 +1,4 @@
-"""Our own schema, which is RewardBench 2's, with people's votes as an alternative; and the built-in demo."""
+"""rmcalib's own schema (that of RewardBench 2, or with people's votes), and the built-in demo."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ VOTED = ("id", "prompt", "responses", "votes", "subset")
 
 
 def read(row: Row) -> Item:
-    """Read a prompt with correct and wrong responses, or with responses and how people voted."""
+    """Read a prompt with correct and wrong responses, or with responses and people's votes."""
     if not row.has("votes"):
         return read_answers(row, COLUMNS)
     row = Row(f"{row.where} (id {row.name('id')!r})", row.values)
     responses, votes = row.texts("responses"), row.value("votes")
     if not isinstance(votes, (list, tuple)) or not all(_is_count(count) for count in votes):
-        raise row.error("'votes' must be a list of whole numbers from 0 up")
+        raise row.error("'votes' must be a list of whole numbers, 0 or more")
     if len(responses) < 2 or len(votes) != len(responses):
-        raise row.error(f"{len(responses)} responses and {len(votes)} votes; give as many, and at least two")
+        raise row.error(f"{len(responses)} responses and {len(votes)} votes; give one each, at least two")
     ties = row.values.get("ties") or 0
     if not _is_count(ties):
-        raise row.error("'ties' must be a whole number from 0 up")
+        raise row.error("'ties' must be a whole number, 0 or more")
     if not sum(votes) + ties:
         raise row.error("nobody voted")
     more = row.columns(*(name for name in row.values if name not in (*VOTED, "ties")))

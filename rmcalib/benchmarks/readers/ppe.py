@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray
+from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
 from rmcalib.benchmarks._items import Item, voted_item
 from rmcalib.benchmarks._rows import Row, each
-from rmcalib.benchmarks._winning import best_beats_all, decided, mean_by_category
+from rmcalib.benchmarks._winning import best_beats_all, decided, has_largest_reward, mean_by_category
 
 __all__ = ["ENTRIES"]
 
@@ -60,31 +60,30 @@ def read_correctness(row: Row) -> Item | str:
     more = row.columns("model_name", "mean_score")
     if row.has(_PAIRS):
         try:
-            # Two responses that are both correct, or both wrong, are not in conflict.
+            # Pairs of two correct or two wrong responses are not in conflict.
             pairs = [sorted((place[i], place[j])) for i, j in row.value(_PAIRS) if scores[i] != scores[j]]
         except (TypeError, ValueError, LookupError):
             raise row.error(f"{_PAIRS!r} must be a list of pairs of response numbers") from None
         more[_PAIRS] = json.dumps(pairs)
-    category = row.name("subset") if row.has("subset") else "correctness"
+    category = row.name("subset", default="correctness")
     identifier = "/".join(row.name(name) for name in ("question_id", "model_name") if row.has(name))
     responses = tuple(texts[i] for i in order)
     return Item(identifier, category, row.prompt("prompt"), responses, n_correct, columns=more)
 
 
 def score_human(items: ScoredItems) -> list[OfficialScore]:
-    """Share of battles with a winner where the winner has the larger reward."""
+    """Fraction of battles with a winner where the winner has the larger reward."""
     return mean_by_category("accuracy", best_beats_all(items), items, kept=decided(items))
 
 
 def score_correctness(items: ScoredItems) -> list[OfficialScore]:
-    """Pair accuracy and the correctness of the best response, as means over the data sets.
+    """Accuracy on pairs, and correctness of the response with the largest reward, as means over data sets.
 
-    The pairs are those that the authors drew (`sampled_conflict_pairs`); without the benchmark's own columns
-    they are all pairs of a correct and a wrong response, and the metric is called `all_pairs_accuracy`.
+    The pairs are those that the authors drew (`sampled_conflict_pairs`). Without the columns of the
+    benchmark, they are all pairs of a correct and a wrong response, and the metric is `all_pairs_accuracy`.
     """
     name, wins = _pair_wins(items)
-    largest = np.maximum.reduceat(items.reward, items.starts)
-    top = items.reward == np.repeat(largest, items.sizes)
+    top = has_largest_reward(items)
     right = np.add.reduceat(top & items.is_correct, items.starts, dtype=np.int64)
     best = right / np.add.reduceat(top, items.starts, dtype=np.int64)
     return [
@@ -93,7 +92,7 @@ def score_correctness(items: ScoredItems) -> list[OfficialScore]:
     ]
 
 
-def _pair_wins(items: ScoredItems) -> tuple[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+def _pair_wins(items: ScoredItems) -> tuple[str, FloatArray]:
     if items.columns and all(_PAIRS in columns for columns in items.columns):
         wins = np.empty(len(items.starts))
         for n, (start, columns) in enumerate(zip(items.starts, items.columns, strict=True)):
@@ -102,14 +101,14 @@ def _pair_wins(items: ScoredItems) -> tuple[str, np.ndarray[tuple[int], np.dtype
         return "pair_accuracy", wins
     wins = np.array(
         [
-            _share_of_pairs(items.reward[start:end], items.is_correct[start:end])
+            _pair_accuracy(items.reward[start:end], items.is_correct[start:end])
             for start, end in pairwise(items.offsets.tolist())
         ]
     )
     return "all_pairs_accuracy", wins
 
 
-def _share_of_pairs(reward: np.ndarray[tuple[int], np.dtype[np.float64]], correct: BoolArray) -> float:
+def _pair_accuracy(reward: FloatArray, correct: BoolArray) -> float:
     return float((reward[correct][:, None] > reward[~correct]).mean())
 
 
@@ -127,7 +126,7 @@ ENTRIES = (
         hub=(HubSource("lmarena-ai/PPE-Human-Preference-V1"),),
         categories=("human",),
         official=score_human,
-        official_about="share of battles with a winner where the winner has the larger reward",
+        official_about="fraction of battles with a winner where the winner has the larger reward",
     ),
     BenchmarkEntry(
         name="ppe-correctness",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rmcalib.benchmarks._entry import BenchmarkEntry, OfficialScore, ScoredItems
 from rmcalib.benchmarks._items import Item
 from rmcalib.benchmarks._rows import Row
-from rmcalib.benchmarks._winning import best_beats_all, mean_by_category, reciprocal_rank
+from rmcalib.benchmarks._winning import accuracy, mean_by_category, reciprocal_rank
 
 __all__ = ["ENTRIES"]
 
@@ -15,7 +15,7 @@ _CORRECT = "human_to_GPT-4"
 
 
 def read(rows: Iterable[Row]) -> Iterator[Item | str]:
-    """Gather the solutions of each problem: one row per solution, those of a problem in any order."""
+    """Collect the solutions of each problem. There is one row per solution, in any order."""
     solutions: dict[str, list[Row]] = {}
     for row in rows:
         solutions.setdefault(row.text("problem"), []).append(row)
@@ -29,14 +29,13 @@ def read(rows: Iterable[Row]) -> Iterator[Item | str]:
             )
         order = sorted(range(len(own)), key=lambda i: i != correct[0])
         texts = tuple("\n".join(own[i].texts("eval_solution")) for i in order)
-        identifier = own[0].name("id") if own[0].has("id") else str(number)
+        identifier = own[0].name("id", default=str(number))
         yield Item(identifier, "MATH", problem, texts, 1, columns=own[0].columns("subject", "level"))
 
 
 def score(items: ScoredItems) -> list[OfficialScore]:
-    """Share of problems where the correct solution beats all others, and its mean reciprocal rank."""
-    rows = mean_by_category("accuracy", best_beats_all(items), items)
-    return [rows[0], mean_by_category("mean_reciprocal_rank", reciprocal_rank(items), items)[0]]
+    """Fraction of problems where the correct solution beats all others, and its mean reciprocal rank."""
+    return [accuracy(items)[0], mean_by_category("mean_reciprocal_rank", reciprocal_rank(items), items)[0]]
 
 
 ENTRIES = (
@@ -52,6 +51,6 @@ ENTRIES = (
         responses="10",
         categories=("MATH",),
         official=score,
-        official_about="share of problems where the correct solution beats all others; mean reciprocal rank",
+        official_about="accuracy (the correct solution beats all others) and mean reciprocal rank",
     ),
 )

@@ -16,23 +16,23 @@ _STYLES = 3
 
 
 def read(row: Row) -> Item:
-    """Read a prompt; the domain is the category, or else the subset (files of one domain have no domain)."""
+    """Read a prompt. The category is the domain, or the subset in files of a single domain."""
     chosen, rejected = row.texts("chosen"), row.texts("rejected")
     for name, texts in (("chosen", chosen), ("rejected", rejected)):
         if len(texts) != _STYLES:
             raise row.error(f"{name!r} has {len(texts)} responses, not {_STYLES} (one per style)")
-    category = row.name("domain") if row.has("domain") else row.name("subset")
+    category = row.name("domain", "subset")
     more = row.columns("subset", "error_key")
     return Item(row.name("id"), category, row.prompt("prompt"), chosen + rejected, _STYLES, columns=more)
 
 
 def score(items: ScoredItems) -> list[OfficialScore]:
-    """Easy, normal and hard accuracy by domain, and their mean over domains.
+    """Return easy, normal and hard accuracy, as means over the domains and by domain.
 
-    Entry (i, j) of a 3 × 3 table is the share of prompts where the correct response in style i has at least
-    the reward of the wrong one in style j. Styles go from concise to detailed with Markdown. Normal is the
-    mean of the diagonal, hard of what is above it (the wrong response looks better), easy of what is below.
-    The two sets of safety count as one domain.
+    Entry (i, j) of a 3 × 3 table is the fraction of prompts where the correct response in style i has at
+    least the reward of the wrong one in style j. Styles range from concise to detailed with Markdown. Normal
+    accuracy is the mean of the diagonal. Hard accuracy is the mean above it, where the wrong response looks
+    better; easy accuracy is the mean below. The two safety sets count as one domain.
     """
     if (items.sizes != 2 * _STYLES).any():
         return []

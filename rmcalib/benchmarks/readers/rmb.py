@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rmcalib.benchmarks._entry import BenchmarkEntry, OfficialScore, ScoredItems
+from rmcalib.benchmarks._entry import BenchmarkEntry
 from rmcalib.benchmarks._items import Item
 from rmcalib.benchmarks._rows import Row, chat_prompt, each
-from rmcalib.benchmarks._winning import best_beats_all, mean_by_category
+from rmcalib.benchmarks._winning import accuracy
 
 __all__ = ["ENTRIES"]
 
@@ -38,11 +38,6 @@ def _item(row: Row, identifier: str, responses: tuple[str, ...]) -> Item:
     return Item(row.name(identifier), category, prompt, responses, 1, columns=more)
 
 
-def score(items: ScoredItems) -> list[OfficialScore]:
-    """Share of prompts where the best response beats all others."""
-    return mean_by_category("accuracy", best_beats_all(items), items)
-
-
 ENTRIES = (
     BenchmarkEntry(
         name="rmb",
@@ -54,8 +49,8 @@ ENTRIES = (
         prompts=3786,
         responses="3 to 7",
         categories=("Helpfulness", "Harmlessness"),
-        official=score,
-        official_about="share of prompts where the best response beats all others",
+        official=accuracy,
+        official_about="fraction of prompts where the best response beats all others",
         folder="BoN_set",
     ),
     BenchmarkEntry(
@@ -68,8 +63,8 @@ ENTRIES = (
         prompts=18000,
         responses="2",
         categories=("Helpfulness", "Harmlessness"),
-        official=score,
-        official_about="share of pairs where the better response has the larger reward",
+        official=accuracy,
+        official_about="fraction of pairs where the better response has the larger reward",
         folder="Pairwise_set",
     ),
 )

@@ -1,4 +1,4 @@
-"""UltraFeedback and others like it: several responses with ratings."""
+"""UltraFeedback and data sets like it: several responses with ratings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RATINGS = ("overall_score", "rating", "score")
 def read(rows: Iterable[Row]) -> Iterator[Item | str]:
     """Read rated responses; those with the best rating are the correct ones.
 
-    A row whose responses all have the same rating is left out. The ratings stay in the column `ratings`, in
+    A row is left out if all its responses have the same rating. The column `ratings` keeps the ratings, in
     the order of the responses.
     """
     for number, row in enumerate(rows):
@@ -33,8 +33,8 @@ def read(rows: Iterable[Row]) -> Iterator[Item | str]:
         more = row.columns("source")
         more["ratings"] = " ".join(f"{ratings[i]:g}" for i in order)
         yield Item(
-            row.name("id") if row.has("id") else str(number),
-            row.name("source") if row.has("source") else "all",
+            row.name("id", default=str(number)),
+            row.name("source", default="all"),
             row.prompt("instruction"),
             tuple(completions[i].text("response") for i in order),
             n_correct,
