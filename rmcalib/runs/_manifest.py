@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,8 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
     It is in the manifest of a run (`asked`). Any command or engine that asks for the same again finds the run
     finished (`finished_scores`), and loads no weights.
     """
-    from rmcalib.judges import asked_of
-
-    asked = asked_of(judge)
+    known: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
+    asked = known()
     if asked is None:
         return None
     data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from rmcalib.batch._plan import Machine, choose_machine, make_plan
 from rmcalib.cli import app
-from rmcalib.judges import Recipe, bench, measured_rate
+from rmcalib.judges import Recipe, bench
+from rmcalib.judges._hardware import measured_rate
 
 
 @pytest.fixture(autouse=True)

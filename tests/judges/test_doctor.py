@@ -105,5 +105,5 @@ def test_offline_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert doctor._hub() == (
         False,
-        f"{constants.ENDPOINT}: not asked, HF_HUB_OFFLINE is set; only cached models can be scored",
+        f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
     )

@@ -10,8 +10,9 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Item
-from rmcalib.judges import EndpointJudge, Recipe, ScoredItem, load_judge, scored_chunks
+from rmcalib.judges import Recipe, ScoredItem, load_judge, scored_chunks
 from rmcalib.judges._inference.templates import conversation, encode, render
+from rmcalib.judges._served.judge import EndpointJudge
 from rmcalib.judges._served.squashed import why_squashed
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import ALWAYS_ONE, SIGN, Openrlhf, Sglang, Vllm, reward_of
@@ -190,7 +191,7 @@ def test_openrlhf_gets_the_text_of_the_chat_template(folder: Path) -> None:
         judge = quick(server.url, str(folder))
         results = scored(judge)
         assert judge.identity()["served_model"] is None
-        with pytest.raises(ValueError, match="OpenRLHF's server has a limit of its own"):
+        with pytest.raises(ValueError, match="OpenRLHF's server has its own limit"):
             quick(server.url, str(folder), max_length=100).identity()
     for item, got in zip(ITEMS, results, strict=True):
         texts = [render(item.prompt, response, tiny_tokenizer()) for response in item.responses]
@@ -253,7 +254,7 @@ def test_several_outputs_need_a_column() -> None:
         return reply
 
     with serving(two) as server:
-        with pytest.raises(ValueError, match="returns 2 numbers for a text, not one reward"):
+        with pytest.raises(ValueError, match="returns 2 numbers per text, not one reward"):
             scored(quick(server.url))
         rewards = scored(quick(server.url, recipe=Recipe("org/rm", column=1)))[0].rewards
         assert rewards[0] == 2 * reward_of(sent(ITEMS[0], "0"))

@@ -118,7 +118,7 @@ def test_labels_without_a_token_and_long_questions_are_refused(tmp_path: Path) -
     ):
         list(judge_of(tmp_path, "yes-no").score(ITEMS))
     with pytest.raises(
-        ValueError, match=r"the question has \d+ tokens, and the model reads 64: .*--max-characters"
+        ValueError, match=r"the question has \d+ tokens, but the limit is 64: .*--max-characters"
     ):
         list(judge_of(tmp_path, "letter", max_length=64).score(ITEMS))
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import JUDGES, Cost, GenerativeJudge, load_judge
+from rmcalib.judges import Cost, GenerativeJudge, load_judge
 from rmcalib.judges._generative import reading
+from rmcalib.judges._generative.loading import JUDGES
 from rmcalib.judges._generative.prompts import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
@@ -35,7 +36,7 @@ def test_all_our_prompts_can_be_read() -> None:
     [
         ("[", "not YAML"),
         ("a: 1", "a list of questions"),
-        ("questions: [{}]", "no version"),
+        ("questions: [{}]", "version: is missing"),
         ("version: 1\nquestions: [3]", "question 1: expected asks"),
         ("version: 1\nquestion: 1\nquestions: [{}]", "question: unknown option"),
         ("version: 1\nquestions: [{}]", "asks: is missing"),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url, in_parallel
+from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url
+from rmcalib.judges._parallel import in_parallel
 from tests.judges.serving import Reply, Request, serving
 
 KEY = "sk-very-secret-123"
@@ -144,7 +145,7 @@ def test_keys_that_are_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ServerError, match=f"needs a key: put it into the environment variable {KEY_ENV}"):
             quick(server.url).get("/x")
         monkeypatch.setenv(KEY_ENV, "a\nb")
-        with pytest.raises(ServerError, match="characters that no key has"):
+        with pytest.raises(ServerError, match="characters that keys cannot have"):
             quick(server.url).get("/x")
 
 

@@ -19,7 +19,8 @@ torch.set_num_threads(1)
 
 def test_a_language_model_is_not_a_reward_model(language_model: Path) -> None:
     with pytest.raises(
-        HubError, match=r"no score head: the checkpoint lacks score.weight, which would be random"
+        HubError,
+        match=r"no score head: the checkpoint lacks score.weight, which would be initialised at random",
     ):
         load_model(str(language_model), device="cpu")
 
@@ -98,7 +99,7 @@ def test_a_pickle_that_runs_code_is_refused_even_with_the_flag(plain: Path, tmp_
 
 def test_no_chat_template(tmp_path: Path) -> None:
     folder = str(tiny.save_model(tmp_path / "m", chat_template=None))
-    with pytest.raises(HubError, match=r"the tokenizer has no chat template: name one .*raw"):
+    with pytest.raises(HubError, match=r"the tokenizer has no chat template: give one .*raw"):
         load_model(folder, device="cpu")
     assert load_model(folder, device="cpu", recipe=Recipe(folder, template="raw")).recipe.template == "raw"
     with pytest.raises(HubError, match="template: unknown 'rwa'"):
@@ -154,7 +155,7 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
     folder = copied(plain, tmp_path / "m")
     for path in folder.glob("*token*"):
         path.unlink()
-    with pytest.raises(HubError, match=r"no tokenizer in it: save it beside the weights"):
+    with pytest.raises(HubError, match=r"has no tokenizer: save one beside the weights"):
         load_model(str(folder), device="cpu")
     (folder / "config.json").unlink()
     with pytest.raises(HubError, match=r"no config\.json, so this is not a transformers model"):
@@ -170,5 +171,5 @@ def test_a_path_with_a_slip_in_it_is_distinguished_from_a_hub_id(
     (tmp_path / "models" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(HubError, match=r"There is a folder models here, but no nope in it"):
         load_model("models/nope")
-    with pytest.raises(HubError, match=r"is a file; give the folder that it is in: models"):
+    with pytest.raises(HubError, match=r"is a file; give its folder: models"):
         load_model("models/weights.safetensors")

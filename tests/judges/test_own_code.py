@@ -101,7 +101,7 @@ def test_code_that_is_not_available_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "../../x--m.M"}}))
     with pytest.raises(
         HubError,
-        match=r"x/y: the code that it imports is not available: '\.\./\.\./x' is neither",
+        match=r"x/y: its code in another repository is not available: '\.\./\.\./x' is neither",
     ):
         pin_code("x/y", [tmp_path], {})
 
@@ -119,9 +119,7 @@ def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) ->
     name = str(tmp_path / "adapter")
     assert load_model(name, device="cpu").kind == "causal"
     recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "own-code")
-    with pytest.raises(
-        HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
-    ):
+    with pytest.raises(HubError, match=f"a PEFT adapter cannot have a recipe with `head: {head}`: merge the"):
         load_model(name, device="cpu", recipe=recipe, trust_remote_code=True)
 
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._inference.attention import Branches, DenseMask
+from rmcalib.judges._inference.attention import AttentionInputs, Branches, DenseMask
 from rmcalib.judges._inference.budget import Budget, pass_bytes, tokens_that_fit
 from rmcalib.judges._inference.devices import choose_device, is_out_of_memory
 from rmcalib.judges._inference.packing import (
@@ -128,8 +128,9 @@ def test_attention_by_branch_equals_attention_with_the_mask(
         dtype=torch.float32,
         window=window,
     )
-    expected = DenseMask(mask).attend(query, key, value, scaling=0.3, window=window)
-    got = Branches(rows).attend(query, key, value, scaling=0.3, window=window)
+    inputs = AttentionInputs(query, key, value, scaling=0.3, window=window)
+    expected = DenseMask(mask).attend(inputs)
+    got = Branches(rows).attend(inputs)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 

@@ -54,7 +54,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(monkeypatch: p
     with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free: leave out --device"):
         loading.placement(asked(device="cuda:1"), 140 * GB, GPUS[1])
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free. Under torchrun"):
+    with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free. With torchrun"):
         loading.placement(asked(), 140 * GB, GPUS[1])
 
 

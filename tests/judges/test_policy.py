@@ -86,10 +86,13 @@ def test_identity_has_beta_and_both_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reference": "org/base", "reference_free": "sum"}, "reference: give a reference model, or"),
+        ({"reference": "org/base", "reference_free": "sum"}, "reference: give either a reference model or"),
         ({"reference_free": "max"}, "reference_free: unknown 'max'"),
         ({"reference": "org/base", "beta": 0}, "beta: must be a positive number"),
-        ({"beta": 0.1, "endpoint": "http://localhost:1"}, "reference: name the model that training began"),
+        (
+            {"beta": 0.1, "endpoint": "http://localhost:1"},
+            "reference: give the model that training started from",
+        ),
         ({"reference": "org/base", "compile": True}, "compile: has no effect"),
         ({"reference": "org/base", "served_name": "x"}, "served_name: has no effect without an endpoint"),
         ({"reference": "a/b", "endpoint": "http://localhost:1", "dtype": "float32"}, "the server decides"),
@@ -227,12 +230,12 @@ def test_borrowed_code_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         seen.append((name, list(folders), dict(known)))
         return "org/code", commit
 
-    monkeypatch.setattr(loading, "pin_code", pin)
+    monkeypatch.setattr("rmcalib.judges._reward_model.pin_code", pin)
     name = str(tmp_path / "policy")
-    files = loading._files(name, LoadOptions(trust_remote_code=True))
-    assert files.asked.code() == {"trust_remote_code": True, "code_revision": commit}
+    _, asked = loading._found(name, LoadOptions(trust_remote_code=True))
+    assert asked.code() == {"trust_remote_code": True, "code_revision": commit}
     assert seen == [(name, [tmp_path / "policy"] * 2, {})]
-    assert loading._files(name, LoadOptions()).asked.code()["code_revision"] is None
+    assert loading._found(name, LoadOptions())[1].code()["code_revision"] is None
 
 
 def test_code_needs_permission(tmp_path: Path) -> None:

@@ -16,18 +16,16 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import (
-    KINDS,
     Classifier,
-    FunctionJudge,
     Judge,
     LoadOptions,
     Scale,
     ScoredItem,
     load_judge,
-    registered_judges,
     scored_chunks,
 )
-from rmcalib.judges._resolve import Kind, judge_kind
+from rmcalib.judges._function import FunctionJudge
+from rmcalib.judges._resolve import KINDS, Kind, judge_kind, registered_judges
 from rmcalib.runs import asked_for, score_inputs
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
@@ -130,9 +128,9 @@ A, B = (ScoredItem(f"p{i}", (1.0, 2.0, 3.0)) for i in range(2))
 @pytest.mark.parametrize(
     ("chunks", "message"),
     [
-        ([[B, A]], r"lab/lengths: scored prompt 'p1', not 'p0': keep their order"),
-        ([[A], [B], [B]], r"scored prompt 'p1', after the last one"),
-        ([[A]], r"scored 1 of 2 prompts; the first one that is missing is 'p1'"),
+        ([[B, A]], r"lab/lengths: returned prompt 'p1', but the next one is 'p0': return the prompts in"),
+        ([[A], [B], [B]], r"returned prompt 'p1', but none is left"),
+        ([[A]], r"scored 1 of 2 prompts; the first missing one is 'p1'"),
         ([], r"scored 0 of 2 prompts"),
         ([[A, dataclasses.replace(B, rewards=(1.0, 2.0))]], r"prompt 'p1': 2 rewards for 3 responses"),
         (
@@ -231,7 +229,7 @@ def test_an_identity_decides_about_resuming(tmp_path: Path) -> None:
         ({"identity": {1, 2}}, "identity: must be JSON"),
         ({"batch_size": 0}, "batch_size: must be at least 1, got 0"),
         ({"bached": True}, "bached: unknown option \\(did you mean 'batched'\\?\\)"),
-        ({"kind": "classifier"}, "kind: only the judges that are given by name have one"),
+        ({"kind": "classifier"}, "kind: only judges that are given by name have a kind"),
     ],
 )
 def test_bad_options_of_a_function(options: dict[str, Any], message: str) -> None:
@@ -241,7 +239,7 @@ def test_bad_options_of_a_function(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("function", [lambda *_: [1, 2, 3], functools.partial(lengths)])
 def test_a_function_without_a_name_needs_one(function: Any) -> None:
-    with pytest.raises(ValueError, match="name: this function has no name of its own; give one"):
+    with pytest.raises(ValueError, match="name: this function has no name; give one"):
         load_judge(function)
 
 

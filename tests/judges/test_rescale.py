@@ -157,7 +157,7 @@ def test_models_that_cannot_be_scaled_are_refused(plain: Path, language_model: P
     (own / "own.py").write_text(OWN_CODE)
     recipe = Recipe(str(own), head="own-code", trust_remote_code=True)
     for options in (LoadOptions(recipe=recipe), LoadOptions(trust_remote_code=True)):
-        with pytest.raises(HubError, match="its own code computes the rewards"):
+        with pytest.raises(HubError, match="the model's own code computes the rewards"):
             write_rescaled(str(own), T, tmp_path, options)
     with pytest.raises(HubError, match="no linear layer"):
         write_rescaled(str(language_model), T, tmp_path)

@@ -25,7 +25,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from rmcalib._util.processes import joined, process_rank
-from rmcalib.judges._inference.scoring import score_items, shard
+from rmcalib.judges._inference.scoring import score_items
+from rmcalib.runs._score import shard
 from tests.judges.tiny import tiny_items, tiny_model
 
 torch.set_num_threads(1)

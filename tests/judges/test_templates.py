@@ -70,14 +70,16 @@ def test_what_a_template_cannot_write_is_refused(prompt: Any, template: str, mes
 def test_no_chat_template_names_the_remedy() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = None
-    with pytest.raises(ValueError, match=r"item 'x', response 0: .*has no chat template: name one.*mistral"):
+    with pytest.raises(ValueError, match=r"item 'x', response 0: .*has no chat template: give one.*mistral"):
         encode([item("P", "R")], tokenizer, max_length=10)
 
 
 def test_a_template_that_raises_is_reported_with_the_item() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
-    with pytest.raises(ValueError, match=r"item 'x', response 0: .*refuses these messages: System role"):
+    with pytest.raises(
+        ValueError, match=r"item 'x', response 0: .*does not accept these messages: System role"
+    ):
         encode([item("P", "R")], tokenizer, max_length=10)
 
 
