@@ -62,7 +62,7 @@ def test_options_of_the_bench_need_it() -> None:
         bench("demo", seconds=0)
 
 
-def test_a_damaged_cache_counts_as_none(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "rmcalib" / "bench.json"
     file.parent.mkdir()
     for content in ("{", "[]", '{"cpu": {}}', '{"cpu": {"operations_per_second": "x", "measured": ""}}'):

@@ -1,4 +1,4 @@
-"""The embedded demo is really trained, really imperfect, and small."""
+"""The built-in demo is trained, imperfect and small."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ def test_ties_come_in_pairs(benchmark: Benchmark) -> None:
         assert ties[f"tied:{number}"].n_correct > 1
 
 
-def test_the_truth_is_the_truth(benchmark: Benchmark) -> None:
-    """Sums can be checked from outside the generator."""
+def test_the_first_response_of_a_sum_is_correct(benchmark: Benchmark) -> None:
     for item in benchmark.items:
         if item.category == "Math":
             a, b = (

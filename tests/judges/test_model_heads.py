@@ -1,4 +1,4 @@
-"""Heads whose tensors carry other names, or sit in files of their own, are rebuilt."""
+"""Heads whose tensors have other names, or are in their own files, are rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not load, or only behind a flag, and what is said then."""
+"""Models that cannot be loaded, or only with a flag, and the messages."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_no_config(plain: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../../x", "/etc/nothing", "a/b/c", "org/..", "", "org/na me", "https://x/y"]
 )
-def test_names_that_are_no_model(name: str) -> None:
+def test_names_that_are_not_models(name: str) -> None:
     with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):
         load_model(name, device="cpu")
 
@@ -133,7 +133,7 @@ def test_bad_options_are_named(plain: Path) -> None:
         load_model(str(plain), device="cpu", revision="main")
 
 
-def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
+def test_unsupported_and_own_code_are_reported_before_anything_is_fetched() -> None:
     with pytest.raises(HubError, match="not supported: no public weights"):
         load_model("org/x", recipe=Recipe("org/x", status="unsupported", reason="no public weights"))
     recipe = Recipe("org/x", status="own-code", head="own-code", trust_remote_code=True)
@@ -162,7 +162,7 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
         load_model(str(folder), device="cpu")
 
 
-def test_a_path_with_a_slip_in_it_is_distinguished_from_a_hub_id(
+def test_a_mistyped_path_is_distinguished_from_a_hub_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -49,7 +49,7 @@ def test_a_local_folder_s_revision_follows_its_bytes(plain: Path, tmp_path: Path
     assert first.revision != load_model(str(other), device="cpu").revision
 
 
-def test_cpu_means_float32_whatever_the_checkpoint_says(tmp_path: Path) -> None:
+def test_the_cpu_uses_float32_whatever_the_checkpoint_says(tmp_path: Path) -> None:
     folder = tiny.save_model(tmp_path / "m", tiny.tiny_classifier().to(torch.bfloat16))
     model = load_model(str(folder), device="cpu")
     assert model.dtype == torch.float32

@@ -1,4 +1,4 @@
-"""Own code runs behind the flag only, pinned to a commit; adapters are not left out beside heads of ours."""
+"""A model's own code runs only with the flag, pinned to a commit; an adapter with a rebuilt head is refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_code_of_several_repositories_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[1]", "{}", '{"auto_map": 7}', '{"auto_map": {"AutoModel": "own.M"}}']
 )
-def test_folders_that_borrow_nothing(content: str, tmp_path: Path) -> None:
+def test_folders_that_use_no_other_code(content: str, tmp_path: Path) -> None:
     assert pin_code("x/y", [tmp_path], {}) is None
     (tmp_path / "config.json").write_text(content)
     assert pin_code("x/y", [tmp_path], {}) is None

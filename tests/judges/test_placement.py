@@ -1,4 +1,4 @@
-"""Where a model is loaded, and in which dtype: devices are pretended, nothing is loaded."""
+"""Where a model is loaded, and in which dtype. Devices are simulated, and nothing is loaded."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def saved(folder: Path, architecture: str, seed: int) -> Any:
     make: Any = AutoModelForCausalLM
     changes = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
     model = make.from_config(AutoConfig.for_model(kind, vocab_size=400, **sizes, **changes)).eval().float()
-    for parameter in model.parameters():  # far from zero, so that mistakes show
+    for parameter in model.parameters():  # far from zero, so that mistakes are visible
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else None
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
@@ -211,7 +211,9 @@ def test_a_shared_prompt_changes_nothing(architecture: str, tmp_path: Path) -> N
     assert scorer.sharing is not None  # the check of the first prompt did not switch it off
 
 
-def test_sharing_that_goes_wrong_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sharing_that_gives_wrong_results_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(tmp_path / "policy", "llama", 0)
     judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
     expected = [each.rewards for chunk in judge.score(tiny_items(2)) for each in chunk]
@@ -221,7 +223,7 @@ def test_sharing_that_goes_wrong_is_switched_off(tmp_path: Path, monkeypatch: py
     assert got == [pytest.approx(rewards, abs=1e-4) for rewards in expected]
 
 
-def test_borrowed_code_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_another_repository_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "policy", "llama", 0)
     commit = "a" * 40
     seen: list[Any] = []

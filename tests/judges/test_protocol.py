@@ -33,7 +33,7 @@ BENCH = Benchmark("small", "1", ITEMS)
 
 
 class Lengths:
-    """The smallest judge: it knows nothing of rmcalib but `ScoredItem`."""
+    """The smallest judge: of rmcalib it uses only `ScoredItem`."""
 
     name = "lab/lengths"
     scale: Scale = "ratings"
@@ -100,7 +100,7 @@ def test_another_identity_is_another_run(tmp_path: Path) -> None:
     assert fresh.manifest["version"] == 2
 
 
-def test_a_judge_may_count_by_itself_and_say_more() -> None:
+def test_a_judge_may_report_progress_and_more_for_the_manifest() -> None:
     class Counting(Lengths):
         def about(self) -> dict[str, Any]:
             return {"server": "v1"}
@@ -243,7 +243,7 @@ def test_a_function_without_a_name_needs_one(function: Any) -> None:
         load_judge(function)
 
 
-def test_the_demo_is_the_same_judge_by_any_way(tmp_path: Path) -> None:
+def test_the_demo_is_the_same_judge_however_it_is_given(tmp_path: Path) -> None:
     bench = rmcalib.load_benchmark("demo", limit=6)
     by_name = rmcalib.score("demo", bench, device="cpu", output=tmp_path)
     judge = rmcalib.load_judge("demo", device="cpu")
@@ -258,8 +258,8 @@ def test_the_demo_is_the_same_judge_by_any_way(tmp_path: Path) -> None:
     assert asked_for(Classifier(judge.model), bench) is None  # its weights may have changed
 
 
-def test_the_hashes_of_classifiers_stay_what_they_were() -> None:
-    """Run folders of earlier versions resume: these keys make up their hashes."""
+def test_the_hashes_of_classifiers_do_not_change() -> None:
+    """Run folders of earlier versions resume, because their hashes are made of these keys."""
     bench = rmcalib.load_benchmark("demo", limit=2)
     judge = Classifier("demo", LoadOptions(device="cpu"))
     asked = judge.asked()
@@ -297,7 +297,7 @@ def test_what_cannot_be_loaded(judge: Any, options: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize("judge", [Lengths, 3])
-def test_what_is_no_judge(judge: Any) -> None:
+def test_objects_that_are_not_judges(judge: Any) -> None:
     with pytest.raises(TypeError, match=r"judge: "):
         load_judge(judge)
 
@@ -345,7 +345,7 @@ def nothing(**_: Any) -> Any:
 
 
 def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A distribution with an entry point, as pip leaves it on the path."""
+    """An installed distribution with an entry point."""
     info = tmp_path / "ours-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""Copies of models whose rewards are divided: every kind of head, and what is refused."""
+"""Copies of models with divided rewards: every kind of head, and models that are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def in_bfloat16(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def beside(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The head in a file of its own, as a pickle."""
+    """The head in its own file, as a pickle."""
     path, recipe = with_head("v_head", (32, 1), {})(folder)
     tensors = load_file(path / "model.safetensors")
     head = {name: tensors.pop(name) for name in [*tensors] if name.startswith("v_head")}

@@ -83,7 +83,7 @@ def test_a_template_that_raises_is_reported_with_the_item() -> None:
         encode([item("P", "R")], tokenizer, max_length=10)
 
 
-def test_the_clock_of_a_template_stands_still() -> None:
+def test_templates_get_a_fixed_date() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = (
         "{%- set date_string = strftime_now('%d %b %Y') %}\n"
