@@ -72,7 +72,7 @@ def test_column_and_sign_pick_the_reward(tmp_path: Path) -> None:
     torch.testing.assert_close(rewards(model), expected, atol=1e-5, rtol=1e-5)
     with pytest.raises(HubError, match=r"column: must be from 0 to 2, got 3"):
         load_model(folder, device="cpu", recipe=Recipe(folder, column=3))
-    with pytest.raises(HubError, match=r"3 outputs \(num_labels\), a reward model has one"):
+    with pytest.raises(HubError, match=r"3 outputs \(num_labels\), but a reward model has one"):
         load_model(folder, device="cpu")
 
 

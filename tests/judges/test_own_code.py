@@ -1,4 +1,4 @@
-"""A model's own code runs only with the flag, pinned to a commit; an adapter with a rebuilt head is refused."""
+"""A model's own code runs only with the flag, pinned to a commit; an adapter with another head is refused."""
 
 from __future__ import annotations
 
