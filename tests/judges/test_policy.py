@@ -158,7 +158,7 @@ def test_an_adapter_has_its_base_as_reference(tmp_path: Path) -> None:
 def test_a_whole_model_needs_a_reference(tmp_path: Path) -> None:
     saved(tmp_path / "policy", "llama", 0)
     judge = load_judge(str(tmp_path / "policy"), beta=0.1, device="cpu")
-    with pytest.raises(ValueError, match="is not a PEFT adapter, so name the model"):
+    with pytest.raises(ValueError, match="is not a PEFT adapter, so give the model"):
         judge.identity()
 
 

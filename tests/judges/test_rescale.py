@@ -148,7 +148,7 @@ def test_adapters_that_carry_the_head(language_model: Path, plain: Path, tmp_pat
         rewards(load_model(str(copy), device="cpu")), expected / T, rtol=1e-5, atol=1e-5
     )
     without, _ = adapter_of(plain, tmp_path / "without", with_head=False)
-    with pytest.raises(HubError, match="merge it into its base"):
+    with pytest.raises(HubError, match="merge the adapter into its base"):
         write_rescaled(str(without), T, tmp_path)
 
 
