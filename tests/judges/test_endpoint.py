@@ -258,7 +258,7 @@ def test_several_outputs_need_a_column() -> None:
             scored(quick(server.url))
         rewards = scored(quick(server.url, recipe=Recipe("org/rm", column=1)))[0].rewards
         assert rewards[0] == 2 * reward_of(sent(ITEMS[0], "0"))
-        with pytest.raises(ValueError, match="the recipe has column 2, but the server returns 2 numbers per text"):
+        with pytest.raises(ValueError, match="the recipe has column 2, but the server returns 2 numbers"):
             scored(quick(server.url, recipe=Recipe("org/rm", column=2)))
 
 
