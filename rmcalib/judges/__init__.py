@@ -12,11 +12,12 @@ from rmcalib.judges._generative.summary import answers_summary
 from rmcalib.judges._hardware import Hardware, find_hardware
 from rmcalib.judges._inference.scoring import CHUNK, indifference_note
 from rmcalib.judges._judge import Judge, Scale, ScoredItem, about_judge, scored_chunks
+from rmcalib.judges._model_files import identify, is_local, locate
 from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import Recipe, read_entries, recipe_from, registry
 from rmcalib.judges._rescale import write_rescaled
 from rmcalib.judges._resolve import check_judge_name, judge_kind, load_judge
-from rmcalib.judges._reward_model import RewardModel, identify, is_local, load_model, locate
+from rmcalib.judges._reward_model import RewardModel, load_model
 from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, why_no_calibration
 from rmcalib.judges._served.comparison import ServedCheck, compare_served
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rmcalib.judges._inference.architectures import running_config
 from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._model_files import check_model_name, identify
 from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import Recipe
-from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, load_model
+from rmcalib.judges._reward_model import RewardModel, load_model
 from rmcalib.judges._scale import scale_of
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import SMALL_FILES, HubError, translated
+from rmcalib.judges._model_files import locate
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import locate, with_recipe
+from rmcalib.judges._reward_model import with_recipe
 
 if TYPE_CHECKING:
     import torch

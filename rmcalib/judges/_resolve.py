@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._function import FunctionJudge
 from rmcalib.judges._judge import Judge, is_judge
+from rmcalib.judges._model_files import check_model_name
 from rmcalib.judges._options import LoadOptions, check_options
-from rmcalib.judges._reward_model import RewardModel, check_model_name
+from rmcalib.judges._reward_model import RewardModel
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

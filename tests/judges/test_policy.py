@@ -232,7 +232,7 @@ def test_code_of_another_repository_is_pinned(tmp_path: Path, monkeypatch: pytes
         seen.append((name, list(folders), dict(known)))
         return "org/code", commit
 
-    monkeypatch.setattr("rmcalib.judges._reward_model.pin_code", pin)
+    monkeypatch.setattr("rmcalib.judges._model_files.pin_code", pin)
     name = str(tmp_path / "policy")
     _, asked = loading._found(name, LoadOptions(trust_remote_code=True))
     assert asked.code() == {"trust_remote_code": True, "code_revision": commit}

@@ -13,8 +13,8 @@ from rmcalib.judges._generative.models import ChatModel
 from rmcalib.judges._generative.prompts import BUILT_IN, JudgePrompt, read_prompt
 from rmcalib.judges._http import CONCURRENCY, TIMEOUT, open_client
 from rmcalib.judges._judge import Judge
+from rmcalib.judges._model_files import check_model_name
 from rmcalib.judges._options import LoadOptions, check_options, refuse_local_options
-from rmcalib.judges._reward_model import check_model_name
 
 __all__ = ["JUDGES", "load_generative"]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib.judges._generative.models import LabelAnswer, TextAnswer
 from rmcalib.judges._generative.prompts import Message, spellings
+from rmcalib.judges._model_files import identify
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import identify
 
 if TYPE_CHECKING:
     from rmcalib.judges._policies.logprobs import LanguageModel

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.scoring import CHUNK
 from rmcalib.judges._judge import Judge, Scale, ScoredItem
+from rmcalib.judges._model_files import check_model_name, identify, locate
 from rmcalib.judges._options import LoadOptions, check_options, refuse_local_options
 from rmcalib.judges._policies.beta import trained_beta
 from rmcalib.judges._policies.loading import load_language_model, load_policy_tokenizer
 from rmcalib.judges._policies.served import ServedModel, Serving, check_unchanged, connect, served_logprobs
-from rmcalib.judges._reward_model import check_model_name, identify, locate
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import HubError
+from rmcalib.judges._model_files import ModelFiles, find_files
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import ModelFiles, find_files, longest_text
+from rmcalib.judges._reward_model import longest_text
 
 if TYPE_CHECKING:
     from rmcalib.judges._policies.logprobs import LanguageModel

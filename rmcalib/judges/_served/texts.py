@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.templates import conversation, encode, render
+from rmcalib.judges._model_files import locate
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import locate
 from rmcalib.judges._served.servers import Text
 
 if TYPE_CHECKING:
