@@ -68,7 +68,7 @@ def test_needed_memory_follows_the_files_and_the_dtype(tmp_path: Path) -> None:
 def test_parts_on_the_cpu_or_on_disk_are_refused() -> None:
     model, _ = tiny_model("llama")
     loading.refuse_offloading("org/rm", model.backbone, torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"org/rm: the GPUs are too small.*use more GPUs"):
+    with pytest.raises(ValueError, match=r"org/rm: does not fit on the GPUs.*use more GPUs"):
         loading.refuse_offloading("org/rm", model.backbone, GPUS[0])
     assert loading.last_device(model.backbone, torch.device("cpu")) == torch.device("cpu")
 
