@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from rmcalib.judges import LEADERBOARD, Recipe, judge_kind, load_judge, read_entries, recipe_from, registry
+from rmcalib.judges import Recipe, judge_kind, load_judge, read_entries, recipe_from, registry
 
 __all__ = ["Listed", "Selection", "family_of", "parameters_of", "read_models"]
 
@@ -81,7 +81,7 @@ def read_models(path: str | Path | None = None) -> list[Listed]:
     An entry may have the fields of a recipe and, for judges that are not classifiers, `kind` and the options
     of this kind, such as `endpoint` or `judge`.
     """
-    entries = read_entries(LEADERBOARD if path is None else Path(path))
+    entries = read_entries(path)
     if not entries:
         raise ValueError(f"{path}: contains no models (write `- model: org/name`)")
     known = registry()

@@ -157,14 +157,14 @@ def plan_problems(plan: Iterable[PlanEntry]) -> dict[str, str]:
     >>> plan_problems([PlanEntry(Recipe("org/rm-8B"), "other"), PlanEntry(Recipe("./gone"), "other")])
     {'./gone': "'./gone' is neither a file or folder here nor a Hub id like 'org/name'"}
     """
-    from rmcalib.judges import check_model_name, is_local
+    from rmcalib.judges import check_judge_name, is_local
 
     problems: dict[str, str] = {}
     for entry in plan:
         if entry.skipped or entry.model == "demo":
             continue
         try:
-            check_model_name(entry.model)
+            check_judge_name(entry.model)
         except ValueError as error:
             problems[entry.model] = str(error)
         files = (Path(entry.model) / name for name in ("config.json", "adapter_config.json"))
@@ -204,16 +204,9 @@ def choose_machine(device: str = "auto") -> Machine:
     >>> choose_machine("cpu").device
     'cpu'
     """
-    from rmcalib.judges import available_devices, choose_device, describe_device, main_memory, total_memory
+    from rmcalib.judges import find_hardware
 
-    if device == "cpu":  # without importing torch, which takes seconds
-        return Machine("cpu", 1, float(main_memory().total), _rate("cpu"))
-    chosen = choose_device(device)
-    rate = _rate(chosen.type, describe_device(chosen) if chosen.type != "cpu" else "")
-    if chosen.type == "cuda" and device == "auto":
-        gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
-        return Machine("cuda", len(gpus), float(sum(total_memory(gpu) for gpu in gpus)), rate)
-    return Machine(chosen.type, 1, float(total_memory(chosen)), rate)
+    return Machine(*find_hardware(device))
 
 
 def estimated_tokens(benchmark: Benchmark | None) -> float:
@@ -240,13 +233,6 @@ def _item_size(recipe: Recipe, machine: Machine, dtype: str) -> int:
     if dtype == "auto":
         dtype = "float32" if machine.device == "cpu" else recipe.dtype or "bfloat16"
     return _BYTES[dtype]
-
-
-def _rate(device: str, name: str = "") -> float | None:
-    from rmcalib.judges import measured_rate
-
-    found = measured_rate(device, name)
-    return None if found is None else found[0]
 
 
 def _speed(machine: Machine) -> float:

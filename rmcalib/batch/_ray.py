@@ -96,7 +96,7 @@ def score_on_cluster(
     look: Callable[[], None],
 ) -> None:
     """Let the workers of a model score it, and write the results."""
-    from rmcalib.judges import INDIFFERENT, is_indifferent
+    from rmcalib.judges import indifference_note
 
     ray, name = import_ray(), ticket.entry.model
     batch.status.change(name, "downloading")
@@ -124,8 +124,8 @@ def score_on_cluster(
             done += sum(len(item.rewards) for item in scored)
             tokens += sum(sum(item.n_tokens) for item in scored)
             batch.status.progress(name, done, total, tokens)
-        if is_indifferent(distinct):
-            batch.status.warn(name, f"{name}: {INDIFFERENT}")
+        if note := indifference_note(distinct):
+            batch.status.warn(name, f"{name}: {note}")
         run.finish(processes=len(workers))
     for text in _remarks(first, origins.values()):
         batch.status.warn(name, text)

@@ -108,11 +108,11 @@ def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json
 def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -> None:
     from rich.text import Text
 
-    from rmcalib.judges import bench, choose_device, remember_rate
+    from rmcalib.judges import bench, find_hardware
 
-    usual = 10.0 if choose_device(device).type == "cpu" else 60.0
+    usual = 10.0 if find_hardware(device).device == "cpu" else 60.0
     found = bench(model, seconds=seconds or usual, device=device)
-    remember_rate(found)
+    found.remember()
     if json_:
         typer.echo(json.dumps(dataclasses.asdict(found)))
         return

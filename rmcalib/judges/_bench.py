@@ -1,25 +1,19 @@
-"""How fast this machine scores: random texts of the lengths of a benchmark, for about a minute.
-
-The result says which attention was used, tokens per second, which share of the device's arithmetic that is,
-how much was padding, whether memory was as estimated, and how fast a plain loop over the same texts is.
-"""
+"""Measure how fast this machine scores: random texts, with lengths as in a benchmark, for about a minute."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.files import write_json
+from rmcalib.judges._hardware import keep_rate
 from rmcalib.judges._inference import budget, devices, forward
+from rmcalib.judges._inference.architectures import running_config
 from rmcalib.judges._inference.packing import Text
 from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.judges._inference.templates import Encoded
@@ -30,7 +24,7 @@ from rmcalib.judges._reward_model import RewardModel, load_model
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Benchmarked", "bench", "measured_rate", "remember_rate"]
+__all__ = ["Benchmarked", "bench"]
 
 # hidden size, inner size, layers, heads, key heads: small on a CPU, about 1.1 billion parameters elsewhere
 _SHAPES = {"cpu": (256, 704, 4, 4, 4), "accelerator": (2048, 5632, 22, 32, 4)}
@@ -39,11 +33,26 @@ _PLAIN_BATCH = 8
 
 @dataclass(frozen=True)
 class Benchmarked:
-    """What `bench` measured.
+    """The result of `bench`.
 
-    `operations_per_second` are two for every parameter and token of the texts, shared ones included, as the
-    plans of `rmcalib batch` count them. `share_of_peak` has the arithmetic that cannot be avoided, over that
-    of the best matrix product on this device. Memory is in bytes, and None where it cannot be measured.
+    Attributes
+    ----------
+    model, parameters : name of the model, and its number of parameters.
+    device, device_name, dtype : what it ran on, and in which dtype.
+    attention : how attention was computed: `flex`, `branches`, `mask` or `plain`.
+    seconds, responses, tokens, passes : time, responses, tokens of all texts, and forward passes.
+    tokens_per_second : speed of rmcalib.
+    plain_tokens_per_second : speed of a plain loop over batches of eight of the same texts.
+    operations_per_second : two operations for every parameter and token, shared tokens included. The plans
+        of `rmcalib batch` use it.
+    peak_operations_per_second : speed of the best matrix product on this device.
+    share_of_peak : the arithmetic that cannot be avoided, per second, as a fraction of that speed.
+    padding : fraction of the computed tokens that were padding.
+    shared : fraction of the tokens that were not computed again, because responses share a prompt.
+    token_budget : the most tokens in one forward pass.
+    memory_peak, memory_estimate : bytes beyond the weights. The peak is None if it cannot be measured.
+    notices : warnings during the measurement.
+    measured : the date.
     """
 
     model: str
@@ -69,18 +78,29 @@ class Benchmarked:
     notices: tuple[str, ...]
     measured: str
 
+    def remember(self) -> None:
+        """Store the result in the user's cache folder, for the plans of `rmcalib batch`."""
+        keep_rate(dataclasses.asdict(self))
+
 
 def bench(
     model: str | RewardModel | None = None, *, seconds: float = 60.0, device: str = "auto", seed: int = 0
 ) -> Benchmarked:
-    """Score random texts for about `seconds`, and measure how fast that is.
+    """Score random texts for about `seconds`, and measure the speed.
 
     Parameters
     ----------
-    model : a Hub id, a folder, `"demo"` or a loaded model; default a random llama that suits the device.
-    seconds : how long to score; the plain loop takes about a third of it more.
-    device : as for `LoadOptions`.
-    seed : of the texts and the random model.
+    model : a Hub id, a folder, `"demo"` or a loaded model. Default: a llama with random weights, small on a
+        CPU and of 1.1 billion parameters on other devices.
+    seconds : how long to score. Comparing with a plain loop takes about a third longer.
+    device : as in `LoadOptions`.
+    seed : seed of the texts and of the random model.
+
+    Returns
+    -------
+    Benchmarked
+        Speed, memory and padding (see its attributes). `.remember()` stores the speed for the plans of
+        `rmcalib batch`.
 
     Examples
     --------
@@ -104,44 +124,12 @@ def bench(
     return dataclasses.replace(result, notices=notices)
 
 
-def remember_rate(result: Benchmarked) -> None:
-    """Keep what was measured in the user's cache folder, for the plans of `rmcalib batch`.
-
-    A cache that cannot be written is a warning.
-    """
-    file = _cache_file()
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    kind = _kind(result.device.partition(":")[0], result.device_name)
-    known = {**(known if isinstance(known, dict) else {}), kind: dataclasses.asdict(result)}
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, known)
-    except OSError as error:
-        warnings.warn(f"{file}: cannot keep the measured rate ({error})", stacklevel=2)
-
-
-def measured_rate(device: str, name: str = "") -> tuple[float, str] | None:
-    """Return the operations per second that `bench` measured, and when; None if it never ran here.
-
-    `device` is the type of the device, such as `cuda`, and `name` what its maker calls it (none for the CPU).
-    """
-    try:
-        known = json.loads(_cache_file().read_text(encoding="utf-8"))
-        found = known[_kind(device, name)]
-        return float(found["operations_per_second"]), str(found["measured"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _measure(
     model: RewardModel, seconds: float, draw: Callable[[int], list[tuple[Encoded, ...]]]
 ) -> Benchmarked:
     scorer = ItemScorer(model)
     step = 2 if model.device.type == "cpu" else scorer.window
-    scorer.rewards(draw(step))  # compiles, loads kernels, checks sharing
+    scorer.rewards(draw(step))  # a first pass, which also compiles, loads kernels and checks sharing
     peak = _matmul_peak(model.device, model.dtype)
     _reset_peak(model.device)
     held = _peak_memory(model.device)
@@ -157,7 +145,7 @@ def _measure(
         plain_texts += [Text(0, 0, text, len(text) - 1) for group in drawn for text in group]
     spent = time.perf_counter() - start
     used = _peak_memory(model.device)
-    work, config = scorer.work, getattr(model.backbone, "config", model.config)
+    work, config = scorer.work, running_config(model)
     parameters = sum(parameter.numel() for parameter in model.backbone.parameters())
     sharing = scorer.sharing
     computed = work.tokens - work.shared + work.padding
@@ -195,7 +183,7 @@ def _measure(
 
 
 def _texts(model: RewardModel, n_prompts: int, rng: np.random.Generator) -> list[tuple[Encoded, ...]]:
-    """Draw prompts with four responses; log-normal lengths with as much text as RewardBench 2."""
+    """Draw prompts with four responses each, with log-normal lengths as in RewardBench 2."""
     vocabulary = int(model.backbone.get_input_embeddings().weight.shape[0])  # type: ignore[operator]
     limit = model.max_length
 
@@ -213,8 +201,8 @@ def _texts(model: RewardModel, n_prompts: int, rng: np.random.Generator) -> list
 
 
 def _operations(model: RewardModel, group: tuple[Encoded, ...]) -> float:
-    """Count the arithmetic for every different token of a prompt once, with attention to what it sees."""
-    config = getattr(model.backbone, "config", model.config)
+    """Count the arithmetic that cannot be avoided: each different token of a prompt once."""
+    config = running_config(model)
     shared = group[0].prefix_len
     different = shared + sum(len(text) - shared for text in group)
     pairs = sum(len(text) * (len(text) + 1) for text in group) / 2 - (len(group) - 1) * shared**2 / 2
@@ -225,7 +213,7 @@ def _operations(model: RewardModel, group: tuple[Encoded, ...]) -> float:
 
 
 def _plain_speed(model: RewardModel, texts: list[Text], seconds: float) -> float:
-    """Return the tokens per second of batches of 8 texts in the order in which they come."""
+    """Return the tokens per second of a plain loop: batches of eight texts, in the given order."""
     tokens, start = 0, time.perf_counter()
     for first in range(0, len(texts), _PLAIN_BATCH):
         batch = texts[first : first + _PLAIN_BATCH]
@@ -275,7 +263,7 @@ def _peak_memory(device: torch.device) -> int | None:
 
 
 def _random_model(device: torch.device, seed: int) -> RewardModel:
-    """Build a llama with random weights: float32 on a CPU, else bfloat16."""
+    """Build a llama with random weights, in float32 on a CPU and in bfloat16 elsewhere."""
     import torch
     from transformers import AutoModel, LlamaConfig
 
@@ -310,12 +298,3 @@ def _random_model(device: torch.device, seed: int) -> RewardModel:
         dtype=dtype,
         max_length=4_096,
     )
-
-
-def _kind(device: str, name: str) -> str:
-    return device if device == "cpu" else f"{device}: {name}"
-
-
-def _cache_file() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "rmcalib" / "bench.json"

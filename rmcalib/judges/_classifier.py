@@ -6,11 +6,13 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.judges._inference.architectures import running_config
 from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._model_files import check_model_name, identify
 from rmcalib.judges._options import LoadOptions
 from rmcalib.judges._registry import Recipe
-from rmcalib.judges._reward_model import RewardModel, check_model_name, identify, load_model
+from rmcalib.judges._reward_model import RewardModel, load_model
 from rmcalib.judges._scale import scale_of
 
 if TYPE_CHECKING:
@@ -34,16 +36,16 @@ _DESCRIPTIVE = (
 
 
 class Classifier:
-    """A reward model of the Hugging Face Hub, of a folder, or in memory, as a judge.
+    """A Hugging Face reward model as a judge: from the Hub, from a folder, or already loaded.
 
-    A model that is given by name is loaded when it is first needed. Until then a `Classifier` is small: it
-    can be sent to another process.
+    A model that is given by name is loaded when it is first used. Until then the judge is small and can be
+    sent to another process.
 
     Parameters
     ----------
-    model : a Hub id, a folder, `"demo"`, or a loaded `RewardModel`. A loaded model is known by its name and
-        revision: if its weights have changed since, as in training, do not resume an earlier run.
-    options : how to load and run it. Of a loaded model, only `token_budget` matters.
+    model : a Hub id, a folder, `"demo"`, or a loaded `RewardModel`. A loaded model is identified by its name
+        and revision. If its weights have changed, as in training, do not resume an earlier run.
+    options : options for loading and running it. For a loaded model, only `token_budget` has an effect.
 
     Examples
     --------
@@ -56,7 +58,7 @@ class Classifier:
     """
 
     def __init__(self, model: str | RewardModel, options: LoadOptions | None = None) -> None:
-        """Remember what to load."""
+        """Keep the settings; nothing is loaded yet."""
         self.options = options or LoadOptions()
         self.name = check_model_name(model) if isinstance(model, str) else model.name
         self._loaded = None if isinstance(model, str) else model
@@ -65,19 +67,19 @@ class Classifier:
 
     @property
     def model(self) -> RewardModel:
-        """The model, which is loaded if it is not loaded yet."""
+        """The model. The first access loads it."""
         if self._loaded is None:
             self._loaded = load_model(self.name, self.options)
         return self._loaded
 
     @property
     def recipe(self) -> Recipe:
-        """What is known about the model."""
+        """The recipe of the model."""
         return self._loaded.recipe if self._loaded is not None else self.options.recipe_for(self.name)
 
     @property
     def scale(self) -> Scale:
-        """What the recipe says about the rewards."""
+        """The scale of the rewards, from the recipe."""
         return scale_of(self.recipe)
 
     @property
@@ -104,15 +106,15 @@ class Classifier:
     def asked(self) -> dict[str, Any] | None:
         """Return what determines `identity` and is known without the weights; None for a loaded model.
 
-        What is left to the machine stays `auto`: another machine may do the scoring. The base model of a PEFT
-        adapter is not in it, because only the adapter's files name it.
+        Settings that depend on the machine stay `auto`, because another machine may do the scoring. The base
+        model of a PEFT adapter is not included, because only the adapter's files name it.
         """
         if not self._by_name:
             return None
         options = self.options
-        recipe = _hashed(options.recipe_for(self.name))  # as it is before loading
+        recipe = _hashed(options.recipe_for(self.name))  # loading may change it
         tokenizer = recipe["tokenizer"]
-        automatic = [options.dtype, options.device.partition(":")[0]]  # the device settles `auto`
+        automatic = [options.dtype, options.device.partition(":")[0]]  # `auto` depends on the device
         return {
             "revision": self.commit,
             "tokenizer": tokenizer and identify(tokenizer),
@@ -136,19 +138,21 @@ class Classifier:
         }
 
     def work(self) -> dict[str, int]:
-        """Return how many passes there were, and how many tokens were scored, shared and padding."""
+        """Return the number of forward passes, and of tokens: scored, shared and padding."""
         return {} if self._scorer is None else dataclasses.asdict(self._scorer.work)
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""
-        if self._scorer is None:  # kept: it knows how many tokens fit, and whether prompts can be shared
+        if (
+            self._scorer is None
+        ):  # kept, because it learns how many tokens fit and whether prompts can be shared
             self._scorer = ItemScorer(self.model, token_budget=self.options.token_budget)
         self._scorer.progress = progress
         yield from self._scorer.chunks(items)
 
 
 def _hashed(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as the hashes of runs have it: in the words of version 0.1, so that its runs resume."""
+    """Return the fields of a recipe for hashing, with the names of version 0.1, so that its runs resume."""
     values = dataclasses.asdict(recipe)
     values["status"] = {"rebuilt": "adapter", "own-code": "remote"}.get(recipe.status, recipe.status)
     values["head"] = "remote" if recipe.head == "own-code" else recipe.head
@@ -159,13 +163,12 @@ def _hashed(recipe: Recipe) -> dict[str, Any]:
 
 
 def _own_code(model: RewardModel) -> list[str]:
-    """Name the classes that came with the checkpoint: without them, the same files are another model."""
+    """Return the classes that came with the checkpoint: other code with the same files is another model."""
     kinds = {type(part) for part in (*model.backbone.modules(), model.tokenizer, model.config)}
     return sorted(kind.__name__ for kind in kinds if kind.__module__.startswith("transformers_modules"))
 
 
 def _attention(model: RewardModel) -> str | None:
-    """Name the attention that transformers has chosen: each one rounds differently."""
-    config = getattr(model.backbone, "config", model.config)
-    name: str | None = getattr(config, "_attn_implementation", None)
+    """Return the attention that transformers has chosen, because each one rounds differently."""
+    name: str | None = getattr(running_config(model), "_attn_implementation", None)
     return name

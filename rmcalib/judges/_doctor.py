@@ -1,8 +1,8 @@
-"""Is this machine fit for scoring, and are its devices right?
+"""Check whether the devices of this machine compute the right rewards.
 
-`diagnose` scores some of the demo benchmark with the demo model on every device and in every dtype there is,
-and compares with the CPU in float32. Each device has a process of its own, for all its dtypes. One that
-crashes is a finding, not the end of the examination: the dtypes that are left get a new process.
+`diagnose` scores a part of the demo benchmark with the demo model on every device, in every dtype, and
+compares with the CPU in float32. Each device is checked in its own process. If the process crashes, this is
+reported, and the remaining dtypes are checked in a new process.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from rmcalib.judges._inference import devices
 
 _PACKAGES = ("rmcalib", "torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "numpy")
 
-# How far the demo's rewards, which lie within about ±10, may be from those of the CPU in float32.
+# Largest allowed difference from the CPU in float32. The demo's rewards lie within about ±10.
 _TOLERANCE = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 5e-1}
 
-
-_ANSWER = "answer: "  # begins the lines that matter; libraries may print others
+_ANSWER = "answer: "  # prefix of our own output; libraries may print other lines
 
 Outcome = dict[str, Any]
-"""The answer for one dtype: `rewards` and `seconds`, or an `error`."""
+"""The result for one dtype: `rewards` and `seconds`, or an `error`."""
 
 Rewards = Sequence[Sequence[float]]
 """The rewards of each prompt's responses."""
@@ -45,10 +44,16 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class Check:
-    """One device and dtype against the CPU in float32.
+    """The comparison of one device and dtype with the CPU in float32.
 
-    `status` is `right`, `differs` or `failed`; the differences are the largest ones, of rewards and of the
-    probabilities that they give; `seconds` is the time for scoring alone.
+    Attributes
+    ----------
+    device, dtype : what was checked.
+    status : `right`, `differs` or `failed`.
+    reward_difference, probability_difference : the largest difference of rewards, and of the probabilities
+        computed from them.
+    seconds : time for scoring, without loading.
+    note : why it failed.
     """
 
     device: str
@@ -62,7 +67,22 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What `diagnose` found."""
+    """The result of `diagnose`.
+
+    Attributes
+    ----------
+    versions : versions of Python and of the packages that affect scores.
+    devices : each device with its `device`, `name`, `memory` and `free` memory in bytes.
+    hub : address of the Hub, and whether it can be reached.
+    hub_reachable : whether it can be reached.
+    checks : one entry per device and dtype, with `device`, `dtype`, `status` (`right`, `differs` or
+        `failed`), `reward_difference`, `probability_difference`, `seconds` and `note`.
+
+    Examples
+    --------
+    >>> Diagnosis(versions={}, devices=(), hub="", hub_reachable=False, checks=()).healthy
+    True
+    """
 
     versions: dict[str, str]
     devices: tuple[DeviceInfo, ...]
@@ -72,12 +92,30 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Return whether float32 is right on every device; the narrower dtypes are a choice."""
+        """Whether float32 is right on every device. Narrower dtypes may differ."""
         return all(check.status == "right" for check in self.checks if check.dtype == "float32")
 
 
 def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
-    """Examine this machine: versions, devices, the Hub, the demo's rewards on all devices, in all dtypes."""
+    """Check this machine: versions, devices, the Hub, and the demo's rewards on every device in every dtype.
+
+    Parameters
+    ----------
+    prompts : number of prompts of the demo benchmark to score.
+    timeout : seconds to wait for each process.
+
+    Returns
+    -------
+    Diagnosis
+        What was found. `.healthy` is True if float32 is right on every device.
+
+    Examples
+    --------
+    It starts one process per device, which takes some seconds::
+
+        found = rmcalib.judges.diagnose()
+        print(found.healthy, [check.status for check in found.checks])
+    """
     found = devices.available_devices()
     outcomes = {str(device): _examine(str(device), devices.DTYPES, prompts, timeout) for device in found}
     reference = outcomes["cpu"]["float32"]
@@ -100,7 +138,7 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that make a score."""
+    """Return the versions of Python and of the packages that affect scores."""
     import platform
     from importlib import metadata
 
@@ -114,7 +152,7 @@ def versions() -> dict[str, str]:
 
 
 def _hub(timeout: float = 5.0) -> tuple[bool, str]:
-    """Ask the Hub for a sign of life."""
+    """Return whether the Hub can be reached, and a text for the report."""
     import urllib.error
     import urllib.request
 
@@ -123,19 +161,19 @@ def _hub(timeout: float = 5.0) -> tuple[bool, str]:
     if constants.HF_HUB_OFFLINE:
         return (
             False,
-            f"{constants.ENDPOINT}: not asked, HF_HUB_OFFLINE is set; only cached models can be scored",
+            f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
         )
     try:
         with urllib.request.urlopen(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout) as answer:
             return True, f"{constants.ENDPOINT}: reachable (status {answer.status})"
     except urllib.error.HTTPError as error:
-        return True, f"{constants.ENDPOINT}: reachable, but answers with status {error.code}"
+        return True, f"{constants.ENDPOINT}: reachable, but it answers with status {error.code}"
     except (OSError, ValueError) as error:
         return False, f"{constants.ENDPOINT}: not reachable ({getattr(error, 'reason', error)})"
 
 
 def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
-    """Score the demo in each dtype; `error` is in the result of one that did not work."""
+    """Score the demo in each dtype. A result has an `error` if the dtype failed."""
     outcomes: dict[str, Outcome] = {}
     while left := [dtype for dtype in dtypes if dtype not in outcomes]:
         outcomes |= _run(device, left, prompts, timeout)
@@ -143,15 +181,14 @@ def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -
 
 
 def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
-    """Score the demo in one process, which starts in the time of a scoring of its own, for several dtypes.
+    """Score the demo in several dtypes in one process, because starting a process takes most of the time.
 
-    The result has the dtypes that were answered; if the process ends before its time, the one it was at has
-    an `error`, and those after it are missing.
+    If the process ends early, the dtype at which it ended has an `error`, and later ones are missing.
     """
     names = ",".join(dtypes)
     command = [sys.executable, "-W", "ignore", "-m", "rmcalib.judges._doctor", device, names, str(prompts)]
     path = os.pathsep.join(part for part in sys.path if part)
-    # The demo is so small that threads would mostly wait for each other.
+    # The demo is so small that several threads would be slower.
     environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
     ending: Outcome | None = None
     try:
@@ -176,27 +213,24 @@ def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> di
 
 
 def largest_differences(some: Rewards, others: Rewards) -> tuple[float, float]:
-    """Return the largest difference of two judges' rewards, and of the probabilities that they give.
+    """Return the largest difference of two judges' rewards, and of their softmax probabilities.
 
     >>> largest_differences([[0.0, 1.0]], [[0.0, 3.0]])
     (2.0, 0.22)
     """
     import numpy as np
-
-    def probabilities(rewards: Sequence[float]) -> Any:
-        weights = np.exp(np.array(rewards) - max(rewards))
-        return weights / weights.sum()
+    from scipy.special import softmax
 
     pairs = list(zip(some, others, strict=True))
     rewards = max(float(np.abs(np.subtract(a, b)).max()) for a, b in pairs)
-    chances = max(float(np.abs(probabilities(a) - probabilities(b)).max()) for a, b in pairs)
+    chances = max(float(np.abs(softmax(a) - softmax(b)).max()) for a, b in pairs)
     return rewards, chances
 
 
 def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> Check:
     if "rewards" not in reference or "rewards" not in outcome:
         return Check(
-            device, dtype, "failed", note=outcome.get("error", "no answer of the CPU to compare with")
+            device, dtype, "failed", note=outcome.get("error", "the CPU gave no rewards to compare with")
         )
     rewards, chances = largest_differences(outcome["rewards"], reference["rewards"])
     status = "right" if rewards <= _TOLERANCE[dtype] else "differs"
@@ -211,7 +245,7 @@ def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
     try:
         model = load_model("demo", device=device, dtype=dtype)
         items = load_benchmark("demo", limit=prompts).items
-        next(score_items(model, items[:1]))  # the first pass pays for loading the device's code
+        next(score_items(model, items[:1]))  # the first pass loads the device's code, which is not timed
         start = time.perf_counter()
         rewards = [item.rewards for chunk in score_items(model, items) for item in chunk]
     except Exception as error:

@@ -22,15 +22,16 @@ class FunctionJudge:
 
     Parameters
     ----------
-    function : `f(prompt, responses) -> numbers`. `prompt` is a text, or a tuple of chat messages where the
-        benchmark has conversations; `responses` is a list of texts; the result is one number per response.
-    name : what reports and run folders call it; default the function's own name.
-    scale : what its numbers are (`Scale`).
-    identity : anything JSON that changes the numbers and is not in the function's source: a version, the step
-        of a training run, a path. It replaces the hash of the source. A run resumes only if it is the same.
-    batched : the function takes many prompts at once: `f(prompts, responses) -> lists of numbers`, with one
+    function : `f(prompt, responses) -> numbers`. `prompt` is a text, or a tuple of chat messages if the
+        benchmark has conversations. `responses` is a list of texts. The result is one number per response.
+    name : name in reports and run folders. Default: the function's own name.
+    scale : scale of its numbers (`Scale`).
+    identity : a JSON value that stands for everything that changes the numbers and is not in the function's
+        source: a version, a training step, a path. It replaces the hash of the source. A run resumes only
+        if it is the same.
+    batched : the function takes many prompts at once, `f(prompts, responses) -> lists of numbers`, with one
         list of responses per prompt.
-    batch_size : prompts per chunk. A chunk is what a killed run may lose.
+    batch_size : prompts per chunk. A killed run loses at most one chunk.
 
     Examples
     --------
@@ -67,7 +68,7 @@ class FunctionJudge:
         self._batched, self._batch_size = batched, batch_size
 
     def identity(self) -> dict[str, Any]:
-        """Return the name, and the version that was given or a hash of the function's source."""
+        """Return the name, and the given identity or a hash of the function's source."""
         version: dict[str, Any]
         if self._version is not None:
             version = {"identity": self._version}
@@ -96,7 +97,7 @@ class FunctionJudge:
 
 
 def _numbers(name: str, item: Item, answer: Any) -> tuple[float, ...]:
-    """Return the function's answer for a prompt as numbers; arrays and tensors will do."""
+    """Return the function's result for a prompt as numbers; it may be a list, an array or a tensor."""
     where = f"{name}: prompt {item.id!r}"
     try:
         numbers = tuple(float(value) for value in answer)
@@ -115,7 +116,7 @@ def _numbers(name: str, item: Item, answer: Any) -> tuple[float, ...]:
 def _own_name(function: Callable[..., Any]) -> str:
     name: str | None = getattr(function, "__name__", None)
     if name is None or not name.isidentifier():  # a lambda, a partial, an object
-        raise ValueError("name: this function has no name of its own; give one, such as name='mine'")
+        raise ValueError("name: this function has no name; give one, such as name='mine'")
     return name
 
 
@@ -123,6 +124,6 @@ def _source_hash(function: Callable[..., Any]) -> str | None:
     """Return the SHA-256 of a function's source, so that an edited function does not resume an old run."""
     try:
         source = inspect.getsource(function if inspect.isroutine(function) else type(function))
-    except (OSError, TypeError):  # typed into an interpreter, or compiled
+    except (OSError, TypeError):  # defined in an interpreter, or compiled
         return None
     return hashlib.sha256(source.encode()).hexdigest()

@@ -1,7 +1,8 @@
-"""A small JSON client for the servers that judges talk to.
+"""A small JSON client for the servers of judges.
 
-It retries what may pass (a busy or restarting server, a cut connection), limits what it reads, and sends the
-key to one host only. The key stays in its environment variable: no object, file or message contains it.
+It retries after temporary failures (a busy or restarting server, a lost connection), limits the size of
+answers, and sends the key to one host only. The key is read from its environment variable: no object, file or
+message contains it.
 """
 
 from __future__ import annotations
@@ -9,40 +10,34 @@ from __future__ import annotations
 import functools
 import json
 import os
-import queue
 import random
-import threading
 import time
 import unicodedata
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["KEY_ENV", "Client", "ServerError", "clean_url", "in_parallel"]
+__all__ = ["CONCURRENCY", "KEY_ENV", "TIMEOUT", "Client", "ServerError", "clean_url", "open_client"]
 
 KEY_ENV = "RMCALIB_API_KEY"
-_PASSING = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses that may be different next time
+TIMEOUT = 300.0  # seconds, by default
+CONCURRENCY = 16  # requests at a time, by default
+_TEMPORARY = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses after which a request is sent again
 _LONGEST_WAIT = 30.0  # seconds between two attempts, unless the server asks for more
 _LONGEST_ASKED = 300.0  # seconds that a server may ask for
-_LEAST_KEY = 8  # characters of a key that is masked in answers
+_SHORTEST_KEY = 8  # characters of a key that is masked in answers; a shorter one may occur by chance
 _LONGEST_INTEGER = 300  # digits that float64 can hold
 _EXCERPT = 200  # characters of a server's message that an error shows
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 
 class ServerError(ValueError):
-    """A server did not give a usable answer. `status` is its HTTP status; None if there was no answer."""
+    """A server gave no usable answer. `status` is the HTTP status, None if there was no answer."""
 
     def __init__(self, message: str, status: int | None = None) -> None:
-        """Keep the message, which is one line, and the status."""
+        """Store the message, which is one line, and the status."""
         super().__init__(message)
         self.status = status
 
@@ -56,25 +51,25 @@ class Client:
     url : the server's address, as `clean_url` returns it.
     key_env : the environment variable with the key. None: `RMCALIB_API_KEY`, if it is set.
     timeout : seconds to wait for an answer.
-    attempts : how often a request is sent before it fails.
+    attempts : how many times a request is sent before it fails.
     first_wait : seconds before the second attempt. The wait doubles each time, up to 30 seconds, and is
-        shortened at random, so that clients do not return all at once.
-    max_bytes : the largest answer that is read.
+        shortened at random, so that clients do not all return at the same time.
+    max_bytes : the size of the largest answer that is read.
     """
 
     url: str
     key_env: str | None = None
-    timeout: float = 300.0
+    timeout: float = TIMEOUT
     attempts: int = 8
     first_wait: float = 0.5
     max_bytes: int = 16 * 2**20
 
     def get(self, path: str, *, attempts: int | None = None) -> Any:
-        """Return the JSON that the server answers to a GET request."""
+        """Send a GET request, and return the JSON of the answer."""
         return self._ask("GET", path, None, attempts)
 
     def post(self, path: str, body: Any, *, attempts: int | None = None) -> Any:
-        """Send JSON, and return the JSON that the server answers."""
+        """Send JSON in a POST request, and return the JSON of the answer."""
         # Lone surrogates are legal in JSON, but most servers refuse them: send U+FFFD instead.
         text = json.dumps(body, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
         return self._ask("POST", path, text.decode("utf-16-le", "replace").encode(), attempts)
@@ -95,21 +90,21 @@ class Client:
         return session
 
     def _ask(self, method: str, path: str, data: bytes | None, attempts: int | None) -> Any:
-        """Send a request until it succeeds, fails for good, or has been sent often enough."""
+        """Send a request until it succeeds, fails permanently, or has been sent `attempts` times."""
         left = self.attempts if attempts is None else attempts
         wait = self.first_wait
         while True:
             left -= 1
             try:
                 return self._send(method, path, data)
-            except _PassingError as error:
+            except _TemporaryError as error:
                 if left <= 0:
                     raise ServerError(str(error), error.status) from error.__cause__
                 pause = wait * random.uniform(0.5, 1.0) if error.wait is None else error.wait
             if pause > _LONGEST_ASKED:
                 raise ServerError(
                     f"{self.url}{path}: the server is busy and asks to wait {pause:.0f} seconds: run the "
-                    "same command later, it continues where it stopped",
+                    "same command later; it continues where it stopped",
                     429,
                 )
             time.sleep(pause)
@@ -130,7 +125,7 @@ class Client:
                 where,
                 data=data,
                 headers=headers,
-                auth=self._authorise,  # also keeps a password in ~/.netrc out of the request
+                auth=self._authorise,  # without it, requests would send a password from ~/.netrc
                 timeout=(min(30.0, self.timeout), self.timeout),
                 allow_redirects=False,
                 stream=True,
@@ -138,11 +133,11 @@ class Client:
             with answer:
                 content = self._read(answer, where)
         except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-            raise _PassingError(f"{where}: no answer within {self.timeout:g} seconds") from error
+            raise _TemporaryError(f"{where}: no answer within {self.timeout:g} seconds") from error
         except requests.exceptions.InvalidURL:
             raise ServerError(f"{where}: is not a valid address") from None
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise _PassingError(
+            raise _TemporaryError(
                 f"{where}: {_reason(error)}: is the server running, and the address right?"
             ) from error
         return self._parsed(answer, content, where)
@@ -158,7 +153,7 @@ class Client:
                     f"{where}: the answer is larger than {self.max_bytes / 2**20:.3g} MiB", answer.status_code
                 )
             if time.monotonic() > deadline:
-                raise _PassingError(f"{where}: the answer was not complete after {self.timeout:g} seconds")
+                raise _TemporaryError(f"{where}: the answer was not complete after {self.timeout:g} seconds")
         return b"".join(pieces)
 
     def _parsed(self, answer: requests.Response, content: bytes, where: str) -> Any:
@@ -174,18 +169,20 @@ class Client:
             name = self.key_env or KEY_ENV
             has = "refuses the key in" if os.environ.get(name) else "needs a key: put it into"
             raise ServerError(f"{where}: the server {has} the environment variable {name}", status)
-        if status in _PASSING:
+        if status in _TEMPORARY:
             message = f"{where}: status {status}: {self._shown(content)}"
-            raise _PassingError(message, status, _retry_after(answer.headers.get("Retry-After")))
+            raise _TemporaryError(message, status, _retry_after(answer.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
         key = self._key().encode()
-        if len(key) >= _LEAST_KEY:  # answers reach files and pages; a shorter text may be there by chance
+        if len(key) >= _SHORTEST_KEY:  # answers are written to files and pages
             content = content.replace(key, b"***")
         try:
             return json.loads(content, parse_int=_number)
         except (ValueError, RecursionError):
-            raise _PassingError(f"{where}: the answer is not JSON: {self._shown(content)}", status) from None
+            raise _TemporaryError(
+                f"{where}: the answer is not JSON: {self._shown(content)}", status
+            ) from None
 
     def _key(self) -> str:
         return os.environ.get(self.key_env or KEY_ENV, "").strip()
@@ -193,13 +190,15 @@ class Client:
     def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
         name, key = self.key_env or KEY_ENV, self._key()
         if not (key.isascii() and key.isprintable()):
-            raise ServerError(f"the key in the environment variable {name} has characters that no key has")
+            raise ServerError(
+                f"the key in the environment variable {name} has characters that keys cannot have"
+            )
         if key:
             request.headers["Authorization"] = f"Bearer {key}"
         return request
 
     def _shown(self, said: bytes | str) -> str:
-        """Return the beginning of what a server said, on one line, without control characters or the key."""
+        """Return the beginning of a server's message on one line, without control characters or the key."""
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
         try:
             found = json.loads(text)
@@ -214,8 +213,8 @@ class Client:
         return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
 
 
-class _PassingError(Exception):
-    """A failure that may pass; `wait` is how many seconds the server asks to wait."""
+class _TemporaryError(Exception):
+    """A temporary failure. `wait` is the number of seconds that the server asks to wait."""
 
     def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
         super().__init__(message)
@@ -251,47 +250,26 @@ def clean_url(endpoint: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.lower(), path, "", ""))
 
 
-def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) -> Iterator[R]:
-    """Call a function for every input, `workers` at a time, and yield the results in order.
+def open_client(
+    endpoint: str,
+    *,
+    api_key_env: str | None = None,
+    timeout: float = TIMEOUT,
+    concurrency: int = CONCURRENCY,
+) -> Client:
+    """Return a client for a server, after checking the user's settings. Nothing is sent yet.
 
-    Inputs are taken as they are needed, a few ahead of the results. If a call fails, its error is raised in
-    its turn and no more calls begin. Calls that are under way then end by themselves, in daemon threads: the
-    program does not wait for them.
-
-    >>> list(in_parallel(abs, [-1, 2, -3], workers=2))
-    [1, 2, 3]
+    >>> open_client("http://localhost:8000", concurrency=0)
+    Traceback (most recent call last):
+    ValueError: concurrency: must be at least 1, got 0
     """
-    if workers < 1:
-        raise ValueError(f"concurrency: must be at least 1, got {workers}")
-    work: queue.SimpleQueue[tuple[Future[R], T] | None] = queue.SimpleQueue()
-    stopped = threading.Event()
-
-    def run() -> None:
-        while (task := work.get()) is not None and not stopped.is_set():
-            future, value = task
-            try:
-                future.set_result(call(value))
-            except BaseException as error:
-                future.set_exception(error)
-
-    threads: list[threading.Thread] = []
-    waiting: deque[Future[R]] = deque()
-    try:
-        for value in inputs:
-            if len(waiting) >= 2 * workers:
-                yield waiting.popleft().result()
-            future: Future[R] = Future()
-            waiting.append(future)
-            work.put((future, value))
-            if len(threads) < workers:
-                threads.append(threading.Thread(target=run, daemon=True, name="rmcalib-request"))
-                threads[-1].start()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        stopped.set()
-        for _ in threads:
-            work.put(None)
+    if concurrency < 1:
+        raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
+    if timeout <= 0:
+        raise ValueError(f"timeout: must be more than 0 seconds, got {timeout:g}")
+    client = Client(clean_url(endpoint), api_key_env, timeout)
+    client.check_key()
+    return client
 
 
 def _number(digits: str) -> int | float:
@@ -314,7 +292,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _reason(error: Exception) -> str:
-    """Say in a few words why there was no answer."""
+    """Return in a few words why there was no answer."""
     text = repr(error).lower()
     known = {
         "refused": "connection refused",
@@ -322,10 +300,10 @@ def _reason(error: Exception) -> str:
         "name resolution": "unknown host",
         "resolve": "unknown host",
         "certificate": "the certificate is not trusted",
-        "reset": "the connection was cut",
-        "aborted": "the connection was cut",
-        "incompleteread": "the connection was cut",
-        "broken": "the connection was cut",
-        "disconnected": "the connection was cut",
+        "reset": "the connection was lost",
+        "aborted": "the connection was lost",
+        "incompleteread": "the connection was lost",
+        "broken": "the connection was lost",
+        "disconnected": "the connection was lost",
     }
     return next((reason for sign, reason in known.items() if sign in text), type(error).__name__)

@@ -1,7 +1,7 @@
-"""What a judge is: whatever gives rewards to the responses of a prompt.
+"""The `Judge` protocol: a judge gives rewards to the responses of a prompt.
 
-A Hugging Face classifier, a served model, a language model that grades answers and a plain Python function
-are all judges. Everything that scores goes through `scored_chunks`, which checks what a judge returns.
+Hugging Face classifiers, served models, language models that grade answers and Python functions are judges.
+Everything that scores calls `scored_chunks`, which checks what a judge returns.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
 
 Scale = Literal["log-utilities", "log-probabilities", "probabilities", "ratings", "pairs", "unknown"]
-"""What the rewards of a judge are.
+"""The scale of a judge's rewards.
 
-- `log-utilities`: their softmax is a probability (Bradley-Terry, Plackett-Luce).
-- `log-probabilities`: logarithms of the probability that a response is the best of its prompt.
-- `probabilities`: the probability that a response is correct, for each response by itself.
-- `ratings`: grades. Their order means something, their differences do not.
-- `pairs`: what is known is the probability that one response beats another (`Scores.beats`).
-- `unknown`: nothing is known. They are treated as log-utilities.
+- `log-utilities`: the softmax of the rewards is a probability (Bradley-Terry, Plackett-Luce).
+- `log-probabilities`: log of the probability that the response is the best of its prompt.
+- `probabilities`: the probability that the response is correct, for each response by itself.
+- `ratings`: grades. Their order is meaningful, their differences are not.
+- `pairs`: only the probability that one response beats another is known (`Scores.beats`).
+- `unknown`: not known. The rewards are treated as log-utilities.
 """
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
 Progress = Callable[[int, int], None]
-"""Called with the number of responses that were just scored, and the number of tokens in them."""
+"""A callback: it is called with the number of responses just scored and the number of their tokens."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class ScoredItem:
 
     Parameters
     ----------
-    id : the prompt's id.
+    id : id of the prompt.
     rewards : one finite number per response.
-    n_tokens : the length of each text in tokens (prompt and response, after truncation). Empty: unknown.
-    truncated : whether each text was cut. Empty: none was.
-    details : more about each response, by name, such as votes: one number per response, NaN if there is
-        none. They are kept with the scores (`Scores.details`).
-    distinct : whether the rewards differ; None where they cannot (equal texts, one response).
+    n_tokens : number of tokens of each text (prompt and response, after truncation). Empty if unknown.
+    truncated : whether each text was truncated. Empty if none was.
+    details : further columns by name, such as votes: one number per response, NaN where there is no value.
+        They are stored with the scores (`Scores.details`).
+    distinct : whether the rewards differ. None if they cannot differ (one response, or equal texts).
 
     Examples
     --------
@@ -64,35 +64,35 @@ class ScoredItem:
 
 
 class Judge(Protocol):
-    """Whatever rewards responses. Any object with these four members is a judge.
+    """The protocol of judges. Any object with these four members is a judge; no base class is needed.
 
     A judge may also have
 
-    - `about() -> dict`: what else the manifest records, such as the device or the server's version. It
-      is not part of the resume hash.
-    - `asked() -> dict | None`: an identity that is known without loading anything. A finished run is found by
-      it. Default: `identity()`.
-    - `work() -> dict[str, int]`: counts of what it has computed so far, such as tokens. They are in the
-      manifest of the run, added up over all processes.
-    - a keyword `progress` of `score` (`Progress`), to count while a chunk is being scored. Without it,
-      progress is counted per chunk.
+    - `about() -> dict`: what else the manifest records, such as the device or the server's version. It is
+      not part of the hash that decides whether a run can resume.
+    - `asked() -> dict | None`: an identity that is known without loading anything. It is used to find a
+      finished run. Default: `identity()`.
+    - `work() -> dict[str, int]`: counts of what was computed so far, such as tokens. The manifest of the run
+      has their sum over all processes.
+    - a keyword argument `progress` of `score`: a function to call with the numbers of responses and tokens
+      just scored. Without it, progress is counted per chunk.
 
-    Everything in these dictionaries must be JSON.
+    The values in these dictionaries must be JSON.
     """
 
     @property
     def name(self) -> str:
-        """What reports and run folders call the judge."""
+        """Name of the judge in reports and run folders."""
 
     @property
     def scale(self) -> Scale:
-        """What its rewards are."""
+        """The scale of its rewards."""
 
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; two judges with equal identities can share a run."""
 
     def score(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
-        """Score prompts in their order, in chunks. A chunk that was yielded is kept if the run is killed."""
+        """Yield the scored prompts in order, in chunks. A chunk that was yielded survives a killed run."""
 
 
 def is_judge(thing: object) -> bool:
@@ -107,21 +107,25 @@ def is_judge(thing: object) -> bool:
 
 
 def about_judge(judge: Judge) -> dict[str, Any]:
-    """Return what a manifest records about a judge in addition to its identity: name, scale, its `about`."""
+    """Return what a manifest records about a judge in addition to its identity.
+
+    Parameters
+    ----------
+    judge : the judge.
+
+    Returns
+    -------
+    dict
+        `model` (the judge's name), `scale`, and what its `about` returns, if it has one.
+
+    Examples
+    --------
+    >>> from rmcalib.judges import load_judge
+    >>> about_judge(load_judge(lambda prompt, responses: [0.0] * len(responses), name="zero"))
+    {'model': 'zero', 'scale': 'unknown'}
+    """
     about: Callable[[], dict[str, Any]] | None = getattr(judge, "about", None)
     return {"model": judge.name, "scale": judge.scale, **(about() if about is not None else {})}
-
-
-def work_of(judge: Judge) -> dict[str, int]:
-    """Return what a judge has computed so far; empty if it does not count."""
-    work: Callable[[], dict[str, int]] | None = getattr(judge, "work", None)
-    return work() if work is not None else {}
-
-
-def asked_of(judge: Judge) -> dict[str, Any] | None:
-    """Return what identifies a judge before it is loaded; None if it is known only after loading."""
-    asked: Callable[[], dict[str, Any] | None] | None = getattr(judge, "asked", None)
-    return asked() if asked is not None else judge.identity()
 
 
 def scored_chunks(
@@ -132,18 +136,18 @@ def scored_chunks(
     Parameters
     ----------
     judge : the judge.
-    items : prompts with their responses.
-    progress : called as responses are scored.
+    items : (n,) prompts with their responses.
+    progress : function to call with the numbers of responses and tokens just scored.
 
-    Returns
-    -------
-    iterator of list of ScoredItem
-        The chunks of the judge, with `n_tokens` and `truncated` filled in.
+    Yields
+    ------
+    list of ScoredItem
+        The next chunk of the judge, with `n_tokens` and `truncated` filled in.
 
     Raises
     ------
-    ValueError : if the judge changes the order of the prompts, leaves one out, or gives a prompt too few or
-        too many rewards, or one that is not finite. The message names the prompt.
+    ValueError : if the judge changes the order of the prompts or leaves one out, or if a prompt gets the
+        wrong number of rewards or a reward that is not finite. The message names the prompt.
 
     Examples
     --------
@@ -161,17 +165,20 @@ def scored_chunks(
         checked = []
         for scored in chunk:
             if position == len(items) or scored.id != items[position].id:
-                expected = "after the last one" if position == len(items) else f"not {items[position].id!r}"
-                raise ValueError(f"{judge.name}: scored prompt {scored.id!r}, {expected}: keep their order")
+                rest = f"the next one is {items[position].id!r}" if position < len(items) else "none is left"
+                raise ValueError(
+                    f"{judge.name}: returned prompt {scored.id!r}, but {rest}: return the prompts in the "
+                    "order in which they are given"
+                )
             checked.append(_checked(judge.name, items[position], scored))
             position += 1
-        yield checked  # counted when the caller comes back, which has kept it by then
+        yield checked  # progress is counted afterwards, when the caller has stored the chunk
         if progress is not None and not counts:
             lengths = [max(n, 0) for scored in checked for n in scored.n_tokens]
             progress(len(lengths), sum(lengths))
     if position < len(items):
         raise ValueError(
-            f"{judge.name}: scored {position} of {len(items)} prompts; the first one that is missing is "
+            f"{judge.name}: scored {position} of {len(items)} prompts; the first missing one is "
             f"{items[position].id!r}"
         )
 

@@ -1,4 +1,4 @@
-"""How to load and run a Hugging Face model: the options that travel together."""
+"""Options for loading and running Hugging Face models."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import Any
 
 from rmcalib.judges._registry import Recipe, recipe_for
 
-__all__ = ["LoadOptions", "check_options"]
+__all__ = ["LoadOptions", "check_options", "refuse_local_options"]
 
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """How to load and run a reward model.
+    """Options for loading and running a reward model.
 
     Parameters
     ----------
-    revision : branch, tag or commit; the commit that it stands for is in the manifest.
-    device : `auto`, `cpu`, `cuda`, `cuda:1` or `mps`. `auto` spreads a model that is too large for one CUDA
-        device over all of them.
-    dtype : `auto` (float32 on a CPU, else the recipe's or the checkpoint's) or a name such as `bfloat16`.
-    max_length : longest text in tokens; default the model's own limit, at most 4096.
-    token_budget : tokens in one forward pass; default what free memory allows.
-    compile : compile the layers (`torch.compile`): some minutes at first, then faster on a GPU.
+    revision : branch, tag or commit. The manifest has the commit.
+    device : `auto`, `cpu`, `cuda`, `cuda:1` or `mps`. With `auto`, a model that is too large for one CUDA
+        device is spread over all of them.
+    dtype : a name such as `bfloat16`, or `auto`: float32 on a CPU, otherwise the recipe's or the
+        checkpoint's.
+    max_length : the longest text in tokens. Default: the model's own limit, at most 4096.
+    token_budget : the most tokens in one forward pass. Default: what free memory allows.
+    compile : compile the layers with `torch.compile`. This takes minutes, and is then faster on a GPU.
     trust_remote_code : run the Python code that comes with the model.
-    allow_pickle : load pickle weights, which can run code, where there are no safetensors.
-    recipe : how to read the model; default the registry's entry, or a plain one-label classifier.
-    recipes : YAML files with more recipes for the registry.
+    allow_pickle : load pickle weights, which can run code, if there are no safetensors.
+    recipe : how to load the model. Default: its entry in the registry, or a classifier with one label.
+    recipes : YAML files with more recipes.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class LoadOptions:
 
     @classmethod
     def of(cls, options: LoadOptions | None = None, **changes: Any) -> LoadOptions:
-        """Return `options` (default: the defaults) with some fields changed; unknown names are refused.
+        """Return `options` with some fields changed; unknown names are an error.
 
         >>> LoadOptions.of(devise="cpu")
         Traceback (most recent call last):
@@ -61,12 +62,25 @@ class LoadOptions:
         return dataclasses.replace(options or cls(), **changes)
 
     def recipe_for(self, name: str) -> Recipe:
-        """Return the recipe of a model: the one given, or the registry's."""
+        """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
         return self.recipe or recipe_for(name, self.recipes)
 
 
+def refuse_local_options(given: Iterable[str], allowed: Iterable[str] = ()) -> None:
+    """Raise a `ValueError` for the first option of `LoadOptions` that has no effect on a served model.
+
+    >>> refuse_local_options(["device"])
+    Traceback (most recent call last):
+    ValueError: device: has no effect on a served model: the server decides
+    """
+    local = {field.name for field in dataclasses.fields(LoadOptions)} - {*allowed}
+    for name in given:
+        if name in local:
+            raise ValueError(f"{name}: has no effect on a served model: the server decides")
+
+
 def check_options(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise a `ValueError` that names the first option that is not known."""
+    """Raise a `ValueError` for the first option that is not known."""
     allowed = list(known)
     for name in given:
         if name not in allowed:

@@ -1,7 +1,7 @@
-"""The registry: how to read each known reward model, and how users add theirs.
+"""The registry of recipes: how each known reward model is loaded.
 
-`leaderboard.yaml` lists the classifiers of RewardBench 2. Users add entries with a YAML file of the same
-form, and packages with the entry point group `rmcalib.models`. Later entries replace earlier ones.
+`leaderboard.yaml` has the classifiers of RewardBench 2. Users add entries with a YAML file in the same
+format, packages with the entry point group `rmcalib.models`. Later entries replace earlier ones.
 """
 
 from __future__ import annotations
@@ -19,57 +19,97 @@ from rmcalib.judges._judge import SCALES
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
 STATUSES = ("plain", "recipe", "rebuilt", "own-code", "unsupported")
-_FORMER = {
+_FORMER = {  # names of version 0.1, which are still accepted
     "status": {"adapter": "rebuilt", "remote": "own-code"},
     "head": {"remote": "own-code"},
-}  # still read
+}
 BRADLEY_TERRY = ("yes", "modified", "no", "unknown")
 ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to read one model: what its files do not say. The defaults fit any one-label classifier.
+    """How to load a model, beyond what its files say. The defaults fit any classifier with one label.
 
-    `status` is `plain` (works by name), `recipe` (needs some of the fields below), `rebuilt` (its head is
-    rebuilt from the checkpoint's tensors), `own-code` (runs its own code, with `trust_remote_code`) or
-    `unsupported` (`reason` says why).
+    Parameters
+    ----------
+    model : Hub id, or path of a folder.
+    status : `plain` (no settings needed), `recipe` (needs some of the settings below), `rebuilt` (the head is
+        rebuilt from the checkpoint's tensors), `own-code` (runs the model's own code, which needs
+        `trust_remote_code`) or `unsupported`.
+    reason : why the model is unsupported.
+    template : name of a built-in chat template. None: the tokenizer's own.
+    dtype : dtype on accelerators. None: that of the checkpoint.
+    attention : `eager`, `sdpa` or `flash_attention_2`. None: what transformers chooses.
+    max_length : the longest text that the model can read, in tokens. None: as in its configuration.
+    trust_remote_code : whether the model needs its own Python code.
+    column : index of the output that is the reward, if there are several.
+    sign : -1 for cost models.
+    head : `auto` (the stock head), `own-code` (the model's own code), `ldl` (LDL-Reward's label
+        distributions), or the prefix of the head's tensors.
+    head_file : file with the head's tensors. None: the checkpoint. `ldl` needs two, separated by a space.
+    backbone_prefix : prefix of the transformer's tensors, if it is unusual.
+    architecture : transformers' model type, if the checkpoint has a name of its own for it.
+    output : for `head="own-code"`, the field of the output with the rewards.
+    pooling : the token whose hidden state gives the reward: `checkpoint` (by the configuration's padding
+        token), `last_token` or `before_first_pad`.
+    append_token_id : id of a token to append to every text.
+    tokenizer : another repository to load the tokenizer from.
+    loss, evidence : the training loss, and how it is known.
+    bradley_terry : whether the reward is a log-utility: `yes`, `modified`, `no` or `unknown`.
+    parameters : number of parameters in billions.
+    note : anything else that reports should show.
+    family : name of a group of related models, such as those with the same base. None: the organisation.
+    scale : scale of the rewards (`Scale`). None: it follows from `bradley_terry`.
+
+    Examples
+    --------
+    >>> Recipe("me/my-rm", head="v_head.summary", pooling="last_token").status
+    'plain'
     """
 
     model: str
     status: str = "plain"
     reason: str = ""
-    template: str | None = None  # a built-in template; None: the tokenizer's own chat template
-    dtype: str | None = None  # None: the checkpoint's own
-    attention: str | None = None  # None: what transformers picks for the architecture
+    template: str | None = None
+    dtype: str | None = None
+    attention: str | None = None
     max_length: int | None = None
     trust_remote_code: bool = False
-    column: int | None = None  # which output, where there are several
-    sign: float = 1.0  # -1 for cost models
-    head: str = (
-        "auto"  # "auto": the stock head; "own-code": the model's code; "ldl"; else the prefix of the tensors
-    )
-    head_file: str | None = None  # a file of the repository that holds the head's tensors
-    backbone_prefix: str | None = (
-        None  # the prefix of the transformer's tensors, where it is not the usual one
-    )
-    architecture: str | None = None  # the transformers model type, where the checkpoint names one of its own
-    output: str = "logits"  # with head: own-code, the field of the output that holds the rewards
-    pooling: str = "checkpoint"  # by the config's pad token; or "last_token", "before_first_pad"
-    append_token_id: int | None = None  # a token put after the rendered text
-    tokenizer: str | None = None  # another repository's tokenizer
+    column: int | None = None
+    sign: float = 1.0
+    head: str = "auto"
+    head_file: str | None = None
+    backbone_prefix: str | None = None
+    architecture: str | None = None
+    output: str = "logits"
+    pooling: str = "checkpoint"
+    append_token_id: int | None = None
+    tokenizer: str | None = None
     loss: str = "unknown"
-    evidence: str = ""  # where the loss is said
-    bradley_terry: str = "unknown"  # is the reward a log-utility? "yes", "modified", "no" or "unknown"
-    parameters: float | None = None  # billions
+    evidence: str = ""
+    bradley_terry: str = "unknown"
+    parameters: float | None = None
     note: str = ""
-    family: str | None = None  # models that are not independent: same maker or base; None: the organisation
-    scale: str | None = None  # what the rewards are (`Scale`); None: as `bradley_terry` says
+    family: str | None = None
+    scale: str | None = None
 
 
 def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
-    """Return all known recipes by model id: of the leaderboard, then of entry points, then of `files`.
+    """Return all known recipes.
 
+    Parameters
+    ----------
+    files : YAML files with more recipes.
+
+    Returns
+    -------
+    dict of str to Recipe
+        Recipes by model: those of the leaderboard, of installed packages (entry point group
+        `rmcalib.models`) and of `files`. Later ones replace earlier ones of the same model.
+
+    Examples
+    --------
     >>> registry()["Skywork/Skywork-Reward-V2-Llama-3.1-8B"].bradley_terry
     'yes'
     """
@@ -81,19 +121,37 @@ def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
 
 
 def recipe_for(name: str, files: Iterable[str | Path] = ()) -> Recipe:
-    """Return the recipe of a model; without one, a model is read as a plain one-label classifier."""
+    """Return the recipe of a model; a model without one is loaded as a classifier with one label."""
     return registry(files).get(name) or Recipe(model=name)
 
 
 def read_recipes(path: Path) -> list[Recipe]:
-    """Read the recipes of a YAML file: a list of entries, or a mapping with such a list under `models`."""
+    """Read the recipes of a YAML file (see `read_entries`)."""
     return [recipe_from(entry, where) for where, entry in read_entries(path)]
 
 
-def read_entries(path: Path) -> list[tuple[str, Any]]:
-    """Read the entries of a YAML file as they are, each with its place in the file for messages."""
+def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
+    """Read the entries of a YAML file with models, without checking their fields.
+
+    Parameters
+    ----------
+    path : a file with a list of entries, or with such a list under `models`. Default: the models of
+        RewardBench 2's leaderboard.
+
+    Returns
+    -------
+    list of (str, entry)
+        Where each entry is in the file, for messages, and the entry as YAML gives it.
+
+    Examples
+    --------
+    >>> where, entry = read_entries()[0]
+    >>> entry["model"]
+    'Skywork/Skywork-Reward-V2-Llama-3.1-8B'
+    """
     import yaml
 
+    path = LEADERBOARD if path is None else Path(path)
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -111,8 +169,22 @@ def read_entries(path: Path) -> list[tuple[str, Any]]:
 
 
 def recipe_from(entry: Any, where: str) -> Recipe:
-    """Check one entry (a mapping of `Recipe`'s fields) and make it a recipe.
+    """Turn an entry of a file into a recipe.
 
+    Parameters
+    ----------
+    entry : a mapping with fields of `Recipe`, or a `Recipe`.
+    where : where the entry comes from, for messages.
+
+    Returns
+    -------
+    Recipe
+        The recipe, whose fields have been checked.
+
+    Examples
+    --------
+    >>> recipe_from({"model": "me/rm", "column": 1}, "mine.yaml, entry 1").column
+    1
     >>> recipe_from({"model": "me/rm", "colunm": 1}, "mine.yaml, entry 1")
     Traceback (most recent call last):
     ValueError: mine.yaml, entry 1 (me/rm): unknown field 'colunm' (did you mean 'column'?)
@@ -154,7 +226,7 @@ def _checked(recipe: Recipe, where: str) -> Recipe:
 
 
 def _typed(kind: str, key: str, value: Any, where: str) -> Any:
-    """Check `value` against the annotation of a field; YAML reads a bare yes or no as a boolean."""
+    """Return `value` if it has the type of its field. YAML reads yes and no without quotes as booleans."""
     if key == "bradley_terry" and isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):

@@ -1,6 +1,6 @@
-"""A copy of a reward model whose rewards are divided by a number.
+"""Copy a reward model so that its rewards are divided by a number.
 
-Rewards come out of a linear layer, so its weights and bias are divided. Nothing else changes.
+A linear layer gives the rewards, so its weights and bias are divided. Nothing else changes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import SMALL_FILES, HubError, translated
+from rmcalib.judges._model_files import locate
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import locate
+from rmcalib.judges._reward_model import with_recipe
 
 if TYPE_CHECKING:
     import torch
@@ -29,17 +30,17 @@ __all__ = ["Rescaled", "write_rescaled"]
 
 _COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
 _LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
-_MEAN = "normalizer.mean"  # where Safe-RLHF's models keep what they subtract
+_MEAN = "normalizer.mean"  # the mean reward that Safe-RLHF's models subtract
 
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What was written.
+    """The result of `write_rescaled`.
 
     Attributes
     ----------
     tensors : names of the tensors that were divided.
-    recipe : how to read the copy; that of the model, with the names of the copy's files.
+    recipe : the recipe of the copy: the model's, with the names of the copy's files.
     revision : the model's commit, or the SHA-256 of a local folder's files.
     """
 
@@ -62,26 +63,35 @@ def write_rescaled(
 ) -> Rescaled:
     """Copy a model to `target` so that its rewards are divided by `divisor`.
 
-    Weights are written as safetensors, the layer that was divided in float32. Large files that stay the same
-    are hard links where the file system allows it, so do not change them in place.
+    Weights are written as safetensors; the divided layer is in float32. Large files that do not change are
+    hard links where the file system allows it, so do not change them in place.
 
     Parameters
     ----------
-    name : a Hub id, a local folder (a model or a PEFT adapter that carries its head), or `"demo"`.
+    name : a Hub id, a local folder (of a model, or of a PEFT adapter that contains its head), or `"demo"`.
     divisor : a positive number.
     target : an existing empty folder.
-    options : how to load the model.
-    **changes : single fields of `LoadOptions`.
+    options : options for loading the model.
+    **changes : fields of `LoadOptions` that replace those of `options`.
+
+    Returns
+    -------
+    Rescaled
+        `.tensors` names the divided tensors, `.recipe` is the recipe of the copy, and `.revision` is the
+        model's commit, or the SHA-256 of a local folder's files.
 
     Raises
     ------
-    ValueError : if there is no linear layer that gives the rewards; the message says why.
+    ValueError : if no linear layer gives the rewards. The message says why.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_rescaled("demo", 2.0, Path(folder)).tensors
+    ('score.weight',)
     """
-    options = LoadOptions.of(options, **changes)
-    recipe = options.recipe_for(name)
-    options = dataclasses.replace(options, recipe=recipe)
-    if recipe.status == "unsupported":
-        raise HubError(f"{name}: not supported: {recipe.reason}")
+    options, recipe = with_recipe(name, options, **changes)
     if recipe.head == "own-code":
         raise HubError(_own_code(name))
     folder, commit = locate(name, options)
@@ -117,8 +127,8 @@ def _find(name: str, folder: Path, options: LoadOptions) -> tuple[list[Path], _L
         found = stock_head(names)
         if not found:
             raise HubError(
-                f"{name}: a PEFT adapter without the score head, which is in its base model: merge it into "
-                "its base (peft's merge_and_unload), and calibrate the merged model"
+                f"{name}: a PEFT adapter whose score head is in its base model: merge the adapter into its "
+                "base (peft's merge_and_unload), and calibrate the merged model"
             )
         return [folder / file], _layer(found[0].removesuffix(".weight"), names, recipe.column)
     extra = [folder / file for file in (recipe.head_file or "").split()]
@@ -154,7 +164,7 @@ def _layer(stem: str, names: Mapping[str, Path], row: int | None) -> _Layer:
 def _write_weights(
     file: Path, layer: _Layer, divisor: float, target: Path, *, allow_pickle: bool
 ) -> tuple[str, ...]:
-    """Link a file, or write it with the last layer divided; return the tensors that were divided."""
+    """Link a file, or write it with the last layer divided; return the names of the divided tensors."""
     from safetensors.torch import save_file
 
     from rmcalib.judges._inference.heads import file_tensors, tensor_names
@@ -179,7 +189,7 @@ def _write_weights(
 
 
 def _divided(tensor: torch.Tensor, divisor: float, row: int | None) -> torch.Tensor:
-    """Divide a tensor, or one row of it, and keep the result in float32: bfloat16 would round it."""
+    """Divide a tensor, or one row of it. The result is in float32, because bfloat16 would round it."""
     exact = tensor.double()
     if row is None:
         exact /= divisor
@@ -203,7 +213,7 @@ def _copy_small(folder: Path, target: Path) -> None:
 
 
 def _write_index(folder: Path, target: Path) -> None:
-    """Write the index of a checkpoint whose parts were pickle files and are safetensors now."""
+    """Write the index of a checkpoint whose pickle files were converted to safetensors."""
     index = folder / "pytorch_model.bin.index.json"
     content = json.loads(index.read_text(encoding="utf-8"))
     content["weight_map"] = {name: _safe_name(file) for name, file in content["weight_map"].items()}
@@ -211,7 +221,7 @@ def _write_index(folder: Path, target: Path) -> None:
 
 
 def _safe_name(file: str) -> str:
-    """Return the name that a file of weights has as safetensors.
+    """Return the name of a weight file after conversion to safetensors.
 
     >>> _safe_name("pytorch_model-00001-of-00002.bin"), _safe_name("gating_layer.pt")
     ('model-00001-of-00002.safetensors', 'gating_layer.safetensors')
@@ -227,6 +237,6 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def _own_code(name: str) -> str:
     return (
-        f"{name}: its own code computes the rewards, so no layer can be scaled safely: use the calibrator "
-        "file with --calibrator instead"
+        f"{name}: the model's own code computes the rewards, so no layer can be scaled safely: use the "
+        "calibrator file with --calibrator instead"
     )

@@ -1,7 +1,7 @@
-"""From a name, a function or an object to a judge.
+"""Load a judge from a name, a function or an object.
 
-`KINDS` lists the kinds of judges that are loaded by name. To add one, add a row. Installed packages add
-judges of their own by the entry point group `rmcalib.judges`.
+`KINDS` lists the kinds of judges that are loaded by name. To add a kind, add a row. Installed packages can
+add judges with the entry point group `rmcalib.judges`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._function import FunctionJudge
 from rmcalib.judges._judge import Judge, is_judge
+from rmcalib.judges._model_files import check_model_name
 from rmcalib.judges._options import LoadOptions, check_options
-from rmcalib.judges._reward_model import RewardModel, check_model_name
+from rmcalib.judges._reward_model import RewardModel
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -32,10 +33,10 @@ class Kind:
 
     Parameters
     ----------
-    loader : `"module:function"`. The function is called with the name and the options, and returns a `Judge`.
-        The module is imported only when a judge of this kind is loaded.
-    chosen_by : options that choose this kind.
-    also : options that choose another kind when they are alone, and that this kind takes, too.
+    loader : `"module:function"`. The function takes the name and the options, and returns a `Judge`. The
+        module is imported only when a judge of this kind is loaded.
+    chosen_by : options that select this kind.
+    also : options that this kind takes too, but that select another kind if they are given alone.
     """
 
     loader: str
@@ -55,7 +56,7 @@ KINDS: Mapping[str, Kind] = {
         also=("endpoint",),
     ),
 }
-"""Kinds by name. `classifier` is what a name stands for if no option chooses another kind."""
+"""Kinds by name. Without an option that selects another kind, a name is that of a `classifier`."""
 
 
 def load_judge(
@@ -65,24 +66,34 @@ def load_judge(
     name: str | None = None,
     **options: Any,
 ) -> Judge:
-    """Return a judge, ready to score.
+    """Return a judge.
 
     Parameters
     ----------
     judge : a Hub id (`org/name`), a folder, `"demo"`, the name of a judge that an installed package
         registers, a function `f(prompt, responses) -> numbers`, a loaded `RewardModel`, or a judge, which is
         returned as it is.
-    kind : the kind of judge that a name stands for (one of `KINDS`); default by the options.
-    name : the name of a function (`FunctionJudge`).
-    **options : options of the kind. For Hugging Face models, the fields of `LoadOptions`; for served models,
-        `endpoint` and the others of `EndpointJudge`; for language models that judge, `judging` (one of
-        `JUDGES`), `judge_prompt`, `votes`, `placements`, `judge_seed`, `max_characters`; for functions,
-        those of `FunctionJudge`; registered judges have their own.
+    kind : kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
+        chosen by the options.
+    name : name of the function, if it has none of its own.
+    **options : options of the kind of judge. The page *Judges* of the documentation explains them.
+
+        - Hugging Face models: the fields of `LoadOptions`.
+        - Served reward models: `endpoint`, `endpoint_kind`, `served_name`, `api_key_env`, `concurrency`,
+          `timeout`, `tokenize_here`, `max_length`, `recipe`, `recipes`.
+        - DPO policies: `reference`, `reference_free`, `beta`, and the fields of `LoadOptions`; behind a
+          server, `endpoint`, `reference_endpoint`, `served_name`, `reference_served_name`, `api_key_env`,
+          `concurrency`, `timeout`.
+        - Language models that judge: `judging` (`letter`, `yes-no`, `rating`, `votes` or `rewardbench2`),
+          `judge_prompt`, `votes`, `placements`, `judge_seed`, `max_characters`, and the fields of
+          `LoadOptions`; behind a server, `endpoint`, `served_name`, `api_key_env`, `concurrency`, `timeout`.
+        - Functions: `scale`, `identity`, `batched`, `batch_size`.
+        - Judges of installed packages have their own.
 
     Returns
     -------
     Judge
-        Models are loaded when they are first needed.
+        The judge. A model is loaded, or its server is asked, when the judge is first used.
 
     Examples
     --------
@@ -95,7 +106,7 @@ def load_judge(
     """
     if not isinstance(judge, str):
         if kind is not None:
-            raise ValueError(f"kind: only the judges that are given by name have one, got kind={kind!r}")
+            raise ValueError(f"kind: only judges that are given by name have a kind, got kind={kind!r}")
         return _from_object(judge, name, options)
     if name is not None:
         raise ValueError(f"name: {judge!r} has a name already; only functions need one")
@@ -108,11 +119,22 @@ def load_judge(
 
 
 def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
-    """Return the kind that was asked for, or that the options choose.
+    """Return the kind of judge that a name and options stand for.
 
-    A kind must take every option that chooses a kind: `judging` with `endpoint` is a language model behind a
-    server, but `judging` with `reference` is refused.
+    Parameters
+    ----------
+    kind : the kind, if the user gave one.
+    options : the options, by name. `endpoint`, `judging`, `reference`, `reference_free` and `beta` select a
+        kind. Options of different kinds are an error, except that `judging` and `reference` can be combined
+        with `endpoint`.
 
+    Returns
+    -------
+    str
+        `classifier`, `endpoint`, `generative` or `policy`.
+
+    Examples
+    --------
     >>> judge_kind(None, {"device": "cpu"}), judge_kind(None, {"endpoint": "http://localhost:8000"})
     ('classifier', 'endpoint')
     >>> judge_kind(None, {"endpoint": "http://localhost:8000", "judging": "letter"})
@@ -131,12 +153,31 @@ def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
     fitting = [name for name in chosen.values() if {*chosen} <= {*KINDS[name].chosen_by, *KINDS[name].also}]
     if chosen and not fitting:
         said = " and ".join(f"{option} (of {name})" for option, name in chosen.items())
-        raise ValueError(f"{said} are options of different kinds of judges: leave one out")
+        raise ValueError(f"{said} are options of different kinds of judges: give only one of them")
     return fitting[0] if fitting else "classifier"
 
 
 def check_judge_name(name: str) -> str:
-    """Return `name` if a judge can have it: a registered one, a local model or a Hub id; else raise."""
+    """Check the name of a judge; nothing is loaded or downloaded.
+
+    Parameters
+    ----------
+    name : the name of a registered judge, a folder, `"demo"`, or a Hub id.
+
+    Returns
+    -------
+    str
+        The name.
+
+    Raises
+    ------
+    ValueError : if it can be none of these.
+
+    Examples
+    --------
+    >>> check_judge_name("org/name")
+    'org/name'
+    """
     return name if name in registered_judges() else check_model_name(name)
 
 
@@ -144,7 +185,7 @@ def registered_judges() -> dict[str, EntryPoint]:
     """Return the judges of installed packages by name: entry points of the group `rmcalib.judges`.
 
     An entry point is a class of judges, or a function that takes the options and returns a judge or a
-    function `f(prompt, responses)`. A judge must have the name of its entry point.
+    function `f(prompt, responses)`. The judge's name must be that of the entry point.
     """
     from importlib.metadata import entry_points
 
@@ -153,7 +194,7 @@ def registered_judges() -> dict[str, EntryPoint]:
 
 def _from_object(judge: Any, name: str | None, options: Mapping[str, Any]) -> Judge:
     if isinstance(judge, type):
-        raise TypeError(f"judge: {judge.__name__} is a class; give an object of it")
+        raise TypeError(f"judge: {judge.__name__} is a class; give an instance of it")
     if isinstance(judge, RewardModel) or is_judge(judge):
         if name is not None:
             raise ValueError(f"name: the judge has a name already ({judge.name!r}); only functions need one")

@@ -1,4 +1,4 @@
-"""What is known about the scale of a judge's rewards: does a softmax of them mean something?"""
+"""The scale of a judge's rewards: is a softmax of them meaningful?"""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities
 
 
 def scale_of(recipe: Recipe) -> Scale:
-    """Return the scale of a model's rewards: what its recipe says, or what follows from its loss.
+    """Return the scale of a model's rewards: its recipe's `scale`, or what follows from `bradley_terry`.
 
     >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
     ('log-utilities', 'unknown')
@@ -30,15 +30,16 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
 
     Parameters
     ----------
-    model : the judge's name.
-    manifest : the run's manifest.
-    known : recipes by model (`registry`), with the user's files.
+    model : name of the judge.
+    manifest : manifest of the run.
+    known : recipes by model, as `registry` returns them.
 
     Returns
     -------
     Recipe
-        For a classifier, the known recipe, because it may have been corrected since the run; else what the
-        manifest says (`about_model`). Any other judge states its `scale`, which counts.
+        For a classifier, the known recipe, because it may have been corrected since the run. If there is
+        none, what the manifest says (`about_model`). For other judges, a recipe with the `scale` that the
+        manifest states.
 
     Examples
     --------
@@ -55,13 +56,30 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
         stored = {name: about[name] for name in (*_ABOUT, "scale") if name in about}
         return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
     recipe = known.get(model) or Recipe(model)
-    # Scores of other kinds than rewards have the scale of their kind, whatever the model was trained for.
+    # Scores that are not rewards have the scale of their kind, whatever loss the model was trained with.
     stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in SCALES
     return dataclasses.replace(recipe, scale=scale) if stated else recipe
 
 
 def remember_model(scores: Scores, recipe: Recipe) -> Scores:
-    """Return scores that were made elsewhere, with what is known about their model in the manifest."""
+    """Add what is known about a model to the manifest of scores that were made elsewhere.
+
+    Parameters
+    ----------
+    scores : the scores.
+    recipe : the recipe of their model.
+
+    Returns
+    -------
+    Scores
+        The same scores, with `about_model` in the manifest.
+
+    Examples
+    --------
+    >>> scores = remember_model(Scores.from_arrays([[1.0, 0.0]]), Recipe("org/rm", loss="ranking"))
+    >>> scores.manifest["about_model"]["loss"]
+    'ranking'
+    """
     return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about_model(recipe)})
 
 
@@ -76,8 +94,19 @@ def about_model(recipe: Recipe) -> dict[str, Any]:
 
 
 def why_no_calibration(recipe: Recipe) -> str | None:
-    """Return why a softmax of a judge's rewards has no meaning at all; None if it can be computed.
+    """Return why calibration cannot be measured from a judge's rewards.
 
+    Parameters
+    ----------
+    recipe : what is known about the judge.
+
+    Returns
+    -------
+    str or None
+        The reason why a softmax of the rewards is meaningless. None if calibration can be measured.
+
+    Examples
+    --------
     >>> why_no_calibration(Recipe("org/rm")) is None
     True
     >>> why_no_calibration(Recipe("mine", scale="probabilities"))
@@ -93,8 +122,19 @@ def why_no_calibration(recipe: Recipe) -> str | None:
 
 
 def scale_note(recipe: Recipe) -> str:
-    """Return what a reader should know about the scale of a judge's rewards; empty for Bradley-Terry ones.
+    """Return a note for reports about the scale of a judge's rewards.
 
+    Parameters
+    ----------
+    recipe : what is known about the judge.
+
+    Returns
+    -------
+    str
+        A warning if a softmax of the rewards is doubtful; empty for log-utilities.
+
+    Examples
+    --------
     >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
     'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
     >>> scale_note(Recipe("mine", scale="ratings"))

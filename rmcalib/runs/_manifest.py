@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +91,8 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
     >>> asked == asked_for(load_judge("demo"), load_benchmark("demo", limit=5))
     False
     """
-    from rmcalib.judges import asked_of
-
-    asked = asked_of(judge)
+    known: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
+    asked = known()
     if asked is None:
         return None
     data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]

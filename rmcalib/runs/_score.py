@@ -5,24 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rmcalib._util.files import read_object
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import (
-    INDIFFERENT,
-    Judge,
-    about_judge,
-    is_indifferent,
-    load_judge,
-    scored_chunks,
-    shard,
-    work_of,
-)
+from rmcalib.judges import Judge, about_judge, indifference_note, load_judge, scored_chunks
 from rmcalib.runs._folder import RunFolder
 from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
 from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
@@ -32,6 +23,8 @@ if TYPE_CHECKING:
     from rmcalib.judges import RewardModel
 
 __all__ = ["OnProgress", "keep_scores", "score"]
+
+T = TypeVar("T")
 
 OnProgress = Callable[[int, int, int], None]
 """Called with the number of responses scored, the number of all responses, and the number of tokens read."""
@@ -133,13 +126,25 @@ def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) ->
         run.add(scored)
         distinct |= {item.distinct for item in scored}
         team.check()
-    if is_indifferent(distinct):
-        warnings.warn(f"{judge.name}: {INDIFFERENT}", stacklevel=2)
+    if note := indifference_note(distinct):
+        warnings.warn(f"{judge.name}: {note}", stacklevel=2)
+
+
+def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
+    """Return the items that process `rank` of `world` scores: every item belongs to exactly one process.
+
+    >>> shard("abcde", 0, 2), shard("abcde", 1, 2)
+    (['a', 'c', 'e'], ['b', 'd'])
+    """
+    if not 0 <= rank < world:
+        raise ValueError(f"rank: must be from 0 to {world - 1}, got {rank}")
+    return list(items[rank::world])
 
 
 def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
     """Return the sum over all processes of the work that their judges have done."""
-    parts = team.gather(work_of(judge))
+    work: Callable[[], dict[str, int]] = getattr(judge, "work", None) or dict
+    parts = team.gather(work())
     total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
     return {"work": total} if any(total.values()) else {}
 

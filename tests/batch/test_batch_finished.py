@@ -16,7 +16,7 @@ from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._status import read_events
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.cli._shared.batch_run import evaluator_for
-from rmcalib.judges import LoadOptions, Recipe, identify, recipe_for
+from rmcalib.judges import LoadOptions, Recipe, identify
 from rmcalib.metrics import Settings
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.runs import finished_scores, run_folder, score
@@ -25,7 +25,7 @@ from tests.batch.stand_in_ray import score_in_process
 
 N = 40
 OPTIONS: dict[str, Any] = {"device": "cpu", "max_length": 300}
-ENTRY = PlanEntry(recipe_for("demo"), "llama")
+ENTRY = PlanEntry(LoadOptions().recipe_for("demo"), "llama")
 
 
 def job(*, fresh: bool = False, **other: Any) -> Job:

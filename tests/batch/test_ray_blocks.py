@@ -14,7 +14,7 @@ from rmcalib.batch import PlanEntry
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._ray import _blocks
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import LoadOptions, ScoredItem, recipe_for
+from rmcalib.judges import LoadOptions, ScoredItem
 from rmcalib.judges._inference import scoring
 from rmcalib.judges._inference.scoring import ItemScorer
 from rmcalib.runs import score
@@ -22,7 +22,7 @@ from rmcalib.scores import Scores
 from tests.batch.stand_in_ray import score_in_process
 
 N = 150
-ENTRY = PlanEntry(recipe_for("demo"), "llama")
+ENTRY = PlanEntry(LoadOptions().recipe_for("demo"), "llama")
 
 
 def on_a_cluster(
@@ -76,7 +76,7 @@ def test_equal_rewards_are_only_reported_if_they_occur_in_all_prompts(
         warnings.simplefilter("always")
         score("demo", bench, device="cpu", token_budget=512)
     local = [str(warning.message) for warning in caught if warning.category is UserWarning]
-    assert warned == local == ([] if n_distinct else [f"demo: {scoring.INDIFFERENT}"])
+    assert warned == local == ([] if n_distinct else [f"demo: {scoring._INDIFFERENT}"])
 
 
 def test_identical_responses_do_not_count_as_equal_rewards() -> None:

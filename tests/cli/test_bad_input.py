@@ -239,7 +239,7 @@ CASES = {
     "model id that is empty": Case("neither a file or folder", model_named("")),
     "model folder that is empty": Case("broken", model_folder(emptied)),
     "corrupt weights": Case("the weights are damaged", model_folder(cut_weights)),
-    "two outputs": Case("2 outputs (num_labels), a reward model has one", model_folder(two_outputs)),
+    "two outputs": Case("2 outputs (num_labels), but a reward model has one", model_folder(two_outputs)),
     "configuration without labels": Case("Report: ", model_folder(no_labels), code=0),
     "configuration without labels, two outputs": Case(
         "2 outputs (num_labels)", model_folder(two_outputs_and_no_labels)

@@ -30,7 +30,7 @@ def test_from_a_policy_to_a_report(tmp_path: Path, invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--beta", "0.2"), "demo: is not a PEFT adapter, so name the model that its training began with"),
+        (("--beta", "0.2"), "demo: is not a PEFT adapter, so give the model that its training started from"),
         (
             ("--reference-endpoint", "http://localhost:1"),
             "--reference-endpoint: has no effect without --endpoint",

@@ -1,4 +1,4 @@
-"""A loopback server that answers as the chat API of vLLM, or of OpenAI, does, with faults on demand."""
+"""A loopback server that answers like the chat API of vLLM or OpenAI, with failures on demand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shown_answers(messages: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def by_quality(messages: Sequence[Mapping[str, str]], bias: float = 1.0) -> dict[str, float]:
-    """Prefer good answers, and the first place `bias` times; half of the probability is for other tokens."""
+    """Prefer good answers, and the first place by a factor `bias`; other tokens get half."""
     answers = shown_answers(messages)
     if len(answers) == 1:
         q = quality(answers[0])
@@ -42,7 +42,7 @@ def by_quality(messages: Sequence[Mapping[str, str]], bias: float = 1.0) -> dict
 
 @dataclass
 class Chat:
-    """As vLLM 0.32 answers; the shapes are recorded from a real server.
+    """Answers as vLLM 0.32 does; the formats are recorded from a real server.
 
     `owner` is `vllm` or another, which has none of vLLM's additions. `top` limits the log-probabilities, None
     for a server without them. `texts` says what a sampled answer is.

@@ -1,4 +1,4 @@
-"""Run scoring on pretended CUDA devices, and count where the CPU would wait for them.
+"""Run scoring on simulated CUDA devices, and count where the CPU would wait for them.
 
     python -m tests.judges.fake_cuda
 
@@ -40,7 +40,7 @@ WAITS = ("aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten
 
 
 class CountWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what makes the CPU wait for a device: blocking copies, and sizes that depend on values."""
+    """Counts operations that wait for a device: blocking copies, and sizes that depend on values."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -64,7 +64,7 @@ class CountWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def put(module: torch.nn.Module, device: torch.device, dtype: torch.dtype) -> None:
-    """Replace what a module holds by pretended tensors on a device."""
+    """Replace the tensors of a module by simulated ones on a device."""
     for part in module.modules():
         for name, parameter in part._parameters.items():
             if parameter is not None:
@@ -78,7 +78,7 @@ def put(module: torch.nn.Module, device: torch.device, dtype: torch.dtype) -> No
 def pretended_kernel(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, block_mask: Any, **_: Any
 ) -> torch.Tensor:
-    """Take the place of the compiled kernel: check devices and shapes, compute nothing."""
+    """Replaces the compiled kernel: checks devices and shapes, and computes nothing."""
     at = torch.arange(4, device=query.device)
     seen = block_mask.mask_mod(None, None, at, at)
     parts = (key, value, seen, block_mask.kv_indices, block_mask.full_kv_num_blocks)

@@ -64,7 +64,7 @@ def families() -> list[str]:
 
 
 def family_model(family: str, *, seed: int = 0, **changes: Any) -> RewardModel:
-    """Build a random reward model; raises whatever transformers does if it cannot be built."""
+    """Build a random reward model; raise transformers' own error if it cannot be built."""
     make: Any = AutoConfig.for_model
     default = make(family)
     known = default.to_dict()
@@ -86,7 +86,7 @@ def family_model(family: str, *, seed: int = 0, **changes: Any) -> RewardModel:
     backbone: Any = AutoModel.from_config(config)
     backbone = getattr(backbone, "language_model", backbone).eval().float()
     with torch.no_grad():
-        for parameter in backbone.parameters():  # far from zero, so that mistakes show
+        for parameter in backbone.parameters():  # far from zero, so that mistakes are visible
             if parameter.ndim > 1:
                 torch.nn.init.normal_(parameter, std=0.3)
     torch.manual_seed(seed)

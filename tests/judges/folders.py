@@ -1,4 +1,4 @@
-"""Model folders as people have them, with heads, adapters and code of their own; and their rewards."""
+"""Model folders with their own heads, adapters and code, and their rewards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OwnRewardModel(LlamaPreTrainedModel):
 
 
 def rewards(model: RewardModel, ids: torch.Tensor = IDS) -> torch.Tensor:
-    """Reward texts without padding, by the last token."""
+    """Return the rewards of texts without padding, from the last token."""
     mask = torch.ones_like(ids)
     with torch.no_grad():
         if model.kind != "causal":
@@ -53,7 +53,7 @@ def copied(folder: Path, target: Path, **config: Any) -> Path:
 
 
 class CustomHead(nn.Module):
-    """A transformer with a head under any name, saved the way such models are."""
+    """A transformer with a head of any name, saved as such models are."""
 
     def __init__(self, layers: list[nn.Linear], backbone: Any = None) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class CustomHead(nn.Module):
 
 
 def adapter_of(base: Path, folder: Path, *, with_head: bool = True) -> tuple[Path, torch.Tensor]:
-    """Train nothing, but make a LoRA adapter with random matrices; return it and its rewards."""
+    """Save a LoRA adapter with random matrices; return its folder and its rewards."""
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForSequenceClassification
 

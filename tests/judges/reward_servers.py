@@ -24,7 +24,7 @@ def reward_of(text: Any, seed: int = 0) -> float:
 
 @dataclass
 class Vllm:
-    """As vLLM 0.32 answers; the shapes are recorded from a real server."""
+    """Answers as vLLM 0.32 does; the formats are recorded from a real server."""
 
     model: str = "org/rm"
     root: str = "org/rm"
@@ -70,7 +70,7 @@ class Vllm:
 
 @dataclass
 class Sglang:
-    """As SGLang answers, by its documentation."""
+    """Answers as SGLang does, according to its documentation."""
 
     model: str = "org/rm"
     weights: str = "default"
@@ -93,7 +93,7 @@ class Sglang:
 
 @dataclass
 class Openrlhf:
-    """As OpenRLHF's `serve_rm` answers, by its source."""
+    """Answers as OpenRLHF's `serve_rm` does, according to its source."""
 
     seed: int = 0
 

@@ -1,4 +1,4 @@
-"""A loopback HTTP server for tests: it answers as a function says, with faults on demand."""
+"""A loopback HTTP server for tests, whose answers come from a function, with failures on demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What to answer: JSON or bytes. `cut` closes the connection in the middle of the answer."""
+    """An answer: JSON or bytes. `cut` closes the connection in the middle of it."""
 
     body: Any = None
     status: int = 200
@@ -39,7 +39,7 @@ Answer = Callable[[Request], Reply]
 
 @dataclass
 class Server:
-    """A running server: its address, everything it was asked, and how many requests it had at once."""
+    """A running server: its address, all requests, and the most requests at a time."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
@@ -81,7 +81,7 @@ def serving(answer: Answer) -> Iterator[Server]:
 
         def send(self, reply: Reply) -> None:
             content = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
-            with contextlib.suppress(OSError):  # the client has gone
+            with contextlib.suppress(OSError):  # the client has disconnected
                 self.send_response(reply.status)
                 for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                     self.send_header(name, value)

@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from rmcalib.batch._plan import Machine, choose_machine, make_plan
 from rmcalib.cli import app
-from rmcalib.judges import Recipe, bench, measured_rate
+from rmcalib.judges import Recipe, bench
+from rmcalib.judges._hardware import measured_rate
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +62,7 @@ def test_options_of_the_bench_need_it() -> None:
         bench("demo", seconds=0)
 
 
-def test_a_damaged_cache_counts_as_none(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_ignored(tmp_path: Path) -> None:
     file = tmp_path / "rmcalib" / "bench.json"
     file.parent.mkdir()
     for content in ("{", "[]", '{"cpu": {}}', '{"cpu": {"operations_per_second": "x", "measured": ""}}'):

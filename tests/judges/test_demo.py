@@ -1,4 +1,4 @@
-"""The embedded demo is really trained, really imperfect, and small."""
+"""The built-in demo is trained, imperfect and small."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 
 import rmcalib
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import RewardModel, ScoredItem, load_model, score_items
+from rmcalib.judges import RewardModel, ScoredItem, load_model
 from rmcalib.judges._inference.architectures import how_to_share
+from rmcalib.judges._inference.scoring import score_items
 
 FOLDER = Path(rmcalib.__file__).parent / "demo"
 
@@ -61,8 +62,7 @@ def test_ties_come_in_pairs(benchmark: Benchmark) -> None:
         assert ties[f"tied:{number}"].n_correct > 1
 
 
-def test_the_truth_is_the_truth(benchmark: Benchmark) -> None:
-    """Sums can be checked from outside the generator."""
+def test_the_first_response_of_a_sum_is_correct(benchmark: Benchmark) -> None:
     for item in benchmark.items:
         if item.category == "Math":
             a, b = (

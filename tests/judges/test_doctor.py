@@ -22,7 +22,7 @@ def _two_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # no server listens there
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     found = doctor.diagnose(prompts=6, timeout=PATIENCE)
     assert found.versions["torch"].startswith("2.")
@@ -33,7 +33,7 @@ def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.healthy
     cpu = {check.dtype: check for check in found.checks if check.device == "cpu"}
     assert cpu["float32"].reward_difference == 0
-    narrow = cpu["bfloat16"]  # some processors crash here: then that is what the report says
+    narrow = cpu["bfloat16"]  # some CPUs crash here, and the report says so
     assert narrow.status in ("right", "failed")
     if narrow.status == "right":
         assert narrow.reward_difference is not None
@@ -49,7 +49,7 @@ def answers(**by_dtype: dict[str, Any]) -> Any:
 
 
 @pytest.mark.usefixtures("_two_dtypes")
-def test_what_differs_and_what_fails_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_differences_and_failures_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_hub", lambda: (True, "fine"))
     wrong = {"rewards": [[1.0, 2.0]], "seconds": 1.0}
     monkeypatch.setattr(doctor, "_run", answers(float32=RIGHT, bfloat16=wrong))
@@ -65,11 +65,11 @@ def test_what_differs_and_what_fails_is_said(monkeypatch: pytest.MonkeyPatch) ->
     assert not doctor.diagnose().healthy
 
 
-def test_a_crash_costs_one_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_affects_one_dtype_only(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
 
     def run(_device: str, dtypes: list[str], _prompts: int, _timeout: float) -> dict[str, Any]:
-        """A machine where bfloat16 crashes: such a process says nothing of the dtypes that follow."""
+        """A machine where bfloat16 crashes: the process gives no result for the dtypes that follow."""
         calls.append(list(dtypes))
         known = dtypes[: dtypes.index("bfloat16")] if "bfloat16" in dtypes else dtypes
         crashed = {"bfloat16": {"error": "signal 4"}} if "bfloat16" in dtypes else {}
@@ -81,7 +81,7 @@ def test_a_crash_costs_one_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes == {"float32": RIGHT, "bfloat16": {"error": "signal 4"}, "float16": RIGHT}
 
 
-def test_half_precision_works_on_processors_that_announce_too_much(tmp_path: Path) -> None:
+def test_half_precision_works_on_cpus_that_report_instructions_they_lack(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
     options = ("--dtype", "bfloat16", "--device", "cpu", "--limit", "30", "--resamples", "20", "--quiet")
     done = run_python(["-m", "rmcalib", "eval", *options, "--output", tmp_path], env=environment)
@@ -94,16 +94,16 @@ def test_an_unknown_device_is_reported_by_its_message() -> None:
     assert "nonsense" in outcomes["float16"]["error"]
 
 
-def test_no_answer_in_time_is_said() -> None:
+def test_a_timeout_is_reported() -> None:
     outcomes = doctor._run("cpu", ["float32", "float16"], 1, 0.05)
     assert outcomes == {"float32": {"error": "no answer within 0 s"}}
 
 
-def test_offline_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offline_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert doctor._hub() == (
         False,
-        f"{constants.ENDPOINT}: not asked, HF_HUB_OFFLINE is set; only cached models can be scored",
+        f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
     )

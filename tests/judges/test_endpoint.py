@@ -1,4 +1,4 @@
-"""Served reward models: loopback servers that answer as the real ones do, and their faults."""
+"""Served reward models: loopback servers that answer like the real ones, and their failures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 import rmcalib
 from rmcalib.benchmarks import Item
-from rmcalib.judges import EndpointJudge, Recipe, ScoredItem, load_judge, scored_chunks
+from rmcalib.judges import Recipe, ScoredItem, load_judge, scored_chunks
 from rmcalib.judges._inference.templates import conversation, encode, render
+from rmcalib.judges._served.judge import EndpointJudge
 from rmcalib.judges._served.squashed import why_squashed
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import ALWAYS_ONE, SIGN, Openrlhf, Sglang, Vllm, reward_of
@@ -131,7 +132,7 @@ def test_older_servers_are_asked_by_the_older_name() -> None:
         assert scored(quick(server.url))[0].rewards[0] == reward_of(sent(ITEMS[0], "0"))
 
 
-def test_raw_rewards_between_0_and_1_are_fine_if_the_server_is_seen_to_squash() -> None:
+def test_raw_rewards_between_0_and_1_are_fine_if_the_server_can_return_others() -> None:
     with serving(Vllm(rewards=lambda text: reward_of(text) / 20 + 0.5)) as server:
         assert min(scored(quick(server.url))[0].rewards) > 0
 
@@ -151,7 +152,7 @@ def test_squashed_numbers_are_refused_with_the_remedy(server: Vllm, reason: str)
         next(iter(scored_chunks(quick(it.url), ITEMS)))
 
 
-def test_who_says_that_rewards_are_bounded_is_believed() -> None:
+def test_a_stated_scale_allows_bounded_rewards() -> None:
     with serving(Vllm(knows=())) as server:
         assert len(scored(quick(server.url, recipe=Recipe("org/rm", scale="ratings")))) == 34
 
@@ -190,7 +191,7 @@ def test_openrlhf_gets_the_text_of_the_chat_template(folder: Path) -> None:
         judge = quick(server.url, str(folder))
         results = scored(judge)
         assert judge.identity()["served_model"] is None
-        with pytest.raises(ValueError, match="OpenRLHF's server has a limit of its own"):
+        with pytest.raises(ValueError, match="OpenRLHF's server has its own limit"):
             quick(server.url, str(folder), max_length=100).identity()
     for item, got in zip(ITEMS, results, strict=True):
         texts = [render(item.prompt, response, tiny_tokenizer()) for response in item.responses]
@@ -212,7 +213,7 @@ def test_a_server_of_an_unknown_kind() -> None:
 # Faults
 
 
-def test_faults_that_pass_change_nothing() -> None:
+def test_temporary_failures_change_nothing() -> None:
     def faulty() -> Vllm:
         faults = [Reply("busy", 429, {"Retry-After": "0"}), Reply("oops", 500), Reply({"data": []}, cut=True)]
         return Vllm(faults={number: faults[number % 3] for number in range(40, 160, 7)})
@@ -235,7 +236,7 @@ def test_faults_that_pass_change_nothing() -> None:
     ],
     ids=["400", "other", "no numbers", "list", "tokens", "redirect", "huge"],
 )
-def test_faults_that_do_not_pass_name_the_prompt(fault: Reply, message: str) -> None:
+def test_permanent_failures_name_the_prompt(fault: Reply, message: str) -> None:
     def answer(request: Request) -> Reply:
         last = request.path == "/classify" and "What is 33" in str(request.body)
         return fault if last else Vllm()(request)
@@ -253,11 +254,11 @@ def test_several_outputs_need_a_column() -> None:
         return reply
 
     with serving(two) as server:
-        with pytest.raises(ValueError, match="returns 2 numbers for a text, not one reward"):
+        with pytest.raises(ValueError, match="returns 2 numbers per text, not one reward"):
             scored(quick(server.url))
         rewards = scored(quick(server.url, recipe=Recipe("org/rm", column=1)))[0].rewards
         assert rewards[0] == 2 * reward_of(sent(ITEMS[0], "0"))
-        with pytest.raises(ValueError, match="asks for output 2, and the server returns 2"):
+        with pytest.raises(ValueError, match="the recipe has column 2, but the server returns 2 numbers"):
             scored(quick(server.url, recipe=Recipe("org/rm", column=2)))
 
 
@@ -297,7 +298,7 @@ def test_weights_that_sglang_replaces_are_noticed(folder: Path) -> None:
             next(chunks)
 
 
-def test_a_run_that_is_cut_continues(tmp_path: Path) -> None:
+def test_a_killed_run_continues(tmp_path: Path) -> None:
     bench = rmcalib.load_benchmark("demo", limit=48)
 
     def answer(request: Request) -> Reply:
@@ -335,7 +336,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         load_judge("org/rm", **{"endpoint": "http://localhost:1", **options})
 
 
-def test_a_kind_without_an_endpoint() -> None:
+def test_a_kind_of_server_needs_an_endpoint() -> None:
     with pytest.raises(ValueError, match="endpoint: org/rm needs the address of its server"):
         load_judge("org/rm", kind="endpoint")
 
@@ -349,6 +350,6 @@ def test_rewards_that_are_not_numbers() -> None:
         scored(quick(it.url))
 
 
-def test_single_rewards_say_nothing_about_squashing() -> None:
+def test_one_reward_is_not_enough_to_detect_squashing() -> None:
     assert why_squashed([1.0]) is None
     assert why_squashed([0.5] * 4 + [0.2]) is None

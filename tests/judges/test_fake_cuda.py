@@ -1,4 +1,4 @@
-"""Scoring on pretended CUDA devices: every code path runs, and nothing in a pass waits for the device."""
+"""Scoring on simulated CUDA devices: every code path runs, and nothing in a pass waits for the device."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler for torch's device guard")
 @pytest.mark.skipif(shutil.which("ninja") is None, reason="needs ninja for torch's C++ extensions")
-def test_passes_run_on_pretended_gpus_and_wait_for_nothing() -> None:
+def test_passes_run_on_simulated_gpus_without_waiting() -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(  # in a process of its own: the device guard stays registered
+    done = subprocess.run(  # in its own process, because the device guard stays registered
         [sys.executable, "-m", "tests.judges.fake_cuda"],
         env=environment,
         cwd=root,

@@ -25,13 +25,13 @@ SHARE = {
     *("persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss"),
     *("smollm3", "solar_open", "stablelm", "starcoder2", "vaultgemma"),
 }
-OWN_ATTENTION = {"nemotron", "phimoe", "stablelm"}  # they attend outside the interface
+OWN_ATTENTION = {"nemotron", "phimoe", "stablelm"}  # they do not use the interface
 RECURRENT = {"mamba", "falcon_mamba", "jamba", "minimax", "olmo_hybrid", "qwen3_next", "recurrent_gemma"}
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one family went."""
+    """The result of one family."""
 
     attention: str | None
     off_by: float
@@ -40,7 +40,7 @@ class Outcome:
 
 @functools.cache
 def outcomes() -> dict[str, Outcome]:
-    """Score a few texts alone and together, with every family that can be built small and runs alone."""
+    """Score a few texts alone and together, with every family of which a small model can be built and run."""
     found = {}
     texts = family_texts()
     before = torch.get_num_threads()

@@ -34,7 +34,7 @@ def test_flex_attention_gives_the_rewards_of_the_stock_classifier(
     if architecture == "gemma2":
         configs: tuple[Any, ...] = (stock.config, model.backbone.config)
         for config in configs:
-            config.attn_logit_softcapping = 2.0  # strong enough to show
+            config.attn_logit_softcapping = 2.0  # strong enough to change rewards
         for layer in model.backbone.layers:  # type: ignore[union-attr]
             layer.self_attn.attn_logit_softcapping = 2.0
     items = tiny_items(8, longest=40)
@@ -46,7 +46,7 @@ def test_flex_attention_gives_the_rewards_of_the_stock_classifier(
     np.testing.assert_allclose(got, expected, atol=1e-5)
 
 
-def test_flex_attention_that_fails_gives_way_to_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_masks_are_used_if_flex_attention_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scoring, "how_to_share", lambda model: replace(how_to_share(model), attention="flex"))
 
     def broken(*_: Any, **__: Any) -> None:
@@ -75,7 +75,7 @@ def _rewards(model: RewardModel, items: Any) -> list[float]:
     st.sampled_from([None, 1, 40, 200]),
     st.booleans(),
 )
-def test_blocks_hold_all_that_is_seen_and_full_blocks_nothing_else(
+def test_blocks_contain_all_that_is_attended_to_and_full_blocks_nothing_else(
     prompts: list[tuple[int, list[int]]], window: int | None, at_pooled: bool
 ) -> None:
     texts: list[Text] = []

@@ -32,7 +32,7 @@ def saved(folder: Path, architecture: str) -> Any:
     torch.manual_seed(0)
     make: Any = AutoModelForCausalLM
     model = make.from_config(tiny_config(architecture, max_position_embeddings=4096)).eval()
-    for parameter in model.parameters():  # far from zero, so that mistakes show
+    for parameter in model.parameters():  # far from zero, so that mistakes are visible
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else None
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
@@ -118,7 +118,7 @@ def test_labels_without_a_token_and_long_questions_are_refused(tmp_path: Path) -
     ):
         list(judge_of(tmp_path, "yes-no").score(ITEMS))
     with pytest.raises(
-        ValueError, match=r"the question has \d+ tokens, and the model reads 64: .*--max-characters"
+        ValueError, match=r"the question has \d+ tokens, but the limit is 64: .*--max-characters"
     ):
         list(judge_of(tmp_path, "letter", max_length=64).score(ITEMS))
 

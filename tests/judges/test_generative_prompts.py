@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import JUDGES, Cost, GenerativeJudge, load_judge
+from rmcalib.judges import Cost, GenerativeJudge, load_judge
 from rmcalib.judges._generative import reading
+from rmcalib.judges._generative.loading import JUDGES
 from rmcalib.judges._generative.prompts import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
@@ -35,7 +36,7 @@ def test_all_our_prompts_can_be_read() -> None:
     [
         ("[", "not YAML"),
         ("a: 1", "a list of questions"),
-        ("questions: [{}]", "no version"),
+        ("questions: [{}]", "version: is missing"),
         ("version: 1\nquestions: [3]", "question 1: expected asks"),
         ("version: 1\nquestion: 1\nquestions: [{}]", "question: unknown option"),
         ("version: 1\nquestions: [{}]", "asks: is missing"),
@@ -168,7 +169,7 @@ def test_placements_are_balanced(k: int, count: int | None, seed: int, name: str
 
 @given(k=st.integers(2, 6), seed=st.integers(0, 10_000))
 def test_forecasts_sum_to_one_and_places_do_not_favour_anyone(k: int, seed: int) -> None:
-    """A judge that looks only at places gives an even forecast."""
+    """A judge that depends only on places gives an even forecast."""
     rng = np.random.default_rng(seed)
     orders = reading.placements(k, None, seed=seed, item_id="a")
     by_place = np.tile(np.log(rng.dirichlet(np.ones(k))), (k, 1))
@@ -185,7 +186,7 @@ def test_forecasts_sum_to_one_and_places_do_not_favour_anyone(k: int, seed: int)
     votes=st.lists(st.none() | st.integers(0, 2), max_size=12),
     smoothing=st.floats(0.01, 5),
 )
-def test_smoothed_shares(votes: list[int | None], smoothing: float) -> None:
+def test_smoothed_fractions(votes: list[int | None], smoothing: float) -> None:
     found = reading.best_by_votes(np.array([[2, 0, 1]]), votes, smoothing)
     n = sum(vote is not None for vote in votes)
     for place, response in enumerate((2, 0, 1)):

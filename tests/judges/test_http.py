@@ -1,4 +1,4 @@
-"""The HTTP client of judges: retries, limits, order, and a key that goes to one host only."""
+"""The HTTP client of judges: retries, limits, order, and a key that is sent to one host only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url, in_parallel
+from rmcalib.judges._http import KEY_ENV, Client, ServerError, clean_url
+from rmcalib.judges._parallel import in_parallel
 from tests.judges.serving import Reply, Request, serving
 
 KEY = "sk-very-secret-123"
@@ -25,18 +26,18 @@ def quick(url: str, **options: object) -> Client:
     [Reply("busy", 429, {"Retry-After": "0"}), Reply("x", 500), Reply("x", 503), Reply({"a": 1}, cut=True)],
     ids=["429", "500", "503", "cut"],
 )
-def test_what_may_pass_is_tried_again(fault: Reply) -> None:
+def test_temporary_failures_are_retried(fault: Reply) -> None:
     with serving(lambda request: fault if request.number < 2 else Reply({"fine": True})) as server:
         assert quick(server.url).post("/x", {"a": 1}) == {"fine": True}
         assert len(server.requests) == 3
 
 
-def test_slow_answers_are_tried_again() -> None:
+def test_slow_answers_are_retried() -> None:
     with serving(lambda request: Reply({"n": request.number}, delay=0.4 if request.number == 0 else 0)) as it:
         assert quick(it.url, timeout=0.1).get("/x") == {"n": 1}
 
 
-def test_attempts_are_limited_and_the_error_says_what_the_server_said() -> None:
+def test_attempts_are_limited_and_the_error_has_the_servers_message() -> None:
     with serving(lambda _: Reply({"error": {"message": "engine\x1b[31m is\ndead"}}, 500)) as server:
         with pytest.raises(ServerError, match=r"status 500: engine�\[31m is dead$") as caught:
             quick(server.url, attempts=3).get("/x")
@@ -86,7 +87,7 @@ def test_answers_that_are_not_json(content: bytes) -> None:
         quick(server.url, attempts=1).get("/x")
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_a_server_that_does_not_run() -> None:
     with serving(lambda _: Reply(1)) as server:
         url = server.url
     with pytest.raises(ServerError, match="connection refused: is the server running") as caught:
@@ -144,7 +145,7 @@ def test_keys_that_are_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(ServerError, match=f"needs a key: put it into the environment variable {KEY_ENV}"):
             quick(server.url).get("/x")
         monkeypatch.setenv(KEY_ENV, "a\nb")
-        with pytest.raises(ServerError, match="characters that no key has"):
+        with pytest.raises(ServerError, match="characters that keys cannot have"):
             quick(server.url).get("/x")
 
 
@@ -156,7 +157,7 @@ def test_addresses_with_secrets_are_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["", "host", "ftp://host", "http://", "http://h:x", "file:///etc/passwd"])
-def test_addresses_that_are_none(url: str) -> None:
+def test_invalid_addresses(url: str) -> None:
     with pytest.raises(ValueError, match="is not an address like http://localhost:8000"):
         clean_url(url)
 
@@ -198,11 +199,11 @@ def test_inputs_are_taken_as_needed_and_an_error_stops_the_rest() -> None:
 
 
 def test_answers_do_not_repeat_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a server says, such as the name of its model, reaches files and pages."""
+    """A server's answers, such as the name of its model, are written to files and pages."""
     monkeypatch.setenv(KEY_ENV, KEY)
     with serving(lambda request: Reply({"model": request.headers["Authorization"]})) as server:
         assert quick(server.url).get("/x") == {"model": "Bearer ***"}
-        monkeypatch.setenv(KEY_ENV, "mode")  # so short that it is no secret
+        monkeypatch.setenv(KEY_ENV, "mode")  # so short that it is not masked
         assert quick(server.url).get("/x") == {"model": "Bearer mode"}
 
 

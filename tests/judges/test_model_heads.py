@@ -1,4 +1,4 @@
-"""Heads whose tensors carry other names, or sit in files of their own, are rebuilt."""
+"""Heads whose tensors have other names, or are in their own files, are rebuilt."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_the_distribution_head_is_the_mixture_s_mean(plain: Path, tmp_path: Path
 
 
 def test_layers_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="3 outputs feeds one of 4 inputs"):
+    with pytest.raises(ValueError, match="3 outputs is followed by one with 4 inputs"):
         linear_layers({"0.weight": torch.ones(3, 8), "1.weight": torch.ones(1, 4)}, "x")
-    with pytest.raises(ValueError, match=r"'norm\.weight' is not part of linear layers"):
+    with pytest.raises(ValueError, match=r"'norm\.weight' is not the weight or bias of a linear layer"):
         linear_layers({"norm.weight": torch.ones(3)}, "x")
 
 

@@ -1,4 +1,4 @@
-"""What must not load, or only behind a flag, and what is said then."""
+"""Models that cannot be loaded, or only with a flag, and the messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ torch.set_num_threads(1)
 
 def test_a_language_model_is_not_a_reward_model(language_model: Path) -> None:
     with pytest.raises(
-        HubError, match=r"no score head: the checkpoint lacks score.weight, which would be random"
+        HubError,
+        match=r"no score head: the checkpoint lacks score.weight, which would be initialised at random",
     ):
         load_model(str(language_model), device="cpu")
 
@@ -98,7 +99,7 @@ def test_a_pickle_that_runs_code_is_refused_even_with_the_flag(plain: Path, tmp_
 
 def test_no_chat_template(tmp_path: Path) -> None:
     folder = str(tiny.save_model(tmp_path / "m", chat_template=None))
-    with pytest.raises(HubError, match=r"the tokenizer has no chat template: name one .*raw"):
+    with pytest.raises(HubError, match=r"the tokenizer has no chat template: give one .*raw"):
         load_model(folder, device="cpu")
     assert load_model(folder, device="cpu", recipe=Recipe(folder, template="raw")).recipe.template == "raw"
     with pytest.raises(HubError, match="template: unknown 'rwa'"):
@@ -118,7 +119,7 @@ def test_no_config(plain: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["../../x", "/etc/nothing", "a/b/c", "org/..", "", "org/na me", "https://x/y"]
 )
-def test_names_that_are_no_model(name: str) -> None:
+def test_names_that_are_not_models(name: str) -> None:
     with pytest.raises(HubError, match="is neither a file or folder here nor a Hub id"):
         load_model(name, device="cpu")
 
@@ -132,7 +133,7 @@ def test_bad_options_are_named(plain: Path) -> None:
         load_model(str(plain), device="cpu", revision="main")
 
 
-def test_unsupported_and_own_code_are_said_before_anything_is_fetched() -> None:
+def test_unsupported_and_own_code_are_reported_before_anything_is_fetched() -> None:
     with pytest.raises(HubError, match="not supported: no public weights"):
         load_model("org/x", recipe=Recipe("org/x", status="unsupported", reason="no public weights"))
     recipe = Recipe("org/x", status="own-code", head="own-code", trust_remote_code=True)
@@ -154,14 +155,14 @@ def test_a_folder_without_a_tokenizer_says_what_to_save(plain: Path, tmp_path: P
     folder = copied(plain, tmp_path / "m")
     for path in folder.glob("*token*"):
         path.unlink()
-    with pytest.raises(HubError, match=r"no tokenizer in it: save it beside the weights"):
+    with pytest.raises(HubError, match=r"has no tokenizer: save one beside the weights"):
         load_model(str(folder), device="cpu")
     (folder / "config.json").unlink()
     with pytest.raises(HubError, match=r"no config\.json, so this is not a transformers model"):
         load_model(str(folder), device="cpu")
 
 
-def test_a_path_with_a_slip_in_it_is_distinguished_from_a_hub_id(
+def test_a_mistyped_path_is_distinguished_from_a_hub_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -170,5 +171,5 @@ def test_a_path_with_a_slip_in_it_is_distinguished_from_a_hub_id(
     (tmp_path / "models" / "weights.safetensors").write_bytes(b"")
     with pytest.raises(HubError, match=r"There is a folder models here, but no nope in it"):
         load_model("models/nope")
-    with pytest.raises(HubError, match=r"is a file; give the folder that it is in: models"):
+    with pytest.raises(HubError, match=r"is a file; give its folder: models"):
         load_model("models/weights.safetensors")

@@ -1,4 +1,4 @@
-"""Own code runs behind the flag only, pinned to a commit; adapters are not left out beside heads of ours."""
+"""A model's own code runs only with the flag, pinned to a commit; an adapter with another head is refused."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_code_of_several_repositories_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "[1]", "{}", '{"auto_map": 7}', '{"auto_map": {"AutoModel": "own.M"}}']
 )
-def test_folders_that_borrow_nothing(content: str, tmp_path: Path) -> None:
+def test_folders_that_use_no_other_code(content: str, tmp_path: Path) -> None:
     assert pin_code("x/y", [tmp_path], {}) is None
     (tmp_path / "config.json").write_text(content)
     assert pin_code("x/y", [tmp_path], {}) is None
@@ -101,7 +101,7 @@ def test_code_that_is_not_available_is_reported(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "../../x--m.M"}}))
     with pytest.raises(
         HubError,
-        match=r"x/y: the code that it imports is not available: '\.\./\.\./x' is neither",
+        match=r"x/y: its code in another repository is not available: '\.\./\.\./x' is neither",
     ):
         pin_code("x/y", [tmp_path], {})
 
@@ -119,9 +119,7 @@ def test_an_adapter_beside_another_head_is_refused(head: str, tmp_path: Path) ->
     name = str(tmp_path / "adapter")
     assert load_model(name, device="cpu").kind == "causal"
     recipe = Recipe(name, head=head, head_file="a b", trust_remote_code=head == "own-code")
-    with pytest.raises(
-        HubError, match=f"a PEFT adapter, and a recipe with `head: {head}`, which would leave"
-    ):
+    with pytest.raises(HubError, match=f"a PEFT adapter cannot have a recipe with `head: {head}`: merge the"):
         load_model(name, device="cpu", recipe=recipe, trust_remote_code=True)
 
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._inference.attention import Branches, DenseMask
+from rmcalib.judges._inference.attention import AttentionInputs, Branches, DenseMask
 from rmcalib.judges._inference.budget import Budget, pass_bytes, tokens_that_fit
 from rmcalib.judges._inference.devices import choose_device, is_out_of_memory
 from rmcalib.judges._inference.packing import (
@@ -77,7 +77,7 @@ def test_shared_batches_hold_everything_once_and_keep_the_budget(
 
 @settings(max_examples=40, deadline=None)
 @given(PROMPTS, st.integers(20, 200), st.sampled_from([None, 1, 5]))
-def test_a_row_shows_every_text_itself_and_nothing_else(
+def test_a_text_in_a_row_attends_to_itself_and_nothing_else(
     prompts: list[tuple[int, list[int]]], budget: int, window: int | None
 ) -> None:
     texts = make_texts(prompts)
@@ -128,8 +128,9 @@ def test_attention_by_branch_equals_attention_with_the_mask(
         dtype=torch.float32,
         window=window,
     )
-    expected = DenseMask(mask).attend(query, key, value, scaling=0.3, window=window)
-    got = Branches(rows).attend(query, key, value, scaling=0.3, window=window)
+    inputs = AttentionInputs(query, key, value, scaling=0.3, window=window)
+    expected = DenseMask(mask).attend(inputs)
+    got = Branches(rows).attend(inputs)
     real = torch.from_numpy(packed.trees >= 0)
     torch.testing.assert_close(got[real], expected[real], atol=1e-5, rtol=0)
 
@@ -141,7 +142,7 @@ def test_rows_are_filled() -> None:
     assert len(rows) == 10  # forty trees of 230 tokens, four in a row of 1,024
 
 
-def test_a_tree_grows_beyond_a_row_only_where_that_is_cheaper() -> None:
+def test_a_tree_grows_beyond_a_row_only_if_that_is_cheaper() -> None:
     long_prompt = make_texts([(1_500, [100] * 4)])
     (batch,) = shared_batches(long_prompt, budget=8_192, kappa=3_000)
     assert [len(tree.texts) for row in batch for tree in row] == [4]
@@ -203,7 +204,7 @@ def test_a_budget_that_was_halved_recovers_and_learns() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=9), st.integers(1, 200), st.integers(0, 80))
-def test_the_cuts_are_the_cheapest_of_all(lengths: list[int], budget: int, pass_cost: int) -> None:
+def test_the_batches_are_the_cheapest(lengths: list[int], budget: int, pass_cost: int) -> None:
     lengths = sorted(lengths, reverse=True)
 
     def cost(parts: list[slice]) -> float:

@@ -1,4 +1,4 @@
-"""Where a model is loaded, and in which dtype: devices are pretended, nothing is loaded."""
+"""Where a model is loaded, and in which dtype. Devices are simulated, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_is_loaded(monkeypatch: p
     with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free: leave out --device"):
         loading.placement(asked(device="cuda:1"), 140 * GB, GPUS[1])
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free. Under torchrun"):
+    with pytest.raises(ValueError, match=r"140 GB, and cuda:1 has 80 GB free. With torchrun"):
         loading.placement(asked(), 140 * GB, GPUS[1])
 
 
@@ -68,7 +68,7 @@ def test_needed_memory_follows_the_files_and_the_dtype(tmp_path: Path) -> None:
 def test_parts_on_the_cpu_or_on_disk_are_refused() -> None:
     model, _ = tiny_model("llama")
     loading.refuse_offloading("org/rm", model.backbone, torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"org/rm: the GPUs are too small.*use more GPUs"):
+    with pytest.raises(ValueError, match=r"org/rm: does not fit on the GPUs.*use more GPUs"):
         loading.refuse_offloading("org/rm", model.backbone, GPUS[0])
     assert loading.last_device(model.backbone, torch.device("cpu")) == torch.device("cpu")
 

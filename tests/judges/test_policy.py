@@ -25,7 +25,7 @@ def saved(folder: Path, architecture: str, seed: int) -> Any:
     make: Any = AutoModelForCausalLM
     changes = {"final_logit_softcapping": 3.0} if kind == "gemma2" else {}
     model = make.from_config(AutoConfig.for_model(kind, vocab_size=400, **sizes, **changes)).eval().float()
-    for parameter in model.parameters():  # far from zero, so that mistakes show
+    for parameter in model.parameters():  # far from zero, so that mistakes are visible
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else None
     model.save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
@@ -86,10 +86,13 @@ def test_identity_has_beta_and_both_models(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"reference": "org/base", "reference_free": "sum"}, "reference: give a reference model, or"),
+        ({"reference": "org/base", "reference_free": "sum"}, "reference: give either a reference model or"),
         ({"reference_free": "max"}, "reference_free: unknown 'max'"),
         ({"reference": "org/base", "beta": 0}, "beta: must be a positive number"),
-        ({"beta": 0.1, "endpoint": "http://localhost:1"}, "reference: name the model that training began"),
+        (
+            {"beta": 0.1, "endpoint": "http://localhost:1"},
+            "reference: give the model that training started from",
+        ),
         ({"reference": "org/base", "compile": True}, "compile: has no effect"),
         ({"reference": "org/base", "served_name": "x"}, "served_name: has no effect without an endpoint"),
         ({"reference": "a/b", "endpoint": "http://localhost:1", "dtype": "float32"}, "the server decides"),
@@ -155,7 +158,7 @@ def test_an_adapter_has_its_base_as_reference(tmp_path: Path) -> None:
 def test_a_whole_model_needs_a_reference(tmp_path: Path) -> None:
     saved(tmp_path / "policy", "llama", 0)
     judge = load_judge(str(tmp_path / "policy"), beta=0.1, device="cpu")
-    with pytest.raises(ValueError, match="is not a PEFT adapter, so name the model"):
+    with pytest.raises(ValueError, match="is not a PEFT adapter, so give the model"):
         judge.identity()
 
 
@@ -208,7 +211,9 @@ def test_a_shared_prompt_changes_nothing(architecture: str, tmp_path: Path) -> N
     assert scorer.sharing is not None  # the check of the first prompt did not switch it off
 
 
-def test_sharing_that_goes_wrong_is_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sharing_that_gives_wrong_results_is_switched_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(tmp_path / "policy", "llama", 0)
     judge: Any = load_judge(str(tmp_path / "policy"), reference_free="sum", device="cpu")
     expected = [each.rewards for chunk in judge.score(tiny_items(2)) for each in chunk]
@@ -218,7 +223,7 @@ def test_sharing_that_goes_wrong_is_switched_off(tmp_path: Path, monkeypatch: py
     assert got == [pytest.approx(rewards, abs=1e-4) for rewards in expected]
 
 
-def test_borrowed_code_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_of_another_repository_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "policy", "llama", 0)
     commit = "a" * 40
     seen: list[Any] = []
@@ -227,12 +232,12 @@ def test_borrowed_code_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         seen.append((name, list(folders), dict(known)))
         return "org/code", commit
 
-    monkeypatch.setattr(loading, "pin_code", pin)
+    monkeypatch.setattr("rmcalib.judges._model_files.pin_code", pin)
     name = str(tmp_path / "policy")
-    files = loading._files(name, LoadOptions(trust_remote_code=True))
-    assert files.asked.code() == {"trust_remote_code": True, "code_revision": commit}
+    _, asked = loading._found(name, LoadOptions(trust_remote_code=True))
+    assert asked.code() == {"trust_remote_code": True, "code_revision": commit}
     assert seen == [(name, [tmp_path / "policy"] * 2, {})]
-    assert loading._files(name, LoadOptions()).asked.code()["code_revision"] is None
+    assert loading._found(name, LoadOptions())[1].code()["code_revision"] is None
 
 
 def test_code_needs_permission(tmp_path: Path) -> None:

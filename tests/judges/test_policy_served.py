@@ -20,7 +20,7 @@ PATH = "/v1/completions"
 
 @dataclass
 class Completions:
-    """As vLLM 0.32 answers a completion with `prompt_logprobs`; the shape is recorded from a real server."""
+    """Answers with `prompt_logprobs` as vLLM 0.32 does; the format is recorded from a real server."""
 
     models: dict[str, Any]
     kind: str = "vllm"
@@ -110,7 +110,7 @@ def test_two_servers_and_other_names(pair: Pair) -> None:
         assert rewards(judge) == pytest.approx(here, abs=1e-4)
 
 
-def test_passing_faults_are_survived(pair: Pair, server: tuple[Completions, Server]) -> None:
+def test_temporary_failures_are_retried(pair: Pair, server: tuple[Completions, Server]) -> None:
     answers, running = server
     answers.faults |= {0: Reply({}, 503), 2: Reply({}, 429, {"Retry-After": "0"}), 3: Reply(b"[", cut=True)}
     judge = load_judge(pair.policy, reference=pair.base, endpoint=running.url)
@@ -125,7 +125,7 @@ def test_passing_faults_are_survived(pair: Pair, server: tuple[Completions, Serv
         (Reply({"detail": "Not Found"}, 404), "policies need vLLM, started for text"),
     ],
 )
-def test_answers_that_are_of_no_use(
+def test_unusable_answers_are_errors(
     pair: Pair, server: tuple[Completions, Server], reply: Reply, message: str
 ) -> None:
     answers, running = server

@@ -16,18 +16,16 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import (
-    KINDS,
     Classifier,
-    FunctionJudge,
     Judge,
     LoadOptions,
     Scale,
     ScoredItem,
     load_judge,
-    registered_judges,
     scored_chunks,
 )
-from rmcalib.judges._resolve import Kind, judge_kind
+from rmcalib.judges._function import FunctionJudge
+from rmcalib.judges._resolve import KINDS, Kind, judge_kind, registered_judges
 from rmcalib.runs import asked_for, score_inputs
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
@@ -35,7 +33,7 @@ BENCH = Benchmark("small", "1", ITEMS)
 
 
 class Lengths:
-    """The smallest judge: it knows nothing of rmcalib but `ScoredItem`."""
+    """The smallest judge: of rmcalib it uses only `ScoredItem`."""
 
     name = "lab/lengths"
     scale: Scale = "ratings"
@@ -102,7 +100,7 @@ def test_another_identity_is_another_run(tmp_path: Path) -> None:
     assert fresh.manifest["version"] == 2
 
 
-def test_a_judge_may_count_by_itself_and_say_more() -> None:
+def test_a_judge_may_report_progress_and_more_for_the_manifest() -> None:
     class Counting(Lengths):
         def about(self) -> dict[str, Any]:
             return {"server": "v1"}
@@ -130,9 +128,9 @@ A, B = (ScoredItem(f"p{i}", (1.0, 2.0, 3.0)) for i in range(2))
 @pytest.mark.parametrize(
     ("chunks", "message"),
     [
-        ([[B, A]], r"lab/lengths: scored prompt 'p1', not 'p0': keep their order"),
-        ([[A], [B], [B]], r"scored prompt 'p1', after the last one"),
-        ([[A]], r"scored 1 of 2 prompts; the first one that is missing is 'p1'"),
+        ([[B, A]], r"lab/lengths: returned prompt 'p1', but the next one is 'p0': return the prompts in"),
+        ([[A], [B], [B]], r"returned prompt 'p1', but none is left"),
+        ([[A]], r"scored 1 of 2 prompts; the first missing one is 'p1'"),
         ([], r"scored 0 of 2 prompts"),
         ([[A, dataclasses.replace(B, rewards=(1.0, 2.0))]], r"prompt 'p1': 2 rewards for 3 responses"),
         (
@@ -231,7 +229,7 @@ def test_an_identity_decides_about_resuming(tmp_path: Path) -> None:
         ({"identity": {1, 2}}, "identity: must be JSON"),
         ({"batch_size": 0}, "batch_size: must be at least 1, got 0"),
         ({"bached": True}, "bached: unknown option \\(did you mean 'batched'\\?\\)"),
-        ({"kind": "classifier"}, "kind: only the judges that are given by name have one"),
+        ({"kind": "classifier"}, "kind: only judges that are given by name have a kind"),
     ],
 )
 def test_bad_options_of_a_function(options: dict[str, Any], message: str) -> None:
@@ -241,11 +239,11 @@ def test_bad_options_of_a_function(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize("function", [lambda *_: [1, 2, 3], functools.partial(lengths)])
 def test_a_function_without_a_name_needs_one(function: Any) -> None:
-    with pytest.raises(ValueError, match="name: this function has no name of its own; give one"):
+    with pytest.raises(ValueError, match="name: this function has no name; give one"):
         load_judge(function)
 
 
-def test_the_demo_is_the_same_judge_by_any_way(tmp_path: Path) -> None:
+def test_the_demo_is_the_same_judge_however_it_is_given(tmp_path: Path) -> None:
     bench = rmcalib.load_benchmark("demo", limit=6)
     by_name = rmcalib.score("demo", bench, device="cpu", output=tmp_path)
     judge = rmcalib.load_judge("demo", device="cpu")
@@ -260,8 +258,8 @@ def test_the_demo_is_the_same_judge_by_any_way(tmp_path: Path) -> None:
     assert asked_for(Classifier(judge.model), bench) is None  # its weights may have changed
 
 
-def test_the_hashes_of_classifiers_stay_what_they_were() -> None:
-    """Run folders of earlier versions resume: these keys make up their hashes."""
+def test_the_hashes_of_classifiers_do_not_change() -> None:
+    """Run folders of earlier versions resume, because their hashes are made of these keys."""
     bench = rmcalib.load_benchmark("demo", limit=2)
     judge = Classifier("demo", LoadOptions(device="cpu"))
     asked = judge.asked()
@@ -299,7 +297,7 @@ def test_what_cannot_be_loaded(judge: Any, options: dict[str, Any], message: str
 
 
 @pytest.mark.parametrize("judge", [Lengths, 3])
-def test_what_is_no_judge(judge: Any) -> None:
+def test_objects_that_are_not_judges(judge: Any) -> None:
     with pytest.raises(TypeError, match=r"judge: "):
         load_judge(judge)
 
@@ -347,7 +345,7 @@ def nothing(**_: Any) -> Any:
 
 
 def test_packages_register_judges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A distribution with an entry point, as pip leaves it on the path."""
+    """An installed distribution with an entry point."""
     info = tmp_path / "ours-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ours\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""The registry: complete, well-formed, open to users; and its adapters load models of their layout."""
+"""The registry is complete, well-formed and open to users, and its entries load models of their layout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch import nn
 
-from rmcalib.judges import LEADERBOARD, Recipe, load_model, read_recipes, recipe_for, registry
+from rmcalib.judges import Recipe, load_model, registry
 from rmcalib.judges._inference.devices import DTYPES
 from rmcalib.judges._inference.pooling import POOLINGS
 from rmcalib.judges._inference.templates import TEMPLATES
+from rmcalib.judges._registry import LEADERBOARD, read_recipes, recipe_for
 from tests.hub import tiny
 from tests.judges.folders import IDS, CustomHead, rewards
 
@@ -33,7 +34,7 @@ def test_every_classifier_of_the_leaderboard_is_there() -> None:
 
 
 @pytest.mark.parametrize("recipe", ENTRIES, ids=lambda recipe: recipe.model)
-def test_an_entry_says_all_it_should(recipe: Recipe) -> None:
+def test_an_entry_has_all_it_needs(recipe: Recipe) -> None:
     assert recipe.loss
     assert recipe.evidence
     assert recipe.parameters or recipe.status == "unsupported"
@@ -202,7 +203,7 @@ def test_a_head_in_a_folder_is_refused_because_its_changes_would_not_be_seen(tmp
         read_recipes(file)
 
 
-def test_former_words_are_still_read(tmp_path: Path) -> None:
+def test_former_names_are_still_accepted(tmp_path: Path) -> None:
     file = tmp_path / "old.yaml"
     file.write_text(
         "- {model: a/b, status: adapter, head: v_head}\n"
@@ -213,7 +214,7 @@ def test_former_words_are_still_read(tmp_path: Path) -> None:
     assert (own.status, own.head) == ("own-code", "own-code")
 
 
-def test_hashes_of_runs_keep_the_former_words() -> None:
+def test_hashes_of_runs_keep_the_former_names() -> None:
     from rmcalib.judges import Classifier, LoadOptions
 
     recipe = Recipe("demo", status="own-code", head="own-code", trust_remote_code=True)

@@ -1,4 +1,4 @@
-"""Copies of models whose rewards are divided: every kind of head, and what is refused."""
+"""Copies of models with divided rewards: every kind of head, and models that are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def in_bfloat16(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def beside(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The head in a file of its own, as a pickle."""
+    """The head in its own file, as a pickle."""
     path, recipe = with_head("v_head", (32, 1), {})(folder)
     tensors = load_file(path / "model.safetensors")
     head = {name: tensors.pop(name) for name in [*tensors] if name.startswith("v_head")}
@@ -148,7 +148,7 @@ def test_adapters_that_carry_the_head(language_model: Path, plain: Path, tmp_pat
         rewards(load_model(str(copy), device="cpu")), expected / T, rtol=1e-5, atol=1e-5
     )
     without, _ = adapter_of(plain, tmp_path / "without", with_head=False)
-    with pytest.raises(HubError, match="merge it into its base"):
+    with pytest.raises(HubError, match="merge the adapter into its base"):
         write_rescaled(str(without), T, tmp_path)
 
 
@@ -157,7 +157,7 @@ def test_models_that_cannot_be_scaled_are_refused(plain: Path, language_model: P
     (own / "own.py").write_text(OWN_CODE)
     recipe = Recipe(str(own), head="own-code", trust_remote_code=True)
     for options in (LoadOptions(recipe=recipe), LoadOptions(trust_remote_code=True)):
-        with pytest.raises(HubError, match="its own code computes the rewards"):
+        with pytest.raises(HubError, match="the model's own code computes the rewards"):
             write_rescaled(str(own), T, tmp_path, options)
     with pytest.raises(HubError, match="no linear layer"):
         write_rescaled(str(language_model), T, tmp_path)

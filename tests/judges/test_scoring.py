@@ -12,11 +12,13 @@ import pytest
 import torch
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges import RewardModel, ScoredItem, score_items, shard
+from rmcalib.judges import RewardModel, ScoredItem
 from rmcalib.judges._inference import forward, packing, scoring
 from rmcalib.judges._inference.architectures import CannotShare, how_to_share
 from rmcalib.judges._inference.heads import Output
 from rmcalib.judges._inference.loading import compile_layers
+from rmcalib.judges._inference.scoring import score_items
+from rmcalib.runs._score import shard
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -39,7 +41,7 @@ def flat(items: Sequence[ScoredItem]) -> list[float]:
 
 
 def use_masks(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    """Share prompts with dense masks, as where neither of the other ways works."""
+    """Share prompts with dense masks, as if neither of the other ways worked."""
     monkeypatch.setattr(scoring, "how_to_share", lambda m: replace(how_to_share(m).with_masks(), **changes))
 
 
@@ -84,7 +86,7 @@ def test_rewards_do_not_depend_on_batching_order_or_sharing(architecture: str) -
 def test_masks_over_the_whole_row_give_the_same_rewards(
     monkeypatch: pytest.MonkeyPatch, architecture: str
 ) -> None:
-    """The way of the accelerators, where attention does not go branch by branch."""
+    """As on accelerators, where attention is not computed branch by branch."""
     use_masks(monkeypatch)
     model, stock = tiny_model(architecture)
     items = tiny_items(15, longest=40)
@@ -112,7 +114,7 @@ def test_rewards_do_not_depend_on_the_packing_window(monkeypatch: pytest.MonkeyP
 
 
 def test_compiled_layers_give_the_same_rewards() -> None:
-    """Compiled to the point where code would be generated, which takes a compiler and long."""
+    """Compiled without generating code, which needs a compiler and takes long."""
     model, _ = tiny_model("llama")
     items = tiny_items(3)
     expected = flat(scored(model, items))
@@ -149,10 +151,8 @@ def test_eager_attention_shares_too() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gemma2", "gpt_neox"])
-def test_a_model_that_accelerate_hands_out_piece_by_piece_shares_too(
-    architecture: str, tmp_path: Path
-) -> None:
-    """Accelerate's hooks move weights and inputs about, as for a model spread over several devices."""
+def test_a_model_spread_by_accelerate_shares_too(architecture: str, tmp_path: Path) -> None:
+    """Accelerate's hooks move weights and inputs, as for a model spread over several devices."""
     model, _ = tiny_model(architecture)
     items = tiny_items(10)
     expected = flat(scored(model, items))
@@ -164,7 +164,7 @@ def test_a_model_that_accelerate_hands_out_piece_by_piece_shares_too(
 @pytest.mark.parametrize("share", [True, False])
 @pytest.mark.parametrize("architecture", ["llama", "gpt_neox", "gemma2"])
 def test_the_checkpoints_pad_decides_where_to_pool(architecture: str, share: bool) -> None:
-    end = 3  # <|end|>, with which every text ends: the stock head steps over it
+    end = 3  # <|end|>, with which every text ends; the stock head skips it
     model, stock = tiny_model(architecture, pad=end)
     items = tiny_items(10)
     expected = [reward for item in slow_rewards(model, stock, items) for reward in item]
@@ -181,7 +181,7 @@ def test_a_pooled_token_that_all_responses_share_gives_them_one_reward_and_a_war
     assert all(np.ptp(item.rewards) < 1e-5 for item in items)
 
 
-def test_identical_responses_alone_are_no_reason_to_warn() -> None:
+def test_identical_responses_give_no_warning() -> None:
     model, _ = tiny_model("llama")
     (item,) = scored(model, [Item("x", "c", "P", ("same", "same"), 1)])
     assert item.rewards[0] == pytest.approx(item.rewards[1], abs=1e-6)
@@ -237,7 +237,7 @@ def test_a_models_own_code_never_sees_padding() -> None:
     np.testing.assert_allclose(flat(scored(opaque, items)), flat(scored(model, items)), atol=1e-5)
 
 
-def test_flags_and_counts_come_along() -> None:
+def test_flags_and_counts_are_returned() -> None:
     model, _ = tiny_model("llama")
     items = [Item("a", "c", "it is", ("", "no " * 500, "\0\U0001f642", "x" * 200_000), 1)]
     (item,) = scored(model, items, max_length=64)
@@ -248,7 +248,7 @@ def test_flags_and_counts_come_along() -> None:
     assert np.isfinite(item.rewards).all()
 
 
-def test_no_items_no_chunks() -> None:
+def test_no_items_give_no_chunks() -> None:
     model, _ = tiny_model("llama")
     assert scored(model, []) == []
 
@@ -261,7 +261,7 @@ def test_limits_below_one_are_refused_at_once(option: str) -> None:
         score_items(model, [], **options)
 
 
-def test_a_reward_that_is_no_number_names_item_and_response() -> None:
+def test_a_reward_that_is_not_finite_names_item_and_response() -> None:
     model, _ = tiny_model("llama")
     items = tiny_items(3)
     poison = model.tokenizer("7", add_special_tokens=False)["input_ids"][0]
@@ -315,7 +315,7 @@ def test_a_wrong_window_is_noticed_at_the_first_text_that_is_longer(
 
 @pytest.mark.parametrize("architecture", [name for name in ARCHITECTURES if name != "deberta-v2"])
 def test_windows_are_those_the_architecture_applies(architecture: str) -> None:
-    """The stock model's last token depends on one far back, unless every layer has a window."""
+    """The stock model's last token depends on a distant one, unless every layer has a window."""
     model, stock = tiny_model(architecture)
     near = torch.arange(8, 38)[None]
     far = near.clone()
@@ -340,7 +340,7 @@ def test_sharing_that_fails_is_dropped_with_a_warning(monkeypatch: pytest.Monkey
 def _limited(
     function: Callable[..., Any], most: int, error: Exception, calls: list[int]
 ) -> Callable[..., Any]:
-    """Let `function(model, batch)` run out of memory when the batch has more than `most` tokens."""
+    """Make `function(model, batch)` run out of memory if the batch has more than `most` tokens."""
 
     def wrapped(model: RewardModel, batch: Any, *args: Any, **options: Any) -> Any:
         parts = [tree for row in batch for tree in row] if isinstance(batch[0], tuple) else batch
@@ -362,10 +362,10 @@ def _limited(
         MemoryError(),
     ],
 )
-def test_out_of_memory_halves_the_budget_and_goes_on(
+def test_out_of_memory_halves_the_budget_and_continues(
     monkeypatch: pytest.MonkeyPatch, share: bool, error: Exception
 ) -> None:
-    monkeypatch.setattr("gc.collect", lambda: 0)  # takes long where all the tests' modules are loaded
+    monkeypatch.setattr("gc.collect", lambda: 0)  # it is slow with the modules of all tests loaded
     model, _ = tiny_model("llama")
     items = tiny_items(40)
     expected = flat(scored(model, items))
@@ -383,7 +383,7 @@ def test_out_of_memory_halves_the_budget_and_goes_on(
     assert calls[-1] <= 70
 
 
-def test_a_single_response_that_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_response_that_does_not_fit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gc.collect", lambda: 0)
     model, _ = tiny_model("llama")
     monkeypatch.setattr(forward, "shared_rewards", _limited(forward.shared_rewards, 3, MemoryError(), []))
@@ -416,7 +416,7 @@ def test_progress_counts_every_response_and_token_once() -> None:
     assert sum(tokens for _, tokens in seen) == sum(sum(item.n_tokens) for item in items)
 
 
-def test_leaving_early_is_fine() -> None:
+def test_stopping_early_works() -> None:
     model, _ = tiny_model("llama")
     chunks = score_items(model, tiny_items(100))
     assert len(next(chunks)) == scoring.CHUNK

@@ -1,4 +1,4 @@
-"""In narrow dtypes rewards move with the batching, by little, and sharing is not mistaken for wrong."""
+"""In narrow dtypes, batching changes rewards a little, and sharing is still accepted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.processes import run_python
 
-# In a process of its own: the instructions must be chosen before the first matrix product, and what some
-# processors announce and do not have ends the process.
+# In its own process: the instructions must be chosen before the first matrix product, and instructions that a
+# CPU reports but does not have end the process.
 WORKER = """
 import json, sys, warnings
 import numpy as np, torch
@@ -45,7 +45,7 @@ print(json.dumps(worst))
 def test_the_drift_of_narrow_dtypes_is_small(dtype: str, bound: float) -> None:
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": str(root), "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-    # One process for each: a crash of one dtype says nothing of the other.
+    # One process for each, so that a crash of one dtype does not affect the other.
     done = run_python(["-c", WORKER, dtype], env=environment)
     if done.returncode < 0:
         pytest.skip(f"this processor cannot multiply in {dtype} (signal {-done.returncode})")

@@ -1,4 +1,4 @@
-"""Two processes under torchrun score each prompt once, and get what one process gets."""
+"""Two processes with torchrun score each prompt once, with the same rewards as one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rmcalib.judges._inference.scoring import score_items
 from tests.hooks import PATIENCE
 from tests.judges.tiny import tiny_items, tiny_model
 
-# Without this gloo goes by the machine's host name, which need not lead anywhere.
+# Without this, gloo uses the machine's host name, which may not resolve.
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 WORKER = """
@@ -25,7 +25,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from rmcalib._util.processes import joined, process_rank
-from rmcalib.judges._inference.scoring import score_items, shard
+from rmcalib.judges._inference.scoring import score_items
+from rmcalib.runs._score import shard
 from tests.judges.tiny import tiny_items, tiny_model
 
 torch.set_num_threads(1)

@@ -70,18 +70,20 @@ def test_what_a_template_cannot_write_is_refused(prompt: Any, template: str, mes
 def test_no_chat_template_names_the_remedy() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = None
-    with pytest.raises(ValueError, match=r"item 'x', response 0: .*has no chat template: name one.*mistral"):
+    with pytest.raises(ValueError, match=r"item 'x', response 0: .*has no chat template: give one.*mistral"):
         encode([item("P", "R")], tokenizer, max_length=10)
 
 
 def test_a_template_that_raises_is_reported_with_the_item() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = "{{ raise_exception('System role not supported') }}"
-    with pytest.raises(ValueError, match=r"item 'x', response 0: .*refuses these messages: System role"):
+    with pytest.raises(
+        ValueError, match=r"item 'x', response 0: .*does not accept these messages: System role"
+    ):
         encode([item("P", "R")], tokenizer, max_length=10)
 
 
-def test_the_clock_of_a_template_stands_still() -> None:
+def test_templates_get_a_fixed_date() -> None:
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = (
         "{%- set date_string = strftime_now('%d %b %Y') %}\n"

@@ -56,7 +56,7 @@ if "olmo2" not in MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES:
 
 
 def tiny_tokenizer(*, bos_twice: bool = True, ends: bool = False) -> Any:
-    """Byte-level tokenizer that puts <s> before every text, as its chat template does too."""
+    """A byte-level tokenizer that adds <s> to every text, as its chat template does too."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -78,7 +78,7 @@ def tiny_tokenizer(*, bos_twice: bool = True, ends: bool = False) -> Any:
 def tiny_model(
     architecture: str, *, pad: int | None = None, attention: str | None = None, seed: int = 0, **recipe: Any
 ) -> tuple[RewardModel, Any]:
-    """Build a random reward model; returns it and the stock classifier that it was taken from."""
+    """Build a random reward model; return it and its stock classifier."""
     kind, sizes = ARCHITECTURES[architecture]
     torch.manual_seed(seed)
     config = AutoConfig.for_model(kind, vocab_size=400, num_labels=1, **sizes)
@@ -86,7 +86,7 @@ def tiny_model(
     kwargs = {} if attention is None else {"attn_implementation": attention}
     make: Any = AutoModelForSequenceClassification
     stock = make.from_config(config, **kwargs).eval().float()
-    for parameter in stock.parameters():  # far from zero, so that mistakes show
+    for parameter in stock.parameters():  # far from zero, so that mistakes are visible
         torch.nn.init.normal_(parameter, std=0.2) if parameter.ndim > 1 else None
     head: torch.nn.Module
     if kind == "deberta-v2":
@@ -140,7 +140,7 @@ def tiny_items(n: int = 12, *, seed: int = 0, longest: int = 12) -> list[Item]:
 
 
 def slow_rewards(model: RewardModel, stock: Any, items: list[Item]) -> list[tuple[float, ...]]:
-    """Score one response at a time by the stock classifier: no padding, no sharing, none of our pooling."""
+    """Score one response at a time with the stock classifier: without padding, sharing or our pooling."""
     rewards = []
     for item in items:
         own = []

@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     make: Any = AutoModelForCausalLM
     sizes: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 4096}
     model = make.from_config(tiny_config(num_attention_heads=4, num_key_value_heads=2, **sizes)).eval()
-    for parameter in model.parameters():  # letters must differ visibly
+    for parameter in model.parameters():  # letters must differ clearly
         torch.nn.init.normal_(parameter, std=0.08) if parameter.ndim > 1 else None
     folder = save_model(home / "lm", model)
     with vllm_server(folder, NAME, log=home / "log") as url:

@@ -17,7 +17,7 @@ from tests.live.vllm import vllm_server
 
 
 def language_model(folder: Path, seed: int) -> Path:
-    """Save a small llama with heads that vLLM's attention on CPUs can do."""
+    """Save a small llama with heads of a size that vLLM supports on CPUs."""
     torch.manual_seed(seed)
     sizes: dict[str, Any] = {"hidden_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     sizes |= {"num_hidden_layers": 2, "intermediate_size": 256, "max_position_embeddings": 2048}

@@ -59,7 +59,7 @@ def rewards_of(judge: Judge, items: list[Item]) -> list[float]:
 
 
 def texts() -> list[Item]:
-    """Prompts of the demo, a conversation, an empty response, other scripts, and texts that are cut."""
+    """Prompts of the demo, a conversation, an empty response, other scripts, and truncated texts."""
     turns = (
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hello"},
@@ -73,7 +73,7 @@ def texts() -> list[Item]:
     ]
 
 
-def test_rewards_are_ours(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rewards_equal_those_of_the_loaded_model(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     here = rewards_of(load_judge(str(served.folder), device="cpu"), texts())
     there = rewards_of(load_judge(NAME, endpoint=served.url), texts())
     difference = np.abs(np.subtract(here, there)).max()
@@ -95,7 +95,7 @@ def test_token_ids_give_the_same_rewards(served: Served, recipe: dict[str, Any])
     assert rewards_of(there, texts()) == pytest.approx(rewards_of(here, texts()), abs=1e-4)
 
 
-def test_lengths_and_cuts_are_ours(served: Served) -> None:
+def test_lengths_and_truncation_equal_those_of_the_loaded_model(served: Served) -> None:
     def columns(judge: Judge) -> list[Any]:
         return [(one.n_tokens, one.truncated) for chunk in scored_chunks(judge, texts()) for one in chunk]
 
@@ -104,7 +104,7 @@ def test_lengths_and_cuts_are_ours(served: Served) -> None:
     assert here[-1] == ((512, here[-1][0][1]), (True, False))
 
 
-def test_the_server_squashes_unless_it_is_reported_not_to(served: Served) -> None:
+def test_the_server_returns_probabilities_by_default(served: Served) -> None:
     def ask(**more: Any) -> float:
         messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
         body = json.dumps({"model": NAME, "messages": messages, **more}).encode()
@@ -115,7 +115,7 @@ def test_the_server_squashes_unless_it_is_reported_not_to(served: Served) -> Non
     assert ask() == pytest.approx(1 / (1 + math.exp(-ask(use_activation=False))), abs=1e-6)
 
 
-def test_the_doctor_is_content(served: Served) -> None:
+def test_doctor_finds_no_difference(served: Served) -> None:
     check = compare_served(str(served.folder), served.url)
     assert (check.status, check.served_model, check.endpoint_kind) == ("right", NAME, "vllm")
 

@@ -17,7 +17,7 @@ PATIENCE = 900.0  # seconds: compiling for a busy CPU takes minutes
 
 @contextlib.contextmanager
 def vllm_server(model: Path, name: str, *options: str, log: Path) -> Iterator[str]:
-    """Serve a model in float32 under a name, and yield the address; `options` are those of vLLM."""
+    """Serve a model in float32 under a name, and yield the address. `options` are those of vLLM."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

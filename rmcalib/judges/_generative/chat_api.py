@@ -1,13 +1,14 @@
-"""A language model behind an OpenAI-compatible chat API, as a judge that can be asked.
+"""A language model behind an OpenAI-compatible chat API.
 
-Log-probabilities come from the 20 most likely next tokens. A label may be missing there. vLLM returns those
-of given token ids, so nothing is missing. Other servers are asked once more with the labels as the only
-choice (`structured_outputs`). If they cannot do that either, the label gets an upper bound: the probability
-of the least likely token that was returned.
+Chat APIs return the log-probabilities of the 20 most likely next tokens, and a label may not be among them.
+vLLM can return those of given token ids, so none is missing. Other servers are asked again with the labels as
+the only choice (`structured_outputs`). If they do not support that either, the label gets an upper bound: the
+probability of the least likely token that was returned.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,23 +26,29 @@ from rmcalib.judges._generative.tokens import (
     used_tokens,
 )
 from rmcalib.judges._http import Client, ServerError
-from rmcalib.judges._served.servers import card_of, model_cards, optional_answer, printable, replaced
+from rmcalib.judges._served.servers import (
+    PINNED_DATE,
+    card_of,
+    model_cards,
+    optional_answer,
+    printable,
+    replaced,
+)
 
 __all__ = ["ChatApi", "Connected"]
 
 _PATH = "/v1/chat/completions"
-_TOP = (20, 5)  # most likely tokens that are asked for; some servers allow fewer
+_TOP = (20, 5)  # number of most likely tokens to ask for; some servers allow only a few
 _REFUSED = (400, 404, 405, 422, 501)
 _PROBE = ({"role": "user", "content": "Reply with the letter A or B."},)
 _NEWER_NAME = "max_completion_tokens"
-_DATE = {"date_string": "26 Jul 2024"}  # for templates that write today's date; our own scorer uses it, too
 
 
 @dataclass(frozen=True)
 class Connected:
-    """What a server is: who answers, what it has loaded, its version, and what it can do.
+    """What a server reports: the model that answers, the checkpoint, the version and the owner.
 
-    `top` is how many of the most likely tokens it returns, 0 if it returns no log-probabilities.
+    `top` is how many of the most likely tokens it returns; 0 if log-probabilities are not needed.
     """
 
     model: str | None
@@ -57,35 +64,35 @@ class ChatApi:
 
     Parameters
     ----------
-    name : the model, for the server and for messages.
+    name : name of the model, for the server and for messages.
     client : a client for the server's address.
-    served_name : the name that the server has for the model; default `name`.
+    served_name : the server's name for the model. Default: `name`.
     workers : the most requests at a time.
-    logprobs : whether log-probabilities are needed. A server without them is then refused.
+    logprobs : whether log-probabilities are needed. If so, a server without them is an error.
     """
 
     def __init__(
         self, name: str, client: Client, *, served_name: str | None, workers: int, logprobs: bool
     ) -> None:
-        """Remember the server; it is not asked yet."""
+        """Keep the settings; the server is not asked yet."""
         self.name, self.client, self.served_name = name, client, served_name
         self.workers, self.logprobs = workers, logprobs
         self._label_ids: dict[str, tuple[int, ...]] = {}
         self._limit_name = "max_tokens"
-        self._knows_ids = self._knows_choice = True  # until the server shows that it does not
+        self._knows_ids = self._knows_choice = True  # until the server refuses them
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is known about the server: another process asks again."""
+        """Leave out what is known about the server, so that another process asks it again."""
         return {key: value for key, value in self.__dict__.items() if key != "connected"}
 
     @cached_property
     def connected(self) -> Connected:
-        """What the server is, found by one short request."""
-        quick = Client(self.client.url, self.client.key_env, self.client.timeout, attempts=2)
+        """What the server reports about itself, and the result of one short request."""
+        quick = dataclasses.replace(self.client, attempts=2)
         cards = model_cards(quick)
         owner = next((str(card["owned_by"]) for card in cards if card.get("owned_by")), None)
         card: Mapping[str, Any] = {}
-        if owner in ("vllm", "sglang"):  # these list what they have; others list names that change
+        if owner in ("vllm", "sglang"):  # the lists of other servers are not reliable
             card = card_of(quick, cards, self.name, self.served_name)
         served = printable(card.get("id")) or self.served_name or self.name
         version = printable(optional_answer(quick, "/version").get("version")) if owner == "vllm" else None
@@ -94,14 +101,12 @@ class ChatApi:
         return Connected(model, served, printable(card.get("root")), version, printable(owner), top)
 
     def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
-        """Ask for one token; missing labels are asked for in other ways, or get a floor."""
+        """Ask for the log-probabilities of one token; a missing label gets an upper bound."""
         if self.connected.owner == "vllm" and self._knows_ids:
             found = self._by_ids(messages, labels)
             if found is not None:
                 return found
-        answer = self._ask(
-            messages, max_tokens=1, temperature=0, logprobs=True, top_logprobs=self.connected.top
-        )
+        answer = self._ask_token(messages)
         shown = possible(shown_tokens(answer))
         if not shown:
             raise ServerError(_no_logprobs(self.name, self.client.url))
@@ -133,7 +138,7 @@ class ChatApi:
         return TextAnswer(text if isinstance(text, str) else "", used_tokens(answer))
 
     def identity(self) -> dict[str, Any]:
-        """Return who answers. The address is not part of it: a server may move."""
+        """Return which model answers. The address is not included, because a server may move."""
         known = self.connected
         return {
             "served_name": known.served_name,
@@ -143,7 +148,7 @@ class ChatApi:
         }
 
     def asked(self) -> dict[str, Any]:
-        """Return the identity: only the server knows which model it has."""
+        """Return the identity, because only the server knows which model it has."""
         return self.identity()
 
     def about(self) -> dict[str, Any]:
@@ -152,7 +157,7 @@ class ChatApi:
         return {"endpoint": self.client.url, "server_version": known.version, "server_owner": known.owner}
 
     def check(self) -> None:
-        """Raise a `ServerError` if the server has loaded another model. Each answer is checked as well."""
+        """Raise a `ServerError` if the server has another checkpoint. `_ask` checks each answer."""
         known = self.connected
         if known.owner in ("vllm", "sglang"):
             card = card_of(self.client, model_cards(self.client), self.name, self.served_name)
@@ -161,7 +166,7 @@ class ChatApi:
                 raise self._replaced(known.checkpoint, now)
 
     def _probe(self, client: Client, served: str) -> tuple[int, Mapping[str, Any]]:
-        """Return how many log-probabilities the server gives, and its answer to a short question."""
+        """Return how many log-probabilities the server returns, and its answer to a short question."""
         for top in _TOP if self.logprobs else (0,):
             more: dict[str, Any] = {"logprobs": True, "top_logprobs": top} if top else {}
             asked = {"model": served, "messages": list(_PROBE), "max_tokens": 1, "temperature": 0, **more}
@@ -173,19 +178,18 @@ class ChatApi:
                 if error.status in (400, 422) and top and "logprobs" in str(error).lower():
                     raise ServerError(_no_logprobs(self.name, self.client.url), error.status) from error
                 raise
-            if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list):
-                raise ServerError(self._odd(ValueError("no list of choices")))
+            self._check_choices(answer)
             if top and not shown_tokens(answer):
                 raise ServerError(_no_logprobs(self.name, self.client.url))
             return top, answer
         raise AssertionError("the last attempt returns or raises")
 
     def _ask(self, messages: Sequence[Message], **options: Any) -> Any:
-        """Send a question, and check who answers."""
+        """Send a question, and check which model answers."""
         known = self.connected
         body: dict[str, Any] = {"model": known.served_name, "messages": list(messages), **options}
         if known.owner == "vllm":
-            body["chat_template_kwargs"] = _DATE
+            body["chat_template_kwargs"] = PINNED_DATE
         try:
             answer = self._post(self.client, body)
         except ServerError as error:
@@ -194,15 +198,19 @@ class ChatApi:
                 remedy = "cut long texts with --max-characters"
                 raise ServerError(f"{error}: {remedy}", error.status) from error
             raise
-        if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list):
-            raise ServerError(self._odd(ValueError("no list of choices")))
+        self._check_choices(answer)
         now = printable(answer.get("model"))
         if now != known.model:
             raise self._replaced(known.model, now)
         return answer
 
+    def _ask_token(self, messages: Sequence[Message], **options: Any) -> Any:
+        """Ask for one token and the log-probabilities of the most likely ones."""
+        asked = {"max_tokens": 1, "temperature": 0, "logprobs": True, "top_logprobs": self.connected.top}
+        return self._ask(messages, **asked, **options)
+
     def _post(self, client: Client, body: Mapping[str, Any]) -> Any:
-        """Send a request; OpenAI's newer models have another name for the most tokens of an answer."""
+        """Send a request. OpenAI's newer models have another name for `max_tokens`."""
         if self._limit_name != "max_tokens":
             body = {self._limit_name if key == "max_tokens" else key: value for key, value in body.items()}
         try:
@@ -214,21 +222,13 @@ class ChatApi:
         return self._post(client, body)
 
     def _by_ids(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer | None:
-        """Ask vLLM for the log-probabilities of the labels' own tokens; None if it cannot."""
+        """Ask vLLM for the log-probabilities of the labels' own tokens; None if it does not support that."""
         try:
             ids = [self._ids_of(label) for label in labels]
             if not all(ids):
                 return None
             wanted = sorted({each for own in ids for each in own})
-            answer = self._ask(
-                messages,
-                max_tokens=1,
-                temperature=0,
-                logprobs=True,
-                top_logprobs=self.connected.top,
-                logprob_token_ids=wanted,
-                return_tokens_as_token_ids=True,
-            )
+            answer = self._ask_token(messages, logprob_token_ids=wanted, return_tokens_as_token_ids=True)
             shown = shown_tokens(answer)
             values = [[shown[f"token_id:{each}"] for each in own] for own in ids]
         except (ServerError, KeyError) as error:
@@ -254,16 +254,9 @@ class ChatApi:
         return self._label_ids[label]
 
     def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> tuple[dict[str, float], int]:
-        """Ask with the labels as the only choice; return log-probabilities among them, and tokens."""
+        """Ask with the labels as the only choice; return their log-probabilities and the number of tokens."""
         try:
-            answer = self._ask(
-                messages,
-                max_tokens=1,
-                temperature=0,
-                logprobs=True,
-                top_logprobs=self.connected.top,
-                structured_outputs={"choice": list(labels)},
-            )
+            answer = self._ask_token(messages, structured_outputs={"choice": list(labels)})
         except ServerError as error:
             if error.status not in _REFUSED:
                 raise
@@ -271,12 +264,16 @@ class ChatApi:
             return {}, 0
         shown = possible(shown_tokens(answer))
         if not shown or not {token.strip() for token in shown} <= {*labels}:
-            self._knows_choice = False  # the server has ignored it
+            self._knows_choice = False  # the server ignored the choice
             return {}, used_tokens(answer)
         return shown, used_tokens(answer)
 
     def _replaced(self, before: str | None, now: str | None) -> ServerError:
         return replaced(self.name, self.client.url, [f"it was {before!r} and is {now!r}"])
+
+    def _check_choices(self, answer: Any) -> None:
+        if not isinstance(answer, Mapping) or not isinstance(answer.get("choices"), list):
+            raise ServerError(self._odd(ValueError("no list of choices")))
 
     def _odd(self, error: Exception) -> str:
         why = f"{type(error).__name__}: {error}"

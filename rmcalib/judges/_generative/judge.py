@@ -1,4 +1,4 @@
-"""A language model as a judge: questions, answers, rewards."""
+"""A language model as a judge: it is asked questions, and its answers become rewards."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from rmcalib._util.arrays import check_integer
 from rmcalib.judges._generative import reading
 from rmcalib.judges._generative.models import ChatModel, LabelAnswer, TextAnswer
 from rmcalib.judges._generative.prompts import LETTERS, JudgePrompt, Message, Question, choice_of
-from rmcalib.judges._http import ServerError, in_parallel
+from rmcalib.judges._http import ServerError
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._parallel import in_parallel
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -31,9 +32,19 @@ _SCALES: dict[str, Scale] = {"best": "log-probabilities", "correct": "log-utilit
 
 @dataclass(frozen=True)
 class Cost:
-    """What scoring some prompts costs: requests, and tokens, estimated from the number of characters.
+    """The cost of scoring prompts with a language model, as `GenerativeJudge.cost` returns it.
 
-    `answer_tokens` is the most that the answers can have.
+    Attributes
+    ----------
+    prompts : number of prompts.
+    requests : number of requests.
+    prompt_tokens : tokens of all requests, estimated from the number of characters.
+    answer_tokens : the most tokens that all answers can have.
+
+    Examples
+    --------
+    >>> Cost(prompts=10, requests=40, prompt_tokens=12_000, answer_tokens=40).requests
+    40
     """
 
     prompts: int
@@ -44,7 +55,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class _Ask:
-    """One request: what to ask, and for a sampled answer the seed."""
+    """One request. The seed is for sampled answers."""
 
     item: Item
     question: Question
@@ -54,18 +65,26 @@ class _Ask:
 
 
 class GenerativeJudge:
-    """A language model that judges by answering questions.
+    """A language model that judges by answering questions. `load_judge` makes it from a name.
 
     Parameters
     ----------
-    name : what reports call it.
-    model : the language model.
-    prompt : what it is asked, and how answers are read.
-    votes : sampled answers per question, where the prompt wants samples.
-    placements : in how many orders responses are shown to a judge that compares them; default as many as
-        there are responses, so that each is in every place once. Votes are spread over the orders.
-    seed : of the orders and of sampled answers.
-    max_characters : prompts and responses are cut to this many characters; default: not at all.
+    name : name in reports.
+    model : the language model, loaded or served.
+    prompt : the questions, and how answers are read.
+    votes : number of sampled answers per question, if the prompt uses samples.
+    placements : number of orders in which responses are shown to a judge that compares them. Default: the
+        number of responses, so that each response is in every place once. Votes are spread over the orders.
+    seed : seed of the orders and of sampled answers.
+    max_characters : prompts and responses are cut to this many characters. Default: they are not cut.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> from rmcalib.judges import load_judge
+    >>> judge = load_judge("org/lm", judging="letter", endpoint="http://localhost:8000")
+    >>> judge.scale, judge.cost(load_benchmark("demo").items[:10]).requests
+    ('log-probabilities', 40)
     """
 
     def __init__(
@@ -93,7 +112,7 @@ class GenerativeJudge:
 
     @property
     def scale(self) -> Scale:
-        """The scale of its rewards: that of the last question, for all categories without their own."""
+        """The scale of its rewards: that of the last question, which is for all other categories."""
         return _SCALES[self.prompt.questions[-1].asks]
 
     def identity(self) -> dict[str, Any]:
@@ -105,15 +124,15 @@ class GenerativeJudge:
         return {"kind": "generative", **self._settings(), **self.model.asked()}
 
     def about(self) -> dict[str, Any]:
-        """Return the prompt's name and version, and where the model is."""
+        """Return the prompt's name and version, and the device or server of the model."""
         return {"judge_prompt": f"{self.prompt.name} {self.prompt.version}", **self.model.about()}
 
     def work(self) -> dict[str, int]:
-        """Return the requests so far, their tokens, and how many answers could not be read."""
+        """Return the numbers of requests, tokens, unread answers and labels with an upper bound so far."""
         return dict(self._work)
 
     def cost(self, items: Sequence[Item]) -> Cost:
-        """Count what scoring some prompts costs, without asking anything."""
+        """Return the cost of scoring some prompts. Nothing is asked."""
         requests = characters = answers = 0
         for ask in self._asks(items):
             requests += 1
@@ -123,7 +142,7 @@ class GenerativeJudge:
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 8. After each chunk, check that a server still has the same model."""
-        self.model.identity()  # loads the model, or connects, before any thread needs it
+        self.model.identity()  # loads the model or connects, before threads are started
         answers = self._answers(self._asks(items))
         for start in range(0, len(items), _CHUNK):
             chunk = []
@@ -162,8 +181,8 @@ class GenerativeJudge:
             labels = question.labels_for(len(item.responses))
             if question.asks == "best" and len(item.responses) > len(LETTERS):
                 raise ValueError(
-                    f"{self.name}: prompt {item.id!r} has {len(item.responses)} responses, and there are "
-                    f"{len(LETTERS)} letters: use --judge yes-no or rating"
+                    f"{self.name}: prompt {item.id!r} has {len(item.responses)} responses, but there are "
+                    f"only {len(LETTERS)} letters: use --judge yes-no or rating"
                 )
             responses = [self._cut(response) for response in item.responses]
             prompt: Any = (
@@ -215,7 +234,7 @@ class GenerativeJudge:
             raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
 
     def _scored(self, item: Item, answers: Iterator[LabelAnswer | TextAnswer]) -> tuple[ScoredItem, int]:
-        """Read the answers about one prompt, and return its rewards and the tokens that they cost."""
+        """Read the answers for one prompt; return its rewards and the number of tokens used."""
         question, k = self.prompt.question_for(item), len(item.responses)
         orders = self._orders(item, question) if question.asks == "best" else None
         rows = k if orders is None else len(orders)
@@ -230,7 +249,7 @@ class GenerativeJudge:
         tokens = sum(answer.tokens for answer in given)
         floored = sum(sum(getattr(answer, "floored", ())) for answer in given)
         self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
-        # Counts of the whole prompt are on its first row, so that columns can be added up.
+        # Counts of a prompt are in its first row only, so that the sum of a column is the total.
         counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
         details = {name: tuple(map(float, values)) for name, values in found.details.items()}
         details |= {name: (float(count), *[0.0] * (k - 1)) for name, count in counts.items()}

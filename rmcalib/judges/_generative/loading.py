@@ -1,4 +1,4 @@
-"""From options to a language model that judges."""
+"""Make a judge from a language model and the user's options."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rmcalib.judges._generative.judge import DEFAULT_VOTES, GenerativeJudge
 from rmcalib.judges._generative.local import LocalChat
 from rmcalib.judges._generative.models import ChatModel
 from rmcalib.judges._generative.prompts import BUILT_IN, JudgePrompt, read_prompt
-from rmcalib.judges._http import Client, clean_url
+from rmcalib.judges._http import CONCURRENCY, TIMEOUT, open_client
 from rmcalib.judges._judge import Judge
-from rmcalib.judges._options import LoadOptions, check_options
-from rmcalib.judges._reward_model import check_model_name
+from rmcalib.judges._model_files import check_model_name
+from rmcalib.judges._options import LoadOptions, check_options, refuse_local_options
 
 __all__ = ["JUDGES", "load_generative"]
 
 JUDGES = ("letter", "yes-no", "rating", "votes", "rewardbench2")
-"""The ways in which a language model judges: the names of the prompts that come with the package."""
+"""The ways in which a language model can judge: names of the built-in prompts."""
 
 _ASKS = {"letter": "best", "yes-no": "correct", "rating": "rating"}
 _OWN = ("judging", "judge_prompt", "votes", "placements", "judge_seed", "max_characters")
@@ -30,11 +30,11 @@ def load_generative(name: str, **options: Any) -> Judge:
     """Return a language model as a judge: behind an `endpoint`, or loaded here with `LoadOptions`."""
     served = options.get("endpoint") is not None
     loading = tuple(field.name for field in dataclasses.fields(LoadOptions))
-    for option in options:
-        if served and option in loading and option not in ("recipe", "recipes"):
-            raise ValueError(f"{option}: has no effect on a served model: the server decides")
-        if option in ("endpoint_kind", "tokenize_here"):
-            raise ValueError(f"{option}: has no effect on a judge that is asked by chat")
+    if served:
+        refuse_local_options(options, ("recipe", "recipes"))
+    for option in ("endpoint_kind", "tokenize_here"):
+        if option in options:
+            raise ValueError(f"{option}: has no effect on a language model that judges")
     check_options(options, (*_OWN, *_SERVED, *loading))
     if options.get("compile"):
         raise ValueError("compile: has no effect on a language model that judges")
@@ -47,7 +47,7 @@ def load_generative(name: str, **options: Any) -> Judge:
     if options.get("votes") is not None and not samples:
         raise ValueError(f"votes: has no effect: --judge {kind} reads log-probabilities and takes no samples")
     if options.get("placements") is not None and not any(q.asks == "best" for q in prompt.questions):
-        raise ValueError(f"placements: has no effect: --judge {kind} is shown one response at a time")
+        raise ValueError(f"placements: has no effect: --judge {kind} shows one response at a time")
     chat = _chat(check_model_name(name) if not served else name, options, prompt)
     return GenerativeJudge(
         name,
@@ -67,17 +67,19 @@ def _chat(name: str, options: dict[str, Any], prompt: JudgePrompt) -> ChatModel:
             if option in _SERVED:
                 raise ValueError(f"{option}: has no effect without an endpoint")
         return LocalChat(name, LoadOptions.of(**given))
-    timeout, workers = float(options.get("timeout", 300.0)), int(options.get("concurrency", 16))
-    if workers < 1 or timeout <= 0:
-        raise ValueError(f"concurrency, timeout: must be more than 0, got {workers} and {timeout:g}")
-    client = Client(clean_url(options["endpoint"]), options.get("api_key_env"), timeout)
-    client.check_key()
+    workers = int(options.get("concurrency", CONCURRENCY))
+    client = open_client(
+        options["endpoint"],
+        api_key_env=options.get("api_key_env"),
+        timeout=float(options.get("timeout", TIMEOUT)),
+        concurrency=workers,
+    )
     logprobs = any(question.answer == "token" for question in prompt.questions)
     return ChatApi(name, client, served_name=options.get("served_name"), workers=workers, logprobs=logprobs)
 
 
 def _check_kind(kind: str, prompt: JudgePrompt, path: str | Path | None) -> None:
-    """Refuse a prompt file that asks for something else than the judge's kind."""
+    """Raise a `ValueError` if a prompt file does not fit `--judge`."""
     wanted, answer = _ASKS.get(kind), {"rewardbench2": None, "votes": "text"}.get(kind, "token")
     for question in prompt.questions:
         if wanted is not None and question.asks != wanted:

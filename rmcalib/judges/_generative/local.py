@@ -1,4 +1,4 @@
-"""A language model that is loaded here, as a judge that can be asked."""
+"""A language model that is loaded here with transformers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib.judges._generative.models import LabelAnswer, TextAnswer
 from rmcalib.judges._generative.prompts import Message, spellings
+from rmcalib.judges._model_files import identify
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import identify
 
 if TYPE_CHECKING:
     from rmcalib.judges._policies.logprobs import LanguageModel
@@ -18,18 +18,18 @@ __all__ = ["LocalChat"]
 
 
 class LocalChat:
-    """A causal language model of the Hub or of a folder. It is loaded when it is first needed.
+    """A causal language model from the Hub or a folder. It is loaded when it is first used.
 
     Parameters
     ----------
-    name : the model's Hub id or folder. Its tokenizer must have a chat template.
-    options : how to load it.
+    name : Hub id or folder. The tokenizer must have a chat template.
+    options : options for loading it.
     """
 
     workers = 1
 
     def __init__(self, name: str, options: LoadOptions) -> None:
-        """Remember what to load."""
+        """Keep the settings; nothing is loaded yet."""
         self.name, self.options = name, options
         self._known_ids: dict[str, list[int]] = {}
 
@@ -80,7 +80,7 @@ class LocalChat:
         return TextAnswer(model.tokenizer.decode(answer, skip_special_tokens=True), len(ids) + len(answer))
 
     def identity(self) -> dict[str, Any]:
-        """Return the model's commit, its dtype, and its chat template's name; this loads the model."""
+        """Return commit, dtype, name of the template and longest text; this loads the model."""
         return {
             "revision": self.model.revision,
             "dtype": str(self.model.dtype).removeprefix("torch."),
@@ -112,8 +112,8 @@ class LocalChat:
         ids = question_ids(messages, model.tokenizer, self._template)
         if len(ids) + room > model.max_length:
             raise ValueError(
-                f"the question has {len(ids)} tokens, and the model reads {model.max_length}: give a larger "
-                "--max-length if the model can, or cut long texts with --max-characters"
+                f"the question has {len(ids)} tokens, but the limit is {model.max_length}: increase "
+                "--max-length if the model can read more, or cut long texts with --max-characters"
             )
         return ids
 

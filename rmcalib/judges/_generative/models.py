@@ -1,4 +1,4 @@
-"""What a judge needs of a language model: the next token's log-probabilities, and sampled answers."""
+"""The interface of language models that judge: log-probabilities of the next token, and sampled answers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class LabelAnswer:
 
     Parameters
     ----------
-    logprobs : log p(label) (k,), in the whole vocabulary, all spellings of a label together.
-    floored : whether each value is only an upper bound (k,): servers report only the most likely tokens.
-    tokens : tokens of the request.
+    logprobs : (k,), log p(label), summed over all spellings of the label.
+    floored : (k,), whether the value is only an upper bound, because the server did not return the label.
+    tokens : number of tokens of the request.
     """
 
     logprobs: tuple[float, ...]
@@ -29,14 +29,14 @@ class LabelAnswer:
 
 @dataclass(frozen=True)
 class TextAnswer:
-    """A sampled answer, and the tokens of request and answer."""
+    """A sampled answer, and the number of tokens of request and answer."""
 
     text: str
     tokens: int = 0
 
 
 class ChatModel(Protocol):
-    """A language model that can be asked. Several threads may ask at once, up to `workers`."""
+    """A language model that answers questions. Up to `workers` threads may use it at the same time."""
 
     workers: int
 
@@ -46,7 +46,7 @@ class ChatModel(Protocol):
     def sample(
         self, messages: Sequence[Message], *, seed: int, temperature: float, max_tokens: int
     ) -> TextAnswer:
-        """Return one sampled answer; the same seed gives the same answer if the model supports seeds."""
+        """Return one sampled answer. The same seed gives the same answer if the model supports seeds."""
 
     def identity(self) -> dict[str, Any]:
         """Return everything about the model that changes an answer."""

@@ -1,4 +1,4 @@
-"""Prompts of judges: YAML files that say what to ask, and how to read the answer."""
+"""Prompts of judges: YAML files with the questions, and how answers are read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BUILT_IN = Path(__file__).parents[1] / "prompts"
 LETTERS = string.ascii_uppercase
 _LARGEST = 2**20  # bytes of a prompt file
 _LARGEST_GRADE = 1e9
-_LOOKED_AT = 20_000  # characters at the end of an answer in which a verdict is looked for
+_SEARCHED = 20_000  # characters at the end of an answer that are searched for a verdict
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _SLOTS = {"best": ("prompt", "responses", "labels"), "correct": ("prompt", "response", "labels")}
 _SLOTS["rating"] = _SLOTS["correct"]
@@ -45,18 +45,18 @@ class Question:
 
     Parameters
     ----------
-    asks : `best` (which response is the best, with a letter for each), `correct` (is this response good), or
-        `rating` (how good is this response).
-    answer : `token` reads the log-probabilities of the labels at the next token; `text` samples answers and
-        looks for the last match of `pattern`.
-    user, system : the messages. `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and `{{ labels }}` are
-        filled in.
-    each : how a response is written into `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
-    labels : for `correct`, the good answer and the bad one; for `rating`, the grades; none for `best`.
-    pattern : a regular expression whose first group is a label.
-    temperature, max_tokens : of sampled answers.
-    smoothing : added to each count of votes: the forecast of v votes out of n is (v + a) / (n + k a).
-    categories : the question is for prompts of these categories; none: for all.
+    asks : `best` (which response is the best, by a letter), `correct` (is this response good) or `rating`
+        (how good is this response).
+    answer : `token` reads the log-probabilities of the labels as the next token. `text` samples answers and
+        reads the last match of `pattern`.
+    user, system : the messages. In `user`, `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and
+        `{{ labels }}` are replaced.
+    each : how each response is written in `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
+    labels : for `correct`, the good answer and the bad one; for `rating`, the grades; empty for `best`.
+    pattern : a regular expression whose only group is the label.
+    temperature, max_tokens : settings of sampled answers.
+    smoothing : the a in the forecast (v + a) / (n + k a) of v votes out of n.
+    categories : the categories that the question is for. Empty: all.
     """
 
     asks: Literal["best", "correct", "rating"]
@@ -72,11 +72,11 @@ class Question:
     categories: tuple[str, ...] = ()
 
     def labels_for(self, n_responses: int) -> tuple[str, ...]:
-        """Return the labels that an answer can have, for a prompt with this many responses."""
+        """Return the possible labels of an answer, for a prompt with this many responses."""
         return tuple(LETTERS[:n_responses]) if self.asks == "best" else self.labels
 
     def messages(self, prompt: Prompt, responses: Sequence[str]) -> tuple[Message, ...]:
-        """Write the question about some responses (for `best`) or about one."""
+        """Return the messages of the question, about all responses (for `best`) or about one."""
         labels = self.labels_for(len(responses))
         values = {"prompt": _written(prompt), "labels": ", ".join(labels)}
         if self.asks == "best":
@@ -92,7 +92,7 @@ class Question:
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """A prompt file: its name, its version, its questions, and the SHA-256 of the file."""
+    """A prompt file: name, version, questions, and the SHA-256 of the file."""
 
     name: str
     version: str
@@ -100,7 +100,7 @@ class JudgePrompt:
     sha256: str
 
     def question_for(self, item: Item) -> Question:
-        """Return the first question that is for the prompt's category."""
+        """Return the first question that applies to the prompt's category."""
         for question in self.questions:
             if not question.categories or item.category in question.categories:
                 return question
@@ -133,7 +133,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     ):
         raise ValueError(f"{path}: expected name, version and a list of questions (see docs/judges.md)")
     if "version" not in found:
-        raise ValueError(f"{path}: no version; raise it when you change the words")
+        raise ValueError(f"{path}: version: is missing; increase it whenever you change the text")
     try:
         check_options(map(str, found), ("name", "version", "questions"))
         for name in ("name", "version"):
@@ -149,7 +149,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
 
 
 def spellings(label: str) -> tuple[str, ...]:
-    """Return the ways in which a model may write a label as one token.
+    """Return the spellings of a label that a model may write as one token.
 
     >>> spellings("A"), spellings("Yes")
     (('A', ' A'), ('Yes', ' Yes', 'yes', ' yes', 'YES', ' YES'))
@@ -160,14 +160,14 @@ def spellings(label: str) -> tuple[str, ...]:
 
 
 def choice_of(question: Question, text: str, labels: Sequence[str]) -> int | None:
-    """Return which label a sampled answer ends with; None if there is none.
+    """Return the index of the last label that the pattern finds in an answer; None if it finds none.
 
     >>> letters = read_prompt(BUILT_IN / "votes.yaml").questions[0]
     >>> choice_of(letters, "Best: A? No. B is right.\\nBest: B", "AB"), choice_of(letters, "Hm.", "AB")
     (1, None)
     """
     found = None
-    for match in re.finditer(question.pattern, text[-_LOOKED_AT:]):
+    for match in re.finditer(question.pattern, text[-_SEARCHED:]):
         said = (match[1] or "").strip()
         for number, label in enumerate(labels):
             if said == label or said in spellings(label):
@@ -201,7 +201,7 @@ def _check(question: Question) -> None:
     for name in ("user", "system", "each", "pattern"):
         if not isinstance(getattr(question, name), str):
             raise ValueError(f"{name}: must be a text")
-    if question.asks not in [*_SLOTS]:  # a list: it may be anything
+    if question.asks not in [*_SLOTS]:  # a list, because the value may not be hashable
         raise ValueError(f"asks: unknown {question.asks!r} (have: {', '.join(_SLOTS)})")
     if question.answer not in ("token", "text"):
         raise ValueError(f"answer: unknown {question.answer!r} (have: token, text)")
@@ -236,7 +236,7 @@ def _check_slots(question: Question) -> None:
     if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
         raise ValueError("each: must have {{ label }} and {{ response }}, and nothing else in {{ }}")
     if _SLOT.search(question.system):
-        raise ValueError("system: has no {{ }} to fill in; use user")
+        raise ValueError("system: cannot contain {{ }}; put it into user")
 
 
 def _check_labels(question: Question) -> None:
@@ -266,18 +266,18 @@ def _check_labels(question: Question) -> None:
             for other in labels:
                 if one != other and other.startswith(one):
                     raise ValueError(
-                        f"labels: {other!r} begins with {one!r}, so one token cannot tell them apart: use "
-                        "other labels (1 to 9), or answer: text"
+                        f"labels: {other!r} begins with {one!r}, so one token cannot distinguish them: use "
+                        "other labels (such as 1 to 9), or answer: text"
                     )
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
-    """Fill a template in one pass: `{{ }}` in the values stays as it is."""
+    """Replace the slots of a template in one pass, so that `{{ }}` in the values is not replaced."""
     return _SLOT.sub(lambda match: values[match[1]], template)
 
 
 def _written(prompt: Prompt) -> str:
-    """Write a prompt as text; the turns of a conversation one after another, with who speaks."""
+    """Return a prompt as text. The messages of a conversation begin with their role."""
     if isinstance(prompt, str):
         return prompt
     return "\n\n".join(f"{message['role'].capitalize()}: {message['content']}" for message in prompt)

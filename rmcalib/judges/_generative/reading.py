@@ -1,4 +1,4 @@
-"""From the answers of a language model to rewards. Small functions on arrays."""
+"""Compute rewards from the answers of a language model."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Reading:
 
 
 def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) -> IntArray:
-    """Return orders in which responses are shown: one shuffled order, and cyclic shifts of it.
+    """Return the orders in which responses are shown: one shuffled order, and cyclic shifts of it.
 
-    Benchmarks list correct responses first, so the first order is shuffled, by the seed and the prompt's id.
-    With all `n_responses` shifts, every response is in every place once.
+    The first order is shuffled, because benchmarks list correct responses first. With `n_responses` shifts,
+    every response is in every place once.
 
     Parameters
     ----------
     n_responses : number of responses, k.
-    count : number of orders; default k. Fewer are spread evenly over the shifts.
-    seed, item_id : determine the first order.
+    count : number of orders. Default: k. A smaller number is spread evenly over the shifts.
+    seed, item_id : seed and prompt id, which determine the first order.
 
     Returns
     -------
@@ -61,10 +61,10 @@ def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) 
 
 
 def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -> Reading:
-    """Return log P(response is the best), averaged over placements.
+    """Return the log of the probability that each response is the best, averaged over placements.
 
-    In each placement the probabilities of the letters are divided by their sum. A response's forecast is the
-    mean of its probabilities over the placements.
+    In each placement, the probabilities of the letters are divided by their sum. The forecast of a response
+    is the mean of its probabilities over the placements.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -
     Returns
     -------
     Reading
-        `place` is the mean probability of the place (row i stands for place i), `firsts` counts the
-        placements in which the response is the first choice, `floor` is the part of the forecast that is an
-        upper bound, `mass` is the probability of all letters together.
+        `place[i]` is the mean probability of place i. `firsts` counts the placements in which the response is
+        the first choice. `floor` is the part of the forecast that is only an upper bound. `mass` is the
+        probability of all letters together.
 
     Examples
     --------
@@ -98,20 +98,22 @@ def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -
 
 
 def best_by_votes(orders: IntArray, votes: Sequence[int | None], smoothing: float) -> Reading:
-    """Return log of the smoothed share of votes, (v + a) / (n + k a); n counts the votes that were read.
+    """Return the log of the smoothed fraction of votes, (v + a) / (n + k a), for each response.
+
+    n is the number of votes that could be read.
 
     Parameters
     ----------
     orders : int (s, k), the response in each place. Vote j was asked for in order j mod s.
-    votes : the place that each answer chose; None if it could not be read.
-    smoothing : a.
+    votes : the place that each answer chose; None if the answer could not be read.
+    smoothing : the a in the formula.
 
     Returns
     -------
     Reading
-        `votes` counts those for the response, `vote_count` all that were read, `place` is the share of votes
-        for the place. `low` and `high` are the 95% interval of the share that infinitely many votes would
-        give, from the Dirichlet distribution with the counts v + a: few votes leave it wide.
+        `votes` is the number of votes for the response, `vote_count` that of all votes that were read, and
+        `place` the fraction of votes for the place. `low` and `high` are the 95% interval of the fraction
+        that infinitely many votes would give, from a Dirichlet distribution with parameters v + a.
 
     Examples
     --------
@@ -153,7 +155,7 @@ def correct_by_tokens(logprobs: FloatArray, floored: BoolArray) -> Reading:
 
 
 def correct_by_votes(votes: Sequence[Sequence[int | None]], smoothing: float) -> Reading:
-    """Return the logit of the smoothed share of yes, (v + a) / (n + 2 a), for each response.
+    """Return the logit of the smoothed fraction of yes, (v + a) / (n + 2 a), for each response.
 
     >>> correct_by_votes([[0, 0, 1, None], [None, None]], 0.5).details["p_yes"].tolist()
     [0.625, 0.5]
@@ -178,7 +180,7 @@ def rating_by_tokens(logprobs: FloatArray, floored: BoolArray, grades: FloatArra
 
 
 def rating_by_votes(votes: Sequence[Sequence[int | None]], grades: FloatArray) -> Reading:
-    """Return the mean of the grades that were read, for each response; the middle grade if none was.
+    """Return the mean of the grades that could be read, for each response; the middle grade if there is none.
 
     >>> rating_by_votes([[0, 1, None], [None]], np.array([1.0, 2.0, 5.0])).rewards.tolist()
     [1.5, 3.0]

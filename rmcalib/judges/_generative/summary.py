@@ -1,4 +1,4 @@
-"""What the answers of a language model were like: how many could be read, and whether places matter."""
+"""Summarise the answers of a language model: how many could be read, and whether places matter."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ __all__ = ["answers_summary"]
 
 
 def answers_summary(scores: Scores) -> dict[str, Any]:
-    """Summarise the details that a language model's scores carry, for a manifest; empty for other judges.
+    """Summarise the answers of a language model that judged, for the manifest.
 
     Parameters
     ----------
-    scores : the scores, whose `details` are those of `GenerativeJudge`.
+    scores : scores of a `GenerativeJudge`.
 
     Returns
     -------
     dict
-        `answers`, `unread`, `floored`, `tokens` are sums. `label_mass` is the mean probability of all labels
-        together. `votes` has the fewest, the mean and the most votes that were read per question.
-        `largest_floor` is by how much labels without a log-probability may move a probability at most.
-        `places` describes the prompts with the most frequent number k of responses: the mean probability of
-        each place with its standard error, which is 1/k for a judge without position bias, the largest `bias`
-        from 1/k, and `choice_moves`, the fraction of prompts whose answers do not all choose the same
-        response.
+        Empty for other judges. Otherwise:
+
+        - `answers`, `unread`, `floored`, `tokens`: totals.
+        - `label_mass`: mean probability of all labels together.
+        - `votes`: the smallest, mean and largest number of votes that were read per question.
+        - `largest_floor`: how much a probability can change, at most, because labels have only upper bounds.
+        - `places`: for prompts with the most frequent number k of responses, the mean probability of each
+          place with its standard error (1/k without position bias), the largest difference from 1/k (`bias`),
+          and the fraction of prompts whose answers do not all choose the same response (`choice_moves`).
 
     Examples
     --------
@@ -53,7 +55,7 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
 
 
 def _largest_floor(scores: Scores) -> float:
-    """Return the most probability that any question gave to labels whose value is only an upper bound."""
+    """Return the largest probability of labels with only an upper bound, over all questions."""
     floor, starts = np.nan_to_num(scores.details["floor"]), scores.offsets[:-1]
     together = np.isfinite(np.add.reduceat(scores.details.get("place", np.full(len(floor), np.nan)), starts))
     each = np.maximum.reduceat(floor, starts)
@@ -61,7 +63,7 @@ def _largest_floor(scores: Scores) -> float:
 
 
 def _places(scores: Scores) -> dict[str, Any]:
-    """Describe how the places of responses matter, on prompts with the most frequent number of responses."""
+    """Describe position bias on the prompts with the most frequent number of responses."""
     place = scores.details.get("place")
     if place is None:
         return {}

@@ -1,1 +1,1 @@
-"""How Hugging Face models are run fast: packing, forward passes, attention, devices, heads, templates."""
+"""Fast inference with Hugging Face models: packing, forward passes, attention, devices, heads, templates."""

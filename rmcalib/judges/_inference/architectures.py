@@ -1,8 +1,8 @@
-"""How the responses of a prompt can share its computation in a model, found by trying.
+"""Find out how the responses of a prompt can share its computation in a model.
 
-There is no list of architectures. A rule says which masks the layers take, a pass over a few tokens finds out
-whether a window is applied and whether every layer attends through transformers' attention interface, and
-`verifying` compares rewards while a benchmark is scored.
+There is no list of architectures. The configuration says which masks the layers take. A forward pass over a
+few tokens shows whether a window is applied, and whether every layer uses the attention interface of
+transformers. `verifying` compares rewards while a benchmark is scored.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 Attention = Literal["branches", "flex", "mask"]
 """How attention over packed texts is computed.
 
-- `branches`: for the prompt and for each response by itself; the fastest way on a CPU.
-- `flex`: one FlexAttention kernel that skips the blocks in which no token sees another; for CUDA.
-- `mask`: a dense mask over whole rows; works for most models, and does work that is not needed.
+- `branches`: separately for the prompt and for each response; the fastest way on a CPU.
+- `flex`: one FlexAttention kernel that skips blocks without attention; for CUDA.
+- `mask`: a dense mask over whole rows; works for most models, but does unneeded work.
 """
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 
-# These rotary embeddings change with the longest text of a batch: only texts of one length may go together.
+# These rotary embeddings depend on the longest text of a batch, so a batch may have texts of one length only.
 _ROTARY_BY_LENGTH = ("dynamic", "longrope")
 _PROBE = "rmcalib_probe"
 _PROBE_TOKENS = 4
 
 
 class CannotShare(Exception):
-    """The responses of a prompt cannot share its computation in this model; the message says why."""
+    """Responses cannot share the computation of their prompt in this model. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Sharing:
     Parameters
     ----------
     attention : how attention over packed texts is computed.
-    windows : how many positions each type of layer sees, its own included; None is all of them.
-    layer_types : the type of each layer; empty if all layers take the same mask.
+    windows : number of positions that each type of layer attends to, the token's own included; None for all.
+    layer_types : type of each layer; empty if all layers take the same mask.
     """
 
     attention: Attention
@@ -54,18 +54,18 @@ class Sharing:
 
     @property
     def last_window(self) -> int | None:
-        """How many positions the last layer sees."""
+        """Number of positions that the last layer attends to; None for all."""
         return self.windows[self.layer_types[-1] if self.layer_types else FULL]
 
     def with_masks(self) -> Sharing:
-        """Return the same with dense masks, which need the least of a model."""
+        """Return the same with dense masks, which work for most models."""
         return replace(self, attention="mask")
 
 
 def running_config(model: RewardModel) -> Any:
-    """Return the configuration that the layers read while they run. It names the attention in use.
+    """Return the configuration that the layers use while they run, with the attention in use.
 
-    `model.config` is the published configuration of the checkpoint.
+    `model.config` is the configuration of the checkpoint.
     """
     return getattr(model.backbone, "config", model.config)
 
@@ -73,17 +73,17 @@ def running_config(model: RewardModel) -> Any:
 def how_to_share(model: RewardModel) -> Sharing:
     """Find out how the responses of a prompt can share its computation in this model.
 
-    Layers take masks by their type if the configuration has `layer_types`, and else one mask for all. A
-    single window counts only if the model's output shows that it is applied: many configurations have one
-    that their architecture ignores.
+    If the configuration has `layer_types`, layers take one mask per type, otherwise one mask for all. A
+    single window counts only if the model's output shows that it is applied, because many architectures
+    ignore the window in their configuration.
 
     Raises
     ------
-    CannotShare : if they cannot, with the reason.
+    CannotShare : if they cannot. The message says why.
     """
     config = running_config(model)
     if model.kind != "causal":
-        raise CannotShare("it does not read texts from left to right, or runs its own code")
+        raise CannotShare("it is not a causal model, or it runs its own code")
     if needs_same_length(model):
         raise CannotShare("its rotary embeddings depend on the longest text of a batch")
     attention = getattr(config, "_attn_implementation", None)
@@ -94,7 +94,7 @@ def how_to_share(model: RewardModel) -> Sharing:
     layer_types = tuple(getattr(config, "layer_types", None) or ())
     unknown = sorted({*layer_types} - {FULL, SLIDING})
     if unknown:
-        raise CannotShare(f"it has layers of the type {unknown[0]!r}")
+        raise CannotShare(f"it has layers of type {unknown[0]!r}")
     try:
         window = getattr(config, "sliding_window", None)
         if layer_types:
@@ -112,7 +112,7 @@ def how_to_share(model: RewardModel) -> Sharing:
 
 
 def lengths_to_check(model: RewardModel) -> list[int]:
-    """Return the lengths beyond which layers may attend differently: all windows that the config names.
+    """Return the lengths beyond which layers may attend differently: all windows in the configuration.
 
     >>> from types import SimpleNamespace as Part
     >>> config = Part(sliding_window=512, attention_chunk_size=None)
@@ -126,16 +126,16 @@ def lengths_to_check(model: RewardModel) -> list[int]:
 
 
 def needs_same_length(model: RewardModel) -> bool:
-    """Return whether padding could change a reward, so that only texts of one length may go together.
+    """Return whether padding could change a reward, so that a batch may have texts of one length only.
 
-    That is so for models that run their own code, which may look at the padding, and for rotary embeddings
-    that depend on the longest text of the batch.
+    This is the case for models that run their own code, which may not ignore the padding, and for rotary
+    embeddings that depend on the longest text of the batch.
     """
     return model.kind == "opaque" or not rotary_kinds(running_config(model)).isdisjoint(_ROTARY_BY_LENGTH)
 
 
 def rotary_kinds(config: Any) -> set[str]:
-    """Return the `rope_type` of a configuration, or those of its types of layers.
+    """Return the `rope_type` of a configuration, or those of all its types of layers.
 
     >>> from types import SimpleNamespace as Config
     >>> rotary_kinds(Config(rope_parameters={"rope_type": "dynamic"}))
@@ -147,7 +147,7 @@ def rotary_kinds(config: Any) -> set[str]:
 
 
 def forget_lengths(backbone: Any) -> None:
-    """Make rotary embeddings of the dynamic kind forget the longest text so far."""
+    """Reset dynamic rotary embeddings, which remember the longest text so far."""
     rotary = getattr(backbone, "rotary_emb", None)
     if rotary is not None:
         rotary.inv_freq = rotary.original_inv_freq.to(rotary.inv_freq.device)
@@ -155,9 +155,9 @@ def forget_lengths(backbone: Any) -> None:
 
 
 def attention_crossover(model: RewardModel, sharing: Sharing) -> float:
-    """Return the row length at which attention costs as much arithmetic as all products with weights.
+    """Return the row length at which attention costs as much as all products with weights.
 
-    Only attention with dense masks depends on the length of the row.
+    It is infinite without dense masks, because the cost then does not depend on the length of the row.
     """
     if sharing.attention != "mask":
         return float("inf")
@@ -170,7 +170,7 @@ def attention_crossover(model: RewardModel, sharing: Sharing) -> float:
 
 @contextmanager
 def attending_by(config: Any, name: str) -> Iterator[None]:
-    """Within this block, the model of `config` attends by the registered function `name`."""
+    """Within this block, the model of `config` uses the attention function registered as `name`."""
     before = config._attn_implementation
     config._attn_implementation = name
     try:
@@ -180,7 +180,7 @@ def attending_by(config: Any, name: str) -> Iterator[None]:
 
 
 def _run_probe(model: RewardModel, **options: Any) -> torch.Tensor:
-    """Run the model on a few tokens; return the state of the last one."""
+    """Run the model on a few tokens; return the hidden state of the last one."""
     import torch
 
     ids = torch.arange(_PROBE_TOKENS, device=model.device)[None] + 1
@@ -192,7 +192,7 @@ def _run_probe(model: RewardModel, **options: Any) -> torch.Tensor:
 
 
 def _applies_window(model: RewardModel) -> bool:
-    """Return whether a window of one position changes what the model computes, by more than rounding."""
+    """Return whether a window of one position changes the output by more than rounding."""
     config = running_config(model)
     before = config.sliding_window
     states = []
@@ -206,9 +206,9 @@ def _applies_window(model: RewardModel) -> bool:
 
 
 def _uses_interface(model: RewardModel, sharing: Sharing) -> bool:
-    """Return whether every layer attends once through the interface, with the window that it should have.
+    """Return whether every layer calls the attention interface once, with the expected window.
 
-    Models that attend in their own code would ignore a function that is put in the place of attention.
+    Models that compute attention in their own code would ignore a replaced attention function.
     """
     import torch
     from transformers import AttentionInterface

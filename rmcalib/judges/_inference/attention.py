@@ -1,10 +1,10 @@
-"""Attention over packed trees, without the pairs of tokens that do not see each other.
+"""Attention over packed trees, without computing pairs of tokens that do not attend to each other.
 
-With a mask over the whole row, attention does the work for every pair of tokens, also for those that do not
-see each other. Two ways avoid that. `Branches` computes attention for the prompt and for each of its
-responses by itself, which is fast on a CPU. `flex.FlexTree` describes the trees to one FlexAttention kernel,
-which is fast on a GPU. `tree_attention` puts either in the place of a model's attention for one forward pass,
-by the interface that transformers has for it.
+With a mask over the whole row, attention is computed for every pair of tokens and then masked. There are two
+ways to avoid that. `Branches` computes attention separately for the prompt and for each response, which is
+fast on a CPU. `flex.FlexTree` passes the trees to one FlexAttention kernel, which is fast on a GPU.
+`tree_attention` replaces the attention of a model by one of them, through the attention interface of
+transformers.
 """
 
 from __future__ import annotations
@@ -21,36 +21,55 @@ if TYPE_CHECKING:
     import torch
 
 _NAME = "rmcalib_tree"
-_BLOCK = 64  # queries at a time: keys after the last of them are not read
+_BLOCK = 64  # queries at a time; keys after the last of them are left out
+
+
+@dataclass(frozen=True)
+class AttentionInputs:
+    """What a layer passes to its attention.
+
+    Parameters
+    ----------
+    query : (rows, heads, queries, head size).
+    key, value : (rows, key heads, tokens, head size).
+    scaling : factor of the scores; None for the default.
+    window : number of positions that a token attends to, itself included; None for all.
+    softcap : limit of the scores; None for no limit.
+    """
+
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    scaling: float | None = None
+    window: int | None = None
+    softcap: float | None = None
+
+    def repeated(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the keys and values with those of grouped heads repeated, one for each query head."""
+        groups = self.query.shape[1] // self.key.shape[1]
+        if groups == 1:
+            return self.key, self.value
+        return self.key.repeat_interleave(groups, dim=1), self.value.repeat_interleave(groups, dim=1)
 
 
 class TreeAttention(Protocol):
-    """A way to attend over packed trees."""
+    """A way to compute attention over packed trees."""
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        """Map (rows, heads, tokens, head size) to (rows, tokens, heads, head size)."""
+    def attend(self, inputs: AttentionInputs) -> torch.Tensor:
+        """Return the attended values (rows, queries, heads, head size)."""
         ...
 
 
 @dataclass(frozen=True)
 class _Branch:
-    """The own part of a text, whose tokens see its prompt and what comes before them in the part."""
+    """A prompt or a response. Its tokens attend to its prompt and to earlier tokens of its own part."""
 
     row: int
     prompt: slice
     own: slice
 
     def blocks(self) -> Iterator[tuple[slice, int]]:
-        """Yield some queries at a time, and how many of the prompt's and the own tokens they see at most."""
+        """Yield blocks of queries, and how many tokens of prompt and own part the last of them attends to."""
         n_prompt = self.prompt.stop - self.prompt.start
         for start in range(self.own.start, self.own.stop, _BLOCK):
             stop = min(start + _BLOCK, self.own.stop)
@@ -58,13 +77,13 @@ class _Branch:
 
 
 class Branches:
-    """Attends within the prompts and responses of packed rows, one after the other.
+    """Computes attention for the prompts and responses of packed rows, one after the other.
 
-    Soft-capping is left out, as in transformers' own `sdpa` attention: models that need it run as `eager`.
+    Soft-capping is ignored, as in the `sdpa` attention of transformers: models that need it use `eager`.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        """Lay out `rows` as `rmcalib.judges._inference.packing.pack` does."""
+        """Find the parts of `rows`, in the layout of `packing.pack`."""
         self.parts: list[_Branch] = []
         self._masks: dict[tuple[int, int, int | None], torch.Tensor] = {}
         for number, row in enumerate(rows):
@@ -78,20 +97,11 @@ class Branches:
                     self.parts.append(_Branch(number, prompt, own))
                     at = own.stop
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None = None,  # noqa: ARG002 (see above)
-    ) -> torch.Tensor:
-        """Attend; the shapes are those of `TreeAttention`."""
+    def attend(self, inputs: AttentionInputs) -> torch.Tensor:
+        """Return the attended values (rows, queries, heads, head size)."""
         import torch
 
-        key, value = repeated(query, key, value)
+        query, (key, value) = inputs.query, inputs.repeated()
         output = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[3])
         for branch in self.parts:
             row = branch.row
@@ -104,14 +114,14 @@ class Branches:
                     query[row, None, :, queries],
                     keys[:, :, :n_seen],
                     values[:, :, :n_seen],
-                    attn_mask=self._mask(queries.stop - queries.start, n_seen, window, query),
-                    scale=scaling,
+                    attn_mask=self._mask(queries.stop - queries.start, n_seen, inputs.window, query),
+                    scale=inputs.scaling,
                 )
                 output[row, queries] = part[0].transpose(0, 1)
         return output
 
     def _mask(self, n_queries: int, n_seen: int, window: int | None, like: torch.Tensor) -> torch.Tensor:
-        """Return what the last `n_queries` of `n_seen` tokens see: 0 or very small."""
+        """Return the additive mask of the last `n_queries` of `n_seen` tokens: 0, or the smallest number."""
         import torch
 
         key = (n_queries, n_seen, window)
@@ -127,39 +137,21 @@ class Branches:
 
 
 class DenseMask:
-    """Attends with a given additive mask, as the last layer does for the pooled tokens."""
+    """Computes attention with a given additive mask: in the last layer, for the pooled tokens."""
 
     def __init__(self, mask: torch.Tensor) -> None:
         """Take a mask of shape (rows, 1, queries, tokens)."""
         self.mask = mask
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,  # noqa: ARG002 (the mask has it)
-        softcap: float | None = None,  # noqa: ARG002 (as in `Branches`)
-    ) -> torch.Tensor:
-        """Attend; the shapes are those of `TreeAttention`."""
+    def attend(self, inputs: AttentionInputs) -> torch.Tensor:
+        """Return the attended values (rows, queries, heads, head size). The mask contains the window."""
         import torch
 
-        key, value = repeated(query, key, value)
-        attend = torch.nn.functional.scaled_dot_product_attention
-        output: torch.Tensor = attend(query, key, value, attn_mask=self.mask.to(query.device), scale=scaling)
+        query, (key, value) = inputs.query, inputs.repeated()
+        output: torch.Tensor = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=self.mask.to(query.device), scale=inputs.scaling
+        )
         return output.transpose(1, 2).contiguous()
-
-
-def repeated(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Repeat the keys and values of grouped heads, so that there is one for each query head."""
-    groups = query.shape[1] // key.shape[1]
-    if groups == 1:
-        return key, value
-    return key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
 
 
 def _attend(
@@ -174,20 +166,19 @@ def _attend(
     tree: TreeAttention | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attend as the `tree` that came with the forward pass does, in transformers' attention interface."""
+    """Call the `tree` that was passed to the forward pass, in the attention interface of transformers."""
     if tree is None:
         raise TypeError("the model does not pass keyword arguments to its attention")
-    output = tree.attend(query, key, value, scaling=scaling, window=sliding_window, softcap=softcap)
-    return output, None
+    return tree.attend(AttentionInputs(query, key, value, scaling, sliding_window, softcap)), None
 
 
 @contextmanager
 def tree_attention(config: Any) -> Iterator[None]:
-    """Within this block, the model of `config` attends by the `tree` that is passed to its forward pass."""
+    """Within this block, the model of `config` uses the `tree` of its forward pass as attention."""
     import torch
     from transformers import AttentionInterface
 
-    # Where layers are compiled, attention is not part of it: its `tree` differs from pass to pass.
+    # Attention is never compiled with the layers, because `tree` is different in each pass.
     outside: Any = torch.compiler.disable
     AttentionInterface.register(_NAME, outside(_attend, recursive=False))
     with attending_by(config, _NAME):

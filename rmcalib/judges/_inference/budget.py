@@ -1,9 +1,10 @@
-"""How many tokens one forward pass may have."""
+"""Decide how many tokens one forward pass may have."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rmcalib.judges._inference.architectures import running_config
 from rmcalib.judges._inference.devices import free_memory
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rmcalib.judges._inference.architectures import Sharing
     from rmcalib.judges._reward_model import RewardModel
 
-# How much of the free memory one forward pass may use. The estimate is rough, and running out is caught.
+# Fraction of the free memory for one forward pass. The estimate is rough; running out of memory is handled.
 _SHARE_OF_FREE_MEMORY = 0.5
 _MOST_TOKENS_ACCELERATOR = 32_768
 _MOST_TOKENS_CPU = 8_192
@@ -26,11 +27,11 @@ _BYTES_PER_PAIR = 12
 
 
 class Budget:
-    """The tokens of one forward pass: fewer after running out of memory, and more again when all goes well.
+    """The most tokens of one forward pass: reduced if memory runs out, and increased again later.
 
     Parameters
     ----------
-    most : the number to start with, and never to exceed.
+    most : the initial and largest number.
 
     Examples
     --------
@@ -54,16 +55,16 @@ class Budget:
         self._has_grown = False
 
     def shrink(self, failed: int) -> None:
-        """Take half of what did not fit, a pass of `failed` tokens.
+        """Halve the budget after a pass of `failed` tokens did not fit.
 
-        If that had been tried before, wait twice as long before trying it again.
+        If the budget had been increased before, wait twice as long before the next increase.
         """
         self.tokens = max(1, min(self.tokens, failed) // 2)
         self._patience *= 2 if self._has_grown else 1
         self._good, self._has_grown = 0, False
 
     def grow(self) -> None:
-        """Note that a chunk went well; after some of them, double the budget."""
+        """Count a chunk that fitted; after some of them, double the budget."""
         if self.tokens == self.most:
             return
         self._good += 1
@@ -73,14 +74,14 @@ class Budget:
 
 
 def token_budget(model: RewardModel, sharing: Sharing | None, longest: int) -> int:
-    """Estimate how many tokens one forward pass can hold in the free memory: a power of two.
+    """Estimate how many tokens of one forward pass fit into the free memory.
 
-    The device with the least free memory counts. A power of two, so that small changes of the free memory do
-    not change the batches.
+    The device with the least free memory decides. The result is a power of two, so that small changes of the
+    free memory do not change the batches.
     """
     least = min(free_memory(device) for device in devices_of(model))
     return tokens_that_fit(
-        getattr(model.backbone, "config", model.config),
+        running_config(model),
         least,
         itemsize=model.dtype.itemsize,
         longest=longest_row(longest) if sharing is not None and sharing.attention == "mask" else longest,
@@ -92,11 +93,11 @@ def token_budget(model: RewardModel, sharing: Sharing | None, longest: int) -> i
 def tokens_that_fit(
     config: Any, free: float, *, itemsize: int, longest: int, masks: int, most: int = _MOST_TOKENS_ACCELERATOR
 ) -> int:
-    """Return the largest power of two up to `most` such that a pass of so many tokens fits into `free` bytes.
+    """Return the largest power of two, at most `most`, such that a pass of that many tokens fits into `free`.
 
-    Counted per token: the activations that live at once within a layer. Counted per pair of tokens in rows of
-    at most `longest` tokens: `masks` dense masks and what is needed to build one, and where attention is
-    `eager`, the attention weights of all heads.
+    The estimate has two parts. Per token: the activations of one layer. Per pair of tokens, in rows of at
+    most `longest` tokens: `masks` dense masks and what is needed to build one, and for `eager` attention the
+    attention weights of all heads.
 
     >>> from types import SimpleNamespace as Config
     >>> config = Config(hidden_size=4096, intermediate_size=14336, num_attention_heads=32)
@@ -115,7 +116,7 @@ def tokens_that_fit(
 
 
 def pass_bytes(config: Any, tokens: int, *, itemsize: int, longest: int, masks: int) -> float:
-    """Estimate the memory of a pass of `tokens` tokens beyond the weights; see `tokens_that_fit`."""
+    """Estimate the memory in bytes of a pass of `tokens` tokens, without the weights (`tokens_that_fit`)."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     hidden = int(getattr(text, "hidden_size", 4096))
     inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
@@ -128,7 +129,7 @@ def pass_bytes(config: Any, tokens: int, *, itemsize: int, longest: int, masks: 
 
 
 def longest_row(longest_text: int) -> int:
-    """Return how long a row may be where its mask is dense: memory grows with the square of the length."""
+    """Return the longest row with a dense mask, whose memory grows with the square of the length."""
     return 2 * longest_text
 
 
@@ -139,10 +140,10 @@ def devices_of(model: RewardModel) -> list[torch.device]:
 
 
 def usual_tokens(device: torch.device) -> int:
-    """Return how many tokens a forward pass on `device` should have, where there is a choice.
+    """Return how many tokens a forward pass on `device` should have, if they fit.
 
-    An accelerator is faster the more there are. A processor needs enough for all its cores, and little enough
-    for what a layer computes to stay in its caches.
+    An accelerator is faster with more tokens. A CPU needs enough for all its cores, but the activations of a
+    layer should fit into its caches.
     """
     import torch
 
@@ -152,12 +153,12 @@ def usual_tokens(device: torch.device) -> int:
 
 
 def pass_cost(device: torch.device) -> int:
-    """Return what starting a forward pass costs, as the number of tokens that take the same time."""
+    """Return the cost of starting a forward pass, as a number of tokens that take the same time."""
     return _PASS_COST_CPU if device.type == "cpu" else _PASS_COST_ACCELERATOR
 
 
 def masks_at_once(sharing: Sharing | None) -> int:
-    """Return how many dense masks a pass holds: plain batches have one too, made by transformers."""
+    """Return the number of dense masks in a pass. Plain batches have one, which transformers makes."""
     if sharing is None:
         return 1
     return len(sharing.windows) if sharing.attention == "mask" else 0

@@ -1,7 +1,7 @@
-"""A transformer and its score head, from a folder with a checkpoint: the three ways there are.
+"""Build a transformer and its score head from a checkpoint, in one of three ways.
 
-A head that transformers would initialise at random, because the checkpoint has none under the expected name,
-is an error that says what the checkpoint has instead.
+If the checkpoint has no head under the expected name, transformers would initialise one at random. This is an
+error, whose message says what the checkpoint has instead.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from rmcalib.judges._registry import Recipe
 __all__ = ["Asked", "adapter_file", "build", "stock_head"]
 
 Built = tuple[nn.Module, nn.Module, str]
-"""The transformer, its head, and its kind: "causal", "encoder" or "opaque"."""
+"""The transformer, its head, and the kind of model: `causal`, `encoder` or `opaque`."""
 
 _HEAD_NAMES = ("score", "classifier", "classification_head", "logits_proj")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the caller wants of a model."""
+    """The name, recipe and options of the model to load."""
 
     name: str
     recipe: Recipe
     options: LoadOptions
-    code_revision: str | None = None  # commit of the code, where it is in another repository
+    code_revision: str | None = None  # commit of the code, if it is in another repository
 
     def code(self) -> dict[str, Any]:
-        """Return what transformers' loaders need to know about the model's own code."""
+        """Return the options of `from_pretrained` for the model's own code."""
         return {"trust_remote_code": self.options.trust_remote_code, "code_revision": self.code_revision}
 
 
 def build(asked: Asked, folder: Path, adapter: Path | None, config: Any, options: dict[str, Any]) -> Built:
-    """Build what the recipe's `head` asks for; `options` are those of transformers' `from_pretrained`."""
+    """Build the model with the recipe's `head`. `options` are those of `from_pretrained`."""
     head = asked.recipe.head
     if head == "own-code":
         return _with_own_code(asked, folder, config, options)
@@ -105,7 +105,7 @@ def _with_head(asked: Asked, folder: Path, config: Any, options: dict[str, Any])
 
     recipe = asked.recipe
     if getattr(config, "pooling", None) == "mean":
-        raise HubError(f"{asked.name}: averages over all tokens, which is not supported")
+        raise HubError(f"{asked.name}: its head averages over all tokens, which is not supported")
     head = _distribution_head(asked, folder) if recipe.head == "ldl" else _linear_head(asked, folder, config)
     if recipe.backbone_prefix is not None:
         options = {**options, "key_mapping": {rf"^{recipe.backbone_prefix}\.": ""}}
@@ -123,13 +123,13 @@ def _linear_head(asked: Asked, folder: Path, config: Any) -> Head:
     layers = linear_layers(tensors, f"{asked.name}: {recipe.head}")
     outputs = layers[-1].out_features
     if outputs != 1 and recipe.column is None:
-        raise HubError(f"{asked.name}: its head gives {outputs} outputs (a recipe's `column` picks one)")
+        raise HubError(f"{asked.name}: its head has {outputs} outputs: choose one in a recipe (`column`)")
     shift, scale = _normaliser(config)
     return Head(layers, column=recipe.column or 0, sign=recipe.sign, shift=shift, scale=scale)
 
 
 def _normaliser(config: Any) -> tuple[float, float]:
-    """Return the shift and scale that Safe-RLHF's models may apply (rewards: both; costs: the scale)."""
+    """Return the shift and scale of Safe-RLHF's models (rewards use both, costs only the scale)."""
     if not getattr(config, "do_normalize", False):
         return 0.0, 1.0
     mean, var = getattr(config, "mean", None) or [0.0], getattr(config, "var", None) or [1.0]
@@ -146,7 +146,7 @@ def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
         for file in (values_file, gates_file)
     )
     if not values or not gates:
-        raise HubError(f"{asked.name}: {values_file} or {gates_file} holds no head (needs --allow-pickle)")
+        raise HubError(f"{asked.name}: no head in {values_file} or {gates_file} (needs --allow-pickle)")
     return DistributionHead(
         linear_layers(values, f"{asked.name}: {values_file}"),
         linear_layers(gates, f"{asked.name}: {gates_file}"),
@@ -154,7 +154,7 @@ def _distribution_head(asked: Asked, folder: Path) -> DistributionHead:
 
 
 def _with_own_code(asked: Asked, folder: Path, config: Any, options: dict[str, Any]) -> Built:
-    """A model whose own code turns token ids into rewards."""
+    """A model whose own code computes rewards from token ids."""
     from transformers import AutoModel, AutoModelForSequenceClassification
 
     auto_map = getattr(config, "auto_map", None) or {}
@@ -168,9 +168,10 @@ def _with_own_code(asked: Asked, folder: Path, config: Any, options: dict[str, A
 
 
 def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any) -> None:
-    """Find how many outputs the head has, and refuse several unless the recipe picks one.
+    """Set the number of outputs of the head; raise an error for several if the recipe does not choose one.
 
-    A config that says nothing means two labels to transformers; the head's tensor knows better.
+    Without a number in the configuration, transformers assumes two labels. The head's tensor has the real
+    number.
     """
     said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     where = folder if adapter is None else adapter
@@ -182,19 +183,19 @@ def _settle_labels(asked: Asked, folder: Path, adapter: Path | None, config: Any
             "weight"
         ].shape[0]
     elif "num_labels" not in said and "id2label" not in said:
-        return  # nothing to go by: what is missing is said after loading
+        return  # the number is unknown; a missing head is reported after loading
     labels, column = config.num_labels, asked.recipe.column
     if labels != 1 and column is None:
         raise HubError(
-            f"{asked.name}: {labels} outputs (num_labels), a reward model has one; "
-            "if one of them is the reward, name it in a recipe (`column: 0`)"
+            f"{asked.name}: {labels} outputs (num_labels), but a reward model has one: if one of them is the "
+            "reward, choose it in a recipe (`column: 0`)"
         )
     if column is not None and not 0 <= column < labels:
-        raise HubError(f"{asked.name}: column: {column} is not among its {labels} outputs")
+        raise HubError(f"{asked.name}: column: must be from 0 to {labels - 1}, got {column}")
 
 
 def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]]:
-    """Merge a PEFT adapter into `model`; also name the parameters that the adapter brings whole."""
+    """Merge a PEFT adapter into `model`; also return the parameters that the adapter replaces."""
     try:
         from peft import PeftModel
     except ImportError as error:
@@ -207,7 +208,7 @@ def _merge(asked: Asked, model: Any, adapter: Path) -> tuple[nn.Module, set[str]
 
 
 def stock_head(names: Iterable[str]) -> list[str]:
-    """Return which of a checkpoint's tensors is the weight of a stock classifier's last layer.
+    """Return the names of those tensors that are the weight of a stock classifier's last layer.
 
     >>> stock_head(["model.norm.weight", "base_model.model.score.weight"])
     ['base_model.model.score.weight']
@@ -217,7 +218,7 @@ def stock_head(names: Iterable[str]) -> list[str]:
 
 
 def _plain_name(name: str) -> str:
-    """Return the name that a tensor of a PEFT adapter has in the model itself."""
+    """Return the name of an adapter's tensor in the model itself."""
     return name.removeprefix("base_model.model.").replace(".modules_to_save", "")
 
 
@@ -228,11 +229,11 @@ def adapter_file(adapter: Path) -> str:
 
 
 def _what_is_missing(missing: set[str], stored: set[str], config: Any, asked: Asked) -> str:
-    """Say what a checkpoint lacks, and what would help."""
+    """Return what is missing in a checkpoint, and a remedy."""
     lacks = f"the checkpoint lacks {_some(missing)}"
     if not any(name.split(".")[0] in _HEAD_NAMES for name in missing):
         return lacks
-    text = f"no score head: {lacks}, which would be random numbers"
+    text = f"no score head: {lacks}, which would be initialised at random"
     if getattr(config, "auto_map", None) and not asked.options.trust_remote_code:
         return f"{text}; the model has code of its own: try --trust-remote-code if you trust it"
     heads = sorted(name for name in stored if "head" in name and not name.startswith("lm_head"))
@@ -248,7 +249,7 @@ def _some(names: Any) -> str:
 
 
 def _in_float32(module: Any) -> None:
-    """Let a head compute in float32 whatever the rest does."""
+    """Make a head compute in float32, whatever the dtype of the model is."""
     if isinstance(module, nn.Module):
         module.float()
         module.register_forward_pre_hook(

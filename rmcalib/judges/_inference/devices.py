@@ -1,4 +1,4 @@
-"""Everything that depends on the device: which there are, what is free, how running out looks."""
+"""Devices: which are available, their memory, and how running out of memory is detected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 
 
 def available_devices() -> list[torch.device]:
-    """List the devices of this machine, the best first; the CPU is always there and last."""
+    """Return the devices of this machine, the fastest first. The CPU is always the last."""
     import torch
 
     devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
@@ -28,9 +28,9 @@ def available_devices() -> list[torch.device]:
 
 
 def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
-    """Turn `--device` into a device; `auto` is CUDA, then MPS, then the CPU.
+    """Return the device of a name. `auto` is CUDA if available, otherwise MPS, otherwise the CPU.
 
-    With `auto` and `cuda`, each of several processes takes the CUDA device of its `local_rank`.
+    With `auto` and `cuda`, each of several processes gets the CUDA device of its `local_rank`.
     """
     import torch
 
@@ -40,7 +40,7 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ValueError(f"device: unknown {name!r} (try auto, cpu, cuda, cuda:1 or mps)") from None
+        raise ValueError(f"device: unknown {name!r} (have: auto, cpu, cuda, cuda:1, mps)") from None
     found = [one for one in available_devices() if one.type == device.type]
     if not found:
         have = ", ".join(sorted({one.type for one in available_devices()}))
@@ -55,7 +55,7 @@ def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
 
 
 def describe_device(device: torch.device) -> str:
-    """Name the device as its maker does."""
+    """Return the maker's name of a device."""
     import platform
 
     import torch
@@ -68,7 +68,7 @@ def describe_device(device: torch.device) -> str:
 
 
 def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:
-    """Copy integer arrays to `device` at once, without waiting for the copy; shapes stay.
+    """Copy integer arrays to `device` in one transfer, without waiting for it.
 
     >>> import torch
     >>> parts = upload([np.zeros((2, 3), np.int64), np.ones(4, np.int64)], torch.device("cpu"))
@@ -87,7 +87,8 @@ def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tenso
 def kernels(device: torch.device) -> AbstractContextManager[Any]:
     """Within this block, attention on CUDA does not use cuDNN.
 
-    cuDNN plans for every new shape, which takes longer than many passes, and batches differ in shape.
+    cuDNN makes a plan for every new shape, which takes longer than many passes, and most batches differ in
+    shape.
     """
     if device.type != "cuda":
         return nullcontext()
@@ -108,11 +109,11 @@ def total_memory(device: torch.device) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Return how many bytes are free on `device` now."""
+    """Return the free memory of `device` in bytes."""
     import torch
 
     if device.type == "cuda":
-        # What torch holds in its own pool without using it is free for us too.
+        # Memory that torch has reserved and does not use is free too.
         pooled = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0] + pooled)
     if device.type == "mps":
@@ -121,7 +122,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether `error` means that the device's memory was not enough.
+    """Return whether `error` means that the device ran out of memory.
 
     >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))
     True
@@ -135,17 +136,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def avoid_crashes(device: torch.device) -> None:
-    """Keep oneDNN from instructions that crash some virtual processors; call it before anything is computed.
+    """Prevent oneDNN from using instructions that crash some virtual CPUs. Call it before any computation.
 
-    Some announce matrix instructions (AMX), which oneDNN takes for half precision, and do not have them.
-    Whoever has them can set `ONEDNN_MAX_CPU_ISA=DEFAULT`.
+    Some virtual CPUs report matrix instructions (AMX) that they do not have, and oneDNN uses them for half
+    precision. If your CPU has them, set `ONEDNN_MAX_CPU_ISA=DEFAULT`.
     """
     if device.type == "cpu":
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 
 def release_memory(device: torch.device) -> None:
-    """Give back what a failed forward pass left behind."""
+    """Free the memory of a failed forward pass."""
     import gc
 
     import torch
@@ -158,7 +159,7 @@ def release_memory(device: torch.device) -> None:
 
 
 def main_memory() -> Any:
-    """Return `total` and `available` bytes of this machine's own memory."""
+    """Return the main memory of this machine: an object with `total` and `available` bytes."""
     import psutil
 
     return psutil.virtual_memory()

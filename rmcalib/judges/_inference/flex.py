@@ -1,8 +1,9 @@
-"""Attention over packed trees by FlexAttention: one kernel that skips the blocks it does not need.
+"""Attention over packed trees with FlexAttention: one kernel that skips unneeded blocks.
 
-Tokens lie in one row. The row is cut into blocks of 128 tokens. For every block of queries the kernel gets
-the blocks of keys that some query sees, and apart from them the blocks that every query sees in full, for
-which it needs no mask. Both lists come from the lengths of the texts, on the CPU, while the GPU is busy.
+All tokens are in one row, which is divided into blocks of 128 tokens. For every block of queries, the kernel
+gets two lists: the blocks of keys that every query attends to in full, which need no mask, and those that
+only some queries attend to. Both lists are computed from the lengths of the texts, on the CPU, while the GPU
+is busy.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, IntArray
+from rmcalib.judges._inference.attention import AttentionInputs
 from rmcalib.judges._inference.devices import upload
 from rmcalib.judges._inference.packing import PackedRows
 
@@ -24,16 +26,17 @@ BLOCK = 128
 
 
 class FlexTree:
-    """Attends over the trees of one packed row.
+    """Computes attention over the trees of one packed row.
 
     Parameters
     ----------
-    packed : one row; its length is a multiple of 128.
-    softcap : whether to apply the soft-capping that the layers ask for. transformers' `sdpa` ignores it.
+    packed : one row, whose length is a multiple of 128.
+    softcap : whether to apply the soft-capping of the layers. The `sdpa` attention of transformers ignores
+        it.
     """
 
     def __init__(self, packed: PackedRows, *, softcap: bool) -> None:
-        """Keep the layout; masks are made when a layer first needs them, once for each device."""
+        """Keep the layout. Masks are made when a layer first needs them, once per device."""
         rows, length = packed.input_ids.shape
         if rows != 1 or length % BLOCK:
             raise ValueError(f"FlexAttention takes one row of a multiple of {BLOCK} tokens")
@@ -42,32 +45,24 @@ class FlexTree:
         self._masks: dict[tuple[int | None, torch.device], Any] = {}
 
     def at_pooled(self) -> FlexTree:
-        """Return the same for queries that are the pooled tokens alone."""
+        """Return the same attention with only the pooled tokens as queries."""
         other = FlexTree(self._packed, softcap=self._softcap)
         other._queries = self._packed.pooled[0]
         return other
 
-    def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scaling: float | None,
-        window: int | None,
-        softcap: float | None,
-    ) -> torch.Tensor:
-        """Map (1, heads, queries, head size) to (1, queries, heads, head size)."""
-        where = (window, query.device)
+    def attend(self, inputs: AttentionInputs) -> torch.Tensor:
+        """Return the attended values (1, queries, heads, head size)."""
+        query, key, cap = inputs.query, inputs.key, inputs.softcap
+        where = (inputs.window, query.device)
         if where not in self._masks:
-            self._masks[where] = self._block_mask(window, query.device)
+            self._masks[where] = self._block_mask(*where)
         attended = _kernel(query.device.type)(
             query,
             key,
-            value,
-            score_mod=_capped(softcap) if self._softcap and softcap is not None else None,
+            inputs.value,
+            score_mod=_capped(cap) if self._softcap and cap is not None else None,
             block_mask=self._masks[where],
-            scale=scaling,
+            scale=inputs.scaling,
             enable_gqa=query.shape[1] != key.shape[1],
         )
         return attended.transpose(1, 2).contiguous()
@@ -106,10 +101,10 @@ class FlexTree:
 def visible_blocks(
     packed: PackedRows, window: int | None = None, queries: IntArray | None = None
 ) -> tuple[BoolArray, BoolArray]:
-    """Return which blocks of keys some token of a block of queries sees, and which every token sees in full.
+    """Return the blocks of keys that a block of queries needs, and those that it attends to in full.
 
-    Two arrays of shape (blocks of queries, blocks of keys). A block in the first may turn out to hold nothing
-    that is seen, and one that is not in the second may be seen in full: the mask decides there. With
+    Both are arrays of shape (blocks of queries, blocks of keys). They may be too cautious: a needed block may
+    contain no key that is attended to, and a full block may not be marked as full. The mask is exact. With
     `queries`, the queries are these tokens of the row.
 
     >>> from rmcalib.judges._inference.packing import Text, Tree, pack
@@ -132,14 +127,14 @@ def visible_blocks(
     trees, branches, positions = packed.trees[0], packed.branches[0], packed.positions[0]
     segment = np.cumsum(np.r_[0, (np.diff(trees) != 0) | (np.diff(branches) != 0)])
     starts = np.searchsorted(segment, np.arange(segment[-1] + 2))
-    # The keys that a token sees: those of its prompt, and those before it in its own segment.
+    # A token attends to the keys of its prompt, and to those before it in its own segment.
     prompt_of = {int(trees[s]): n for n, s in enumerate(starts[:-1]) if branches[s] == 0}
     for block in range(n_queries):
         own = tokens[block * BLOCK : (block + 1) * BLOCK]
         for part in np.unique(segment[own]):
             mine = own[segment[own] == part]
             first, last = int(mine.min()), int(mine.max())
-            if trees[first] < 0:  # padding: nobody looks at it
+            if trees[first] < 0:  # padding, whose result is not used
                 some[block, first // BLOCK : last // BLOCK + 1] = True
                 continue
             ranges = [(int(starts[part]), last + 1)]
@@ -147,13 +142,13 @@ def visible_blocks(
             if prompt is not None and prompt != part:
                 ranges.append((int(starts[prompt]), int(starts[prompt + 1])))
             for begin, end in ranges:
-                if window is not None:  # keys of a range have consecutive positions
+                if window is not None:  # the keys of a range have consecutive positions
                     oldest = int(positions[first]) - window + 1
                     begin = max(begin, begin + oldest - int(positions[begin]))
                 if begin >= end:
                     continue
                 some[block, begin // BLOCK : (end - 1) // BLOCK + 1] = True
-                # In full: only one segment in the block, and keys that its first and its last token see.
+                # In full: the block has one segment, and its first and last token attend to the keys.
                 if len(mine) < len(own):
                     continue
                 seen_from = begin
@@ -166,7 +161,7 @@ def visible_blocks(
 
 
 def _as_lists(blocks: BoolArray) -> tuple[IntArray, IntArray]:
-    """Return how many blocks of keys each row has, and which: their numbers first, then the others."""
+    """Return the number of blocks in each row, and their indices, followed by those of the other blocks."""
     return blocks.sum(1).astype(np.int64), np.argsort(~blocks, axis=1, kind="stable").astype(np.int64)
 
 
@@ -181,7 +176,7 @@ def _capped(cap: float) -> Callable[..., torch.Tensor]:
 
 @functools.cache
 def _kernel(device: str) -> Callable[..., torch.Tensor]:
-    """Return FlexAttention; compiled on CUDA, where the plain form would hold all pairs of tokens."""
+    """Return FlexAttention. It is compiled on CUDA; uncompiled it would store all pairs of tokens."""
     import torch
     from torch.nn.attention.flex_attention import flex_attention
 

@@ -1,7 +1,7 @@
-"""One forward pass: a batch of texts in, their rewards out, one text per row or with shared prompts.
+"""One forward pass: the rewards of a batch of texts, with one text per row or with shared prompts.
 
-A pass does not wait for the device. What it needs goes there in one copy from pinned memory, and its rewards
-stay there until the caller collects them, so that the next pass is prepared while this one runs.
+A pass does not wait for the device. Its inputs are copied in one transfer from pinned memory, and its rewards
+stay on the device until the caller collects them, so that the next pass is prepared while this one runs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from rmcalib.judges._reward_model import RewardModel
 
 Narrow = Callable[[dict[str, Any]], None]
-"""Changes the keyword arguments of the last layer to those of its pooled tokens."""
+"""Changes the keyword arguments of the last layer to those for the pooled tokens."""
 
 
 def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
-    """Score `texts` padded on the right; return their places in the chunk, and the rewards on the device."""
+    """Score texts padded on the right; return their indices in the chunk, and the rewards on the device."""
     import torch
 
     longest = max(len(text) for text in texts)
@@ -43,7 +43,7 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
     for row, text in enumerate(texts):
         ids[row, : len(text)] = text.encoded.input_ids
         mask[row, : len(text)] = 1
-    # Any id will do for padding: the mask hides it, and the pooled positions are known.
+    # The id of the padding does not matter: the mask hides it, and the pooled positions are known.
     pooled = np.array([row * longest + text.pooled for row, text in enumerate(texts)], dtype=np.int64)
     input_ids, attention_mask = upload([ids, mask], model.device)
     if "dynamic" in rotary_kinds(running_config(model)):
@@ -62,10 +62,10 @@ def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int],
 def shared_rewards(
     model: RewardModel, rows: Sequence[Row], sharing: Sharing, *, bucket: int = BLOCK
 ) -> tuple[list[int], torch.Tensor]:
-    """Score the texts of packed `rows`; return their places in the chunk, and the rewards on the device.
+    """Score the texts of packed `rows`; return their indices in the chunk, and the rewards on the device.
 
-    With FlexAttention, the number of tokens is rounded up to a multiple of `bucket`, so that there are few
-    different shapes to compile for.
+    With FlexAttention, the number of tokens is rounded up to a multiple of `bucket`, so that kernels are
+    compiled for few different shapes.
     """
     import torch
 
@@ -113,7 +113,7 @@ def _narrow_tree(
     sharing: Sharing,
     pooled: torch.Tensor,
 ) -> tuple[Any, Narrow]:
-    """Return the attention of a pass, and what changes it to that of the pooled tokens."""
+    """Return the attention of a pass, and a function that changes it to that of the pooled tokens."""
     tree: Any
     last: Any
     if sharing.attention == "flex":
@@ -129,11 +129,11 @@ def _narrow_tree(
 
 
 class _KeysKept(Exception):
-    """The last layer has handed over its keys and values; the rest of its work is not wanted."""
+    """Raised when the last layer has passed its keys and values to the cache, to stop the layer."""
 
 
 class _KeptKeys:
-    """Stands in for the last layer's cache: keeps the keys and values of all tokens, then hands them out."""
+    """Replaces the last layer's cache: stores the keys and values of all tokens, and returns them later."""
 
     def __init__(self) -> None:
         self.kept: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -141,7 +141,7 @@ class _KeptKeys:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keep what comes first, and stop the layer; afterwards return it whatever comes."""
+        """Store the first keys and values and stop the layer; in later calls, return them."""
         if self.kept is None:
             self.kept = (keys, values)
             raise _KeysKept
@@ -150,12 +150,12 @@ class _KeptKeys:
 
 @contextmanager
 def pooled_only(backbone: torch.nn.Module, pooled: IntArray, narrow: Narrow) -> Iterator[None]:
-    """Within this block the last layer of `backbone` works only on the tokens at `pooled` (rows, texts).
+    """Within this block, the last layer of `backbone` runs only for the tokens at `pooled` (rows, texts).
 
-    `narrow` sets what these tokens see. Nothing after the last layer's keys and values looks at the other
-    tokens. So the stock layer runs twice: on all tokens until it hands its keys and values to its cache, and
-    on the pooled tokens, whose cache returns those. The layer's own code does all the arithmetic, so this
-    holds for any architecture whose attention asks its cache for keys and values.
+    `narrow` sets which tokens these attend to. Of the other tokens, only the last layer's keys and values are
+    needed. So the layer runs twice: on all tokens, until it passes its keys and values to its cache, and on
+    the pooled tokens, with a cache that returns those keys and values. The layer's own code does all the
+    arithmetic, so this works for any architecture whose attention uses a cache.
     """
     layer: Any = backbone.layers[-1]  # type: ignore[index]
 
@@ -166,13 +166,13 @@ def pooled_only(backbone: torch.nn.Module, pooled: IntArray, narrow: Narrow) -> 
         keys = _KeptKeys()
         kwargs["layer_past" if "layer_past" in kwargs else "past_key_values"] = keys
         try:
-            layer.forward(states, *rest, **kwargs)  # not layer(...): that would come back here
+            layer.forward(states, *rest, **kwargs)  # not layer(...), which would call this hook again
         except _KeysKept:
             pass
         else:
-            raise TypeError(f"the layers of {type(backbone).__name__} do not ask a cache for keys and values")
-        # A model spread over several devices has its tensors here and there; the layer's states lead. Indices
-        # come from the CPU: a copy from another GPU would make that GPU wait for this one.
+            raise TypeError(f"the layers of {type(backbone).__name__} do not use a cache for keys and values")
+        # A model that is spread over several devices has its tensors on all of them; use the device of the
+        # states. Indices come from the CPU: a copy from another GPU would make that GPU wait for this one.
         (at,) = upload([pooled], states.device)
         rows = torch.arange(len(at), device=states.device)[:, None]
 
@@ -180,7 +180,7 @@ def pooled_only(backbone: torch.nn.Module, pooled: IntArray, narrow: Narrow) -> 
             tensor = tensor.to(states.device, non_blocking=True)
             return (tensor.expand(len(at), *tensor.shape[1:]) if len(tensor) == 1 else tensor)[rows, at]
 
-        # position_ids, position_embeddings, and in some models embeddings for each type of layer
+        # position_ids, position_embeddings, and in some models embeddings per type of layer
         for name in [name for name in kwargs if name.startswith("position_")]:
             part = kwargs[name]
             if isinstance(part, tuple):

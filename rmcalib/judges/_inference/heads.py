@@ -1,8 +1,8 @@
-"""Score heads rebuilt from a checkpoint's tensors, in float32, and the reading of those tensors.
+"""Rebuild score heads from a checkpoint's tensors, in float32.
 
-Most custom reward heads are a linear layer, or linear layers with ReLU between them, under some name
-(`regression_head`, `v_head.summary`, `score_head`): the tensors' names and shapes say which. One class with
-that rule replaces a dozen model-specific ones, and a head that is not in the checkpoint is an error.
+Most custom reward heads are a linear layer, or linear layers with ReLU between them, with a name such as
+`regression_head`, `v_head.summary` or `score_head`. The names and shapes of the tensors show which. One class
+replaces a dozen model-specific ones. A head that is not in the checkpoint is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rmcalib._util.hub import PICKLE, HubError
 class Head(nn.Module):
     """Linear layers with an activation between them: (n, hidden) -> (n,) reward, in float32.
 
-    `column` picks one output, then reward = sign · (output − shift) / scale.
+    reward = sign · (output[column] − shift) / scale.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Head(nn.Module):
         scale: float = 1.0,
         activation: Callable[[torch.Tensor], torch.Tensor] = torch.relu,
     ) -> None:
-        """Take the layers over, converted to float32."""
+        """Use the layers, converted to float32."""
         super().__init__()
         self.layers = nn.ModuleList(layer.float() for layer in layers)
         self.column, self.sign, self.shift, self.scale = column, sign, shift, scale
@@ -51,15 +51,14 @@ class Head(nn.Module):
 
 
 class DistributionHead(nn.Module):
-    """LDL's head: a gated mixture of label distributions over [0, 1], and its expectation.
+    """The head of LDL-Reward: the mean of a gated mixture of label distributions over [0, 1].
 
-    With k grades, `values` (n, hidden) -> (n, objectives · k) becomes a softmax over the k grades of each
-    objective, `gates` weighs the objectives, and the reward is the mixture's mean, the grades being spread
-    evenly on [0, 1].
+    `values` maps (n, hidden) to (n, objectives · k). A softmax over the k grades of each objective gives its
+    distribution, and `gates` gives the weights of the objectives. The grades are equally spaced on [0, 1].
     """
 
     def __init__(self, values: list[nn.Linear], gates: list[nn.Linear], *, grades: int = 10) -> None:
-        """Take the layers of both networks over, converted to float32."""
+        """Use the layers of both networks, converted to float32."""
         super().__init__()
         self.values = nn.ModuleList(layer.float() for layer in values)
         self.gates = nn.ModuleList(layer.float() for layer in gates)
@@ -82,34 +81,35 @@ class DistributionHead(nn.Module):
 
 
 class Output(nn.Module):
-    """The rewards (n,) in a whole model's output: its `logits` (or another field), one column, the sign."""
+    """Extracts the rewards (n,) from a model's output: a field such as `logits`, one column, with a sign."""
 
     def __init__(self, field: str = "logits", *, column: int | None = None, sign: float = 1.0) -> None:
-        """Remember where the rewards stand."""
+        """Keep the settings."""
         super().__init__()
         self.field, self.column, self.sign = field, column, sign
 
     def forward(self, outputs: Any) -> torch.Tensor:
-        """Take the rewards out of `outputs`: a tensor, a tuple with it first, or an object with fields."""
+        """Return the rewards in `outputs`: a tensor, a tuple that begins with one, or an object."""
         found = outputs if isinstance(outputs, torch.Tensor) else getattr(outputs, self.field, None)
         if found is None and isinstance(outputs, (tuple, list, Mapping)) and outputs:
             found = next(iter(outputs.values())) if isinstance(outputs, Mapping) else outputs[0]
         if not isinstance(found, torch.Tensor) or found.ndim not in (1, 2):
             raise ValueError(
-                f"the model's own code returned no rewards in {self.field!r} (name it: `output:`)"
+                f"the model's own code returned no rewards in {self.field!r}: give the field in a recipe "
+                "(`output`)"
             )
         rewards = found.float()
         if rewards.ndim == 2:
             if rewards.shape[1] != 1 and self.column is None:
                 raise ValueError(
-                    f"the model gives {rewards.shape[1]} outputs (a recipe's `column` picks one)"
+                    f"the model has {rewards.shape[1]} outputs: choose one in a recipe (`column`)"
                 )
             rewards = rewards[:, self.column or 0]
         return self.sign * rewards
 
 
 def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Linear]:
-    """Build the linear layers that tensors named `weight`, `bias` or `0.weight`, `0.bias`, `2.weight` mean.
+    """Build linear layers from tensors named `weight`, `bias` or `0.weight`, `0.bias`, `2.weight`, and so on.
 
     >>> tensors = {"0.weight": torch.ones(3, 4), "0.bias": torch.zeros(3), "2.weight": torch.ones(1, 3)}
     >>> linear_layers(tensors, "head")
@@ -119,7 +119,7 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
     for name, tensor in tensors.items():
         match = re.fullmatch(r"(?:(\d+)\.)?(weight|bias)", name)
         if match is None:
-            raise ValueError(f"{where}: tensor {name!r} is not part of linear layers")
+            raise ValueError(f"{where}: tensor {name!r} is not the weight or bias of a linear layer")
         found.setdefault(int(match[1] or 0), {})[match[2]] = tensor
     layers: list[nn.Linear] = []
     for _, parts in sorted(found.items()):
@@ -128,7 +128,8 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
         n_out, n_in = parts["weight"].shape
         if layers and layers[-1].out_features != n_in:
             raise ValueError(
-                f"{where}: a layer of {layers[-1].out_features} outputs feeds one of {n_in} inputs"
+                f"{where}: a layer with {layers[-1].out_features} outputs is followed by one with {n_in} "
+                "inputs"
             )
         layer = nn.Linear(n_in, n_out, bias="bias" in parts)
         layer.load_state_dict(parts)
@@ -137,7 +138,7 @@ def linear_layers(tensors: Mapping[str, torch.Tensor], where: str) -> list[nn.Li
 
 
 def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = False) -> dict[str, Path]:
-    """List the tensors of a checkpoint folder (or of one file in it) with the file that holds each."""
+    """Return the tensors of a checkpoint folder, or of one file in it, with the file of each."""
     files = weight_files(folder, file)
     return {name: path for path in files for name in _names(path, allow_pickle)}
 
@@ -145,7 +146,7 @@ def tensor_names(folder: Path, file: str | None = None, *, allow_pickle: bool = 
 def read_tensors(
     folder: Path, prefix: str, file: str | None = None, *, allow_pickle: bool = False
 ) -> dict[str, torch.Tensor]:
-    """Read the tensors whose names start with `prefix` and a dot (all of them for ""), without the prefix."""
+    """Read the tensors whose names begin with `prefix` and a dot (all for ""); remove the prefix."""
     start = f"{prefix}." if prefix else ""
     result: dict[str, torch.Tensor] = {}
     for name, path in tensor_names(folder, file, allow_pickle=allow_pickle).items():
@@ -164,7 +165,7 @@ def file_tensors(path: Path, *, allow_pickle: bool = False) -> dict[str, torch.T
 
 
 def weight_files(folder: Path, file: str | None = None) -> list[Path]:
-    """List the files that a checkpoint's weights are read from: safetensors if there are all, else pickle."""
+    """Return the files with a checkpoint's weights: safetensors if they are complete, otherwise pickle."""
     if file is not None:
         return [folder / file] if (folder / file).is_file() else []
     for index, single in (
@@ -201,7 +202,7 @@ def _read(path: Path, name: str, allow_pickle: bool) -> torch.Tensor:
 
 
 def _pickled(path: Path, allow_pickle: bool) -> dict[str, torch.Tensor]:
-    """Read pickle weights, if that is allowed, with torch's restricted unpickler."""
+    """Read pickle weights with torch's restricted unpickler, if this is allowed."""
     if not allow_pickle:
         raise HubError(f"{path}: a pickle file, {PICKLE}")
     tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)

@@ -1,4 +1,4 @@
-"""Load a reward model: its tokenizer, configuration and weights, in the right dtype, on the right device."""
+"""Load the tokenizer, the configuration and the weights of a model, in its dtype, on its device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rmcalib.judges._inference.heads import weight_files
 
 __all__ = ["Asked", "Parts", "load_causal", "load_parts", "load_tokenizer"]
 
-_SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for what a pass computes
+_SHARE_FOR_WEIGHTS = 0.9  # of a device's free memory; the rest is for activations
 
 _TOKENIZER_FILES = (
     *(
@@ -44,7 +44,7 @@ _TOKENIZER_FILES = (
 
 @dataclass(frozen=True)
 class Parts:
-    """What a `RewardModel` is made of, apart from the tokenizer."""
+    """The parts of a `RewardModel`, without the tokenizer."""
 
     backbone: nn.Module
     head: nn.Module
@@ -56,7 +56,7 @@ class Parts:
 
 
 def load_tokenizer(asked: Asked, folder: Path) -> Any:
-    """Load the tokenizer and make sure that it can format a conversation."""
+    """Load the tokenizer, and check that it or the recipe has a chat template."""
     from transformers import AutoTokenizer
 
     from rmcalib.judges._inference.templates import TEMPLATES
@@ -65,8 +65,8 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
         if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
             raise HubError(f"{asked.name}: no config.json, so this is not a transformers model")
         raise HubError(
-            f"{asked.name}: no tokenizer in it: save it beside the weights (tokenizer.save_pretrained), or "
-            "name the repository that has it in a recipe (`tokenizer`)"
+            f"{asked.name}: has no tokenizer: save one beside the weights (tokenizer.save_pretrained), or "
+            "give another repository in a recipe (`tokenizer`)"
         )
     with translated(asked.name), _quietly():
         tokenizer = AutoTokenizer.from_pretrained(folder, **asked.code())
@@ -76,38 +76,26 @@ def load_tokenizer(asked: Asked, folder: Path) -> Any:
         raise HubError(f"{asked.name}: template: unknown {template!r} (have: {known})")
     if template is None and not getattr(tokenizer, "chat_template", None):
         raise HubError(
-            f"{asked.name}: the tokenizer has no chat template: name one in a recipe (have: {known})"
+            f"{asked.name}: the tokenizer has no chat template: give one in a recipe (have: {known})"
         )
     return tokenizer
 
 
 def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
-    """Load transformer and head from `folder`, with the PEFT `adapter` merged into it if there is one."""
+    """Load transformer and head from `folder`, with the PEFT `adapter` merged into them if there is one."""
     if adapter is not None and asked.recipe.head != "auto":
         raise HubError(
-            f"{asked.name}: a PEFT adapter, and a recipe with `head: {asked.recipe.head}`, which would leave "
-            "it out: merge it into its base (peft's merge_and_unload), and score the merged model's folder"
+            f"{asked.name}: a PEFT adapter cannot have a recipe with `head: {asked.recipe.head}`: merge the "
+            "adapter into its base (peft's merge_and_unload), and score the merged model's folder"
         )
-    config = _load_config(asked, folder)
-    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
-    dtype, dtype_from = settle_dtype(asked, config, device)
-    avoid_crashes(device)
-    options: dict[str, Any] = {
-        "dtype": dtype,
-        **asked.code(),
-        "use_safetensors": _are_safe(asked, folder),
-    }
+    config, device, dtype, dtype_from, options = _settings(asked, folder)
     if asked.recipe.attention is not None:
         options["attn_implementation"] = asked.recipe.attention
-    options |= placement(asked, needed_bytes(folder, config, dtype), device)
     with translated(asked.name), _quietly():
         backbone, module, kind = build(asked, folder, adapter, config, options)
-    backbone.eval().requires_grad_(False)
+    _place(asked.name, backbone, device, options)
     module.eval().requires_grad_(False)
-    if "device_map" not in options:
-        backbone.to(device)
-    refuse_offloading(asked.name, backbone, device)
-    # With the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
+    # Next to the last layer: a copy back to the first GPU would make it wait for the last one in every pass.
     module.to(last_device(backbone, device))
     if asked.options.compile and kind == "causal":
         compile_layers(backbone)
@@ -115,30 +103,41 @@ def load_parts(asked: Asked, folder: Path, adapter: Path | None) -> Parts:
 
 
 def load_causal(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dtype]:
-    """Load a causal language model from `folder`; returns it with its device and dtype."""
+    """Load a causal language model from `folder`; return it with its device and dtype."""
     from transformers import AutoModelForCausalLM
 
-    config = _load_config(asked, folder)
-    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
-    dtype, _ = settle_dtype(asked, config, device)
-    avoid_crashes(device)
-    options: dict[str, Any] = {"dtype": dtype, **asked.code(), "use_safetensors": _are_safe(asked, folder)}
-    options |= placement(asked, needed_bytes(folder, config, dtype), device)
+    config, device, dtype, _, options = _settings(asked, folder)
     make: Any = AutoModelForCausalLM
     with translated(asked.name), _quietly():
         model, report = make.from_pretrained(folder, config=config, output_loading_info=True, **options)
     missing = sorted(report["missing_keys"])
-    if missing:  # transformers would fill them with random numbers
+    if missing:  # transformers would initialise them at random
         raise HubError(f"{asked.name}: not a language model: the checkpoint has no {missing[0]}")
-    model.eval().requires_grad_(False)
-    if "device_map" not in options:
-        model.to(device)
-    refuse_offloading(asked.name, model, device)
+    _place(asked.name, model, device, options)
     return model, device, dtype
 
 
+def _settings(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dtype, str, dict[str, Any]]:
+    """Return configuration, device, dtype, where the dtype comes from, and options of `from_pretrained`."""
+    config = _load_config(asked, folder)
+    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    dtype, dtype_from = settle_dtype(asked, config, device)
+    avoid_crashes(device)
+    options: dict[str, Any] = {"dtype": dtype, **asked.code(), "use_safetensors": _are_safe(asked, folder)}
+    options |= placement(asked, needed_bytes(folder, config, dtype), device)
+    return config, device, dtype, dtype_from, options
+
+
+def _place(name: str, model: nn.Module, device: torch.device, options: dict[str, Any]) -> None:
+    """Set a loaded model to evaluation mode on its device."""
+    model.eval().requires_grad_(False)
+    if "device_map" not in options:
+        model.to(device)
+    refuse_offloading(name, model, device)
+
+
 def _are_safe(asked: Asked, folder: Path) -> bool:
-    """Return whether the weights that will be loaded are safetensors; pickle ones must be allowed."""
+    """Return whether the weights are safetensors; raise a `HubError` for pickle if it is not allowed."""
     files = weight_files(folder)
     if not files and not has_safe_weights(folder):
         raise HubError(f"{asked.name}: no weights in {folder} (model.safetensors)")
@@ -163,9 +162,9 @@ def _load_config(asked: Asked, folder: Path) -> Any:
 
 
 def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch.dtype, str]:
-    """Return the dtype to run in, and where it comes from: `option`, `cpu`, `recipe` or `checkpoint`.
+    """Return the dtype, and where it comes from: `option`, `cpu`, `recipe` or `checkpoint`.
 
-    It is the one asked for; else float32 on a CPU; else the recipe's, or that of the checkpoint.
+    It is the user's; with `auto`, float32 on a CPU, and otherwise the recipe's or the checkpoint's.
     """
     if asked.options.dtype != "auto":
         return _named_dtype(asked.options.dtype, "dtype", ("auto", *DTYPES)), "option"
@@ -177,8 +176,8 @@ def settle_dtype(asked: Asked, config: Any, device: torch.device) -> tuple[torch
     dtype = own if isinstance(own, torch.dtype) else torch.float32
     if dtype == torch.float32:
         warnings.warn(
-            f"{asked.name}: the checkpoint is in float32 and is run in float32, several times slower than in "
-            "bfloat16 on a GPU: consider --dtype bfloat16",
+            f"{asked.name}: the checkpoint is in float32 and runs in float32, which is several times slower "
+            "than bfloat16 on a GPU: consider --dtype bfloat16",
             stacklevel=2,
         )
     return dtype, "checkpoint"
@@ -201,8 +200,9 @@ def needed_bytes(folder: Path, config: Any, dtype: torch.dtype) -> float:
 def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, Any]:
     """Return the options of `from_pretrained` that put a model of `needed` bytes on its device.
 
-    A model goes straight to its CUDA device. One that is too large for it is spread over all CUDA devices, if
-    this process has them to itself. One that does not fit there either is refused before anything is loaded.
+    A model is loaded directly to its CUDA device. A model that is too large for it is spread over all CUDA
+    devices, if no other process of this run uses them. A model that does not fit on these either is refused
+    before anything is loaded.
     """
     if device.type != "cuda":
         return {}
@@ -213,12 +213,12 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
     remedy = "use a GPU with more memory, or a narrower --dtype such as bfloat16"
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise HubError(
-            f"{about}, and {device} has {free / 1e9:.3g} GB free. Under torchrun every process loads all of "
-            f"it: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
+            f"{about}, and {device} has {free / 1e9:.3g} GB free. With torchrun, every process loads the "
+            f"whole model: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
         )
     if asked.options.device != "auto":
         raise HubError(
-            f"{about}, and {device} has {free / 1e9:.3g} GB free: leave out --device, to spread it over all "
+            f"{about}, and {device} has {free / 1e9:.3g} GB free: leave out --device to spread it over all "
             f"GPUs; or {remedy}"
         )
     gpus = [gpu for gpu in available_devices() if gpu.type == "cuda"]
@@ -232,26 +232,26 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
 
 
 def refuse_offloading(name: str, model: nn.Module, device: torch.device) -> None:
-    """Raise a `HubError` if parts of a model that belongs on GPUs lie in main memory or on disk."""
+    """Raise a `HubError` if parts of a model for GPUs are in main memory or on disk."""
     places = {parameter.device.type for parameter in model.parameters()}
     if device.type == "cuda" and places - {"cuda"}:
         raise HubError(
-            f"{name}: the GPUs are too small for it, and parts of it would run on the CPU, very slowly: use "
-            "more GPUs, or a narrower --dtype such as bfloat16"
+            f"{name}: does not fit on the GPUs, and parts of it would run on the CPU, very slowly: use more "
+            "GPUs, or a narrower --dtype such as bfloat16"
         )
 
 
 def last_device(backbone: nn.Module, device: torch.device) -> torch.device:
-    """Return the device of the last layer, where the hidden states of a pass come out."""
+    """Return the device of the last layer, which has the hidden states at the end of a pass."""
     layers: Any = getattr(backbone, "layers", None)
     parameter = next(layers[-1].parameters(), None) if isinstance(layers, nn.ModuleList) and layers else None
     return parameter.device if parameter is not None and parameter.device.type == device.type else device
 
 
 def compile_layers(backbone: nn.Module, *, backend: str = "inductor") -> None:
-    """Compile the layers of a model, one by one: they are alike, so that one compilation serves them all.
+    """Compile the layers of a model one by one. They are alike, so one compilation is enough for all.
 
-    The last layer stays as it is, because it is run for the pooled tokens alone (`forward.pooled_only`).
+    The last layer is not compiled, because it runs for the pooled tokens only (`forward.pooled_only`).
     """
     layers: Any = getattr(backbone, "layers", ())
     for layer in layers[:-1]:
@@ -260,7 +260,7 @@ def compile_layers(backbone: nn.Module, *, backend: str = "inductor") -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep transformers' reports off the screen (they become errors here), and bars out of logs."""
+    """Hide the warnings of transformers, which are errors here, and progress bars in logs."""
     from transformers.utils import logging
 
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

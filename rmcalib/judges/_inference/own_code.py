@@ -1,4 +1,4 @@
-"""Where a checkpoint's own Python code comes from: its files, or another repository, pinned to a commit."""
+"""Pin a checkpoint's own Python code to a commit if it is in another repository."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["code_repositories", "pin_code"]
 
 
 def pin_code(name: str, folders: Iterable[Path], known: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the repository and commit of code that `folders` borrow from the Hub, or None if they do not.
+    """Return the repository and commit of code that `folders` use from another repository; None if none.
 
-    A configuration may point to another repository's code (`other/repo--module.Class`), which transformers
-    would take from that repository's newest commit, whatever the model's. ``known`` are commits that are
-    settled already, such as the model's own: files saved by transformers often point to where they are from.
-    transformers takes one ``code_revision``, so code of several repositories cannot be pinned.
+    A configuration may point to another repository's code (`other/repo--module.Class`). transformers would
+    use that repository's newest commit. `known` has commits that are known already, such as the model's own,
+    because files saved by transformers often point to their original repository. transformers takes only one
+    `code_revision`, so code of several repositories cannot be pinned.
     """
     found = code_repositories(folders)
     if not found:
@@ -26,16 +26,16 @@ def pin_code(name: str, folders: Iterable[Path], known: Mapping[str, str]) -> tu
     if len(found) > 1:
         raise HubError(
             f"{name}: its code is in several repositories ({', '.join(found)}), which cannot be pinned to "
-            "commits: copy it into the model's folder, and name it without `repository--` in auto_map"
+            "commits: copy the code into the model's folder, and remove `repository--` in auto_map"
         )
     try:
         return found[0], known.get(found[0]) or resolve_commit(found[0])
     except HubError as error:
-        raise HubError(f"{name}: the code that it imports is not available: {error}") from error
+        raise HubError(f"{name}: its code in another repository is not available: {error}") from error
 
 
 def code_repositories(folders: Iterable[Path]) -> list[str]:
-    """List the repositories that the configurations in `folders` take code from, without their own files.
+    """Return the other repositories whose code the configurations in `folders` use.
 
     >>> import json
     >>> from tempfile import TemporaryDirectory
@@ -55,7 +55,7 @@ def code_repositories(folders: Iterable[Path]) -> list[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of an `auto_map`: a tokenizer's entry is a pair of which one may be missing."""
+    """Yield all texts of an `auto_map`. A tokenizer's entry is a pair, one of which may be missing."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (list, dict)):

@@ -1,9 +1,9 @@
-"""Which responses go through the model together.
+"""Group responses into batches.
 
-Two plans. The plain one sorts responses by length and pads them to the longest of their batch. The shared one
-puts a prompt into a row once, with its responses behind it as the branches of a tree: a token sees the tokens
-of its own prompt and of its own branch that come before it, and its position is the one it has in its own
-text. Several trees share a row, so that rows are full whatever the lengths.
+There are two ways. The plain way sorts responses by length and pads them to the longest of their batch. The
+shared way puts a prompt into a row once, followed by its responses as the branches of a tree. A token attends
+to the earlier tokens of its own prompt and its own branch, and its position is that in its own text. Several
+trees share a row, so that rows are full whatever the lengths are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROW_TOKENS = 1_024
 
 @dataclass(frozen=True)
 class Text:
-    """One response in the works: its place in the chunk, its prompt's number, its ids, where it is pooled."""
+    """A response to score: index in the chunk, number of its prompt, token ids, and the pooled position."""
 
     index: int
     prompt: int
@@ -40,17 +40,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Tree:
-    """Responses of one prompt in a row, where the tokens they have in common stand once."""
+    """Responses of one prompt in a row, with the tokens that they have in common only once."""
 
     texts: tuple[Text, ...]
 
     @property
     def prefix_len(self) -> int:
-        """Return how many tokens the responses of the prompt have in common."""
+        """Number of tokens at the beginning that all responses have in common."""
         return self.texts[0].encoded.prefix_len
 
     def __len__(self) -> int:
-        """Return the number of different tokens."""
+        """Return the number of tokens in the row."""
         return self.prefix_len + sum(len(text) - self.prefix_len for text in self.texts)
 
 
@@ -62,8 +62,9 @@ def plain_batches(
 ) -> list[list[Text]]:
     """Sort `texts` by length into batches of at most `budget` tokens, padding included.
 
-    A text longer than the budget is a batch of its own. With `same_length`, no batch needs padding at all.
-    Otherwise the cuts are those with the fewest tokens, padding and `pass_cost` tokens per batch included.
+    A text longer than the budget is a batch of its own. With `same_length`, all texts of a batch have the
+    same length. Otherwise the batches minimise the number of tokens, including padding and `pass_cost` per
+    batch.
     """
     ordered = sorted(texts, key=lambda text: (-len(text), text.index))
     if not same_length:
@@ -90,16 +91,16 @@ def shared_batches(
 ) -> list[list[Row]]:
     """Pack `texts` into rows of about 1,024 tokens, and rows into batches of at most `budget` tokens.
 
-    `kappa` is the row length at which attention costs as much as everything else (see `grow_trees`). If a
-    row's length costs nothing by itself (`kappa` is infinite), every row is a batch of about `usual` tokens,
-    and nothing is padded. Otherwise rows of similar length go together, as in `plain_batches`. No prompt's
-    responses share a row of more than `longest_row` tokens.
+    `kappa` is the row length at which attention costs as much as everything else (see `grow_trees`). If it is
+    infinite, every row is a batch of about `usual` tokens, and there is no padding. Otherwise a batch has
+    rows of similar length, as in `plain_batches`. The responses of a prompt do not share a row of more than
+    `longest_row` tokens.
     """
     full = min(usual if math.isinf(kappa) else ROW_TOKENS, budget)
     trees = grow_trees(texts, budget=min(budget, longest_row or budget), kappa=kappa)
     rows: list[list[Tree]] = []
     room: list[int] = []
-    # First fit, longest first: the trees that are longer than a row get rows of their own.
+    # First fit, longest first. A tree that is longer than a row gets a row of its own.
     for tree in sorted(trees, key=lambda tree: (-len(tree), tree.texts[0].index)):
         place = next((number for number, left in enumerate(room) if len(tree) <= left), None)
         if place is None:
@@ -116,10 +117,10 @@ def shared_batches(
 
 
 def cheapest_cuts(lengths: Sequence[int], *, budget: int, pass_cost: int) -> list[slice]:
-    """Cut rows, sorted from long to short, into batches that cost as little as possible together.
+    """Divide rows, sorted from long to short, into batches with the smallest total cost.
 
-    A batch of n rows, padded to its longest of L tokens, costs n L + `pass_cost`, and must have n L <=
-    `budget` unless n = 1. The minimum is found by dynamic programming over where the last batch begins.
+    A batch of n rows, padded to the longest of L tokens, costs n L + `pass_cost`. It must have n L <=
+    `budget`, unless n = 1. The minimum is found by dynamic programming over the beginning of the last batch.
 
     >>> cheapest_cuts([100, 90, 10, 10], budget=1_000, pass_cost=20)
     [slice(0, 2, None), slice(2, 4, None)]
@@ -147,9 +148,9 @@ def cheapest_cuts(lengths: Sequence[int], *, budget: int, pass_cost: int) -> lis
 def grow_trees(texts: Iterable[Text], *, budget: int, kappa: float) -> list[Tree]:
     """Gather the texts of each prompt into trees.
 
-    A row of L tokens costs L (1 + L/kappa): attention looks at all of the row, whatever the mask says. A text
-    joins the tree of its prompt when that is cheaper than going alone with its own copy of the prompt, and
-    when the tree still fits into `budget`.
+    A row of L tokens costs L (1 + L/kappa), because attention is computed for the whole row and then masked.
+    A text is added to the tree of its prompt if this costs less than a row of its own with another copy of
+    the prompt, and if the tree still fits into `budget`.
     """
 
     def cost(length: int) -> float:
@@ -181,14 +182,14 @@ def row_length(row: Row) -> int:
 
 @dataclass
 class Work:
-    """What the forward passes of a scorer have computed, in tokens.
+    """The work of a scorer's forward passes.
 
     Parameters
     ----------
-    passes : forward passes.
-    tokens : tokens of all texts, prompts included in each.
+    passes : number of forward passes.
+    tokens : tokens of all texts, each with its prompt.
     shared : tokens that were not computed again, because another response had the same prompt.
-    padding : tokens that were computed only to fill up rows.
+    padding : tokens of padding that were computed.
     """
 
     passes: int = 0
@@ -208,21 +209,21 @@ class Work:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows as arrays of shape (rows, tokens); `pooled` has shape (rows, texts), filled up with 0."""
+    """Rows as arrays of shape (rows, tokens); `pooled` has shape (rows, texts), padded with 0."""
 
     input_ids: IntArray
     positions: IntArray
-    trees: IntArray  # which tree of the row a token belongs to
-    branches: IntArray  # which branch of the row; 0 for the tokens that a prompt's responses share
+    trees: IntArray  # the tree of each token; -1 for padding
+    branches: IntArray  # the branch of each token; 0 for tokens that a prompt's responses share
     pooled: IntArray
-    order: IntArray  # the texts' places in the chunk, in the order of `pooled[valid]`
+    order: IntArray  # the texts' indices in the chunk, in the order of `pooled[valid]`
     valid: BoolArray
 
 
 def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> PackedRows:
-    """Write `rows` down as arrays, padded on the right; padding is a tree of its own in each row.
+    """Return `rows` as arrays, padded on the right. Padding is a tree of its own in each row.
 
-    The numbers of tokens and of texts per row are rounded up to a multiple.
+    The numbers of tokens and of texts per row are rounded up to multiples of `multiple` and `texts_multiple`.
     """
     length = rounded_up(max(row_length(row) for row in rows), multiple)
     n_texts = rounded_up(max(sum(len(tree.texts) for tree in row) for row in rows), texts_multiple)
@@ -246,7 +247,7 @@ def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> 
                 input_ids[r, own:end] = text.encoded.input_ids[shared:]
                 positions[r, own:end] = np.arange(shared, len(text))
                 branches[r, own:end] = branch
-                # The pooled token may be one that all responses share, when a response adds nothing to it.
+                # If a response adds no tokens, its pooled token is one that all responses share.
                 pooled[r, column] = at + text.pooled if text.pooled < shared else own + text.pooled - shared
                 valid[r, column] = True
                 order.append(text.index)
@@ -256,7 +257,7 @@ def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> 
 
 
 def rounded_up(number: int, multiple: int) -> int:
-    """Return the smallest multiple that is not below `number`.
+    """Return the smallest multiple of `multiple` that is at least `number`.
 
     >>> rounded_up(130, 128)
     256
@@ -273,11 +274,11 @@ def tree_mask(
     window: int | None = None,
     queries: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return the additive attention mask (rows, 1, tokens, tokens): 0 where a token sees another.
+    """Return the additive attention mask (rows, 1, tokens, tokens): 0 where a token attends to another.
 
-    A token sees those of its tree that all responses share or that are on its own branch, up to its own
-    position, and with a `window` only the last `window` positions, itself included. With `queries` (rows, n)
-    only the lines of these tokens are made: (rows, 1, n, tokens).
+    A token attends to the tokens of its tree that all responses share or that are on its own branch, up to
+    its own position. With a `window`, only to the last `window` positions, itself included. With `queries`
+    (rows, n), the mask has only these tokens as queries: (rows, 1, n, tokens).
     """
     import torch
 

@@ -1,9 +1,9 @@
-"""Which token of a text carries its reward.
+"""Find the token of a text whose hidden state gives the reward.
 
-The stock one-label head reads the last token that differs from the checkpoint's `pad_token_id`, or the last
-token when the checkpoint has none. A checkpoint was trained and published that way, so its own configuration
-decides here too, also where padding is the end-of-text token and the text ends in it. The rule looks at the
-text alone: padding that a batch adds has no say.
+The stock head reads the last token that differs from the checkpoint's `pad_token_id`, or the last token if
+there is no `pad_token_id`. The checkpoint was trained and published this way, so the same rule is used here,
+even if the padding token is the end-of-text token and the text ends with it. Padding that a batch adds has no
+effect.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ POOLINGS = ("checkpoint", "last_token", "before_first_pad")
 
 
 def pooled_position(ids: Sequence[int], *, pooling: str = "checkpoint", pad: int | None = None) -> int:
-    """Return the position in `ids` (without padding) whose hidden state goes through the head.
+    """Return the position in `ids` (without padding) whose hidden state is the input of the head.
 
-    `checkpoint`: the last id that is not `pad` (the last one when `pad` is None). `last_token`: the last one.
-    `before_first_pad`: the one before the first `pad`, which some older heads take; without one, the last.
+    `checkpoint`: the last id that is not `pad`, or the last one if `pad` is None. `last_token`: the last one.
+    `before_first_pad`: the one before the first `pad`, as in some older heads; without a `pad`, the last one.
 
     >>> pooled_position([5, 6, 7, 2], pad=2), pooled_position([5, 6, 7, 2], pad=None)
     (2, 3)
@@ -31,7 +31,7 @@ def pooled_position(ids: Sequence[int], *, pooling: str = "checkpoint", pad: int
     if pooling == "last_token" or pad is None:
         return last
     if pooling == "before_first_pad":
-        # A pad in the first place makes that rule wrap around to the end of the text.
+        # If the first token is a pad, the index -1 of those heads is the last token.
         first = next((position for position, token in enumerate(ids) if token == pad), last + 1)
         return first - 1 if first else last
     return next((position for position in range(last, -1, -1) if ids[position] != pad), 0)

@@ -1,10 +1,10 @@
-"""Score every response of every prompt with a reward model, fast, and the same however it is batched.
+"""Score the responses of prompts with a reward model.
 
-Prompts are taken in windows: 32 prompts on a CPU, 128 on other devices, where more texts to choose from mean
-less padding. A window is tokenised while the one before it is on the device, packed (see `packing`), scored,
-and yielded in chunks of 32 prompts. A response's reward does not depend on what it was packed with, up to
-rounding: about 1e-6 in float32. On a CPU, where windows are chunks, a job that resumes repeats the same
-rewards to the last bit.
+Prompts are processed in windows: 32 prompts on a CPU, 128 on other devices, where a larger choice of texts
+means less padding. A window is tokenised while the previous one is on the device, then packed (see
+`packing`), scored, and yielded in chunks of 32 prompts. A reward does not depend on the other texts in its
+batch, up to rounding: about 1e-6 in float32. On a CPU, where a window is a chunk, a resumed run gives exactly
+the same rewards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
     from rmcalib.judges._reward_model import RewardModel
 
-T = TypeVar("T")
+CHUNK = 32
+"""Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
 
-CHUNK = 32  # prompts in a chunk: enough for full rows, few enough that little is lost when a job is killed
-PACKING_WINDOW = 128  # prompts to choose from when batches are made for an accelerator
+PACKING_WINDOW = 128  # prompts that are packed together on an accelerator
 
-INDIFFERENT = (
+_INDIFFERENT = (
     "all responses of a prompt have the same reward, for every prompt. The reward is probably read before "
     "the response begins: try `pooling: last_token` in the model's recipe"
 )
@@ -68,24 +68,24 @@ def score_items(
     share: bool = True,
     progress: Progress | None = None,
 ) -> Iterator[list[ScoredItem]]:
-    """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order.
+    """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished.
 
     Parameters
     ----------
-    model : a loaded model (`rmcalib.judges.load_model`).
+    model : a loaded model.
     items : prompts with their responses.
-    max_length : longest text in tokens; longer ones lose their end and are flagged. Default: the model's.
-    token_budget : tokens in one forward pass, padding included; a longer text goes alone. Default: what free
-        memory allows. Running out of memory halves it, and it grows again later.
-    share : compute a prompt once for all its responses, where the architecture allows it. A few texts are
-        also scored by themselves (`verifying`). If rewards disagree there is a warning, and nothing is shared
-        from then on.
-    progress : called after each forward pass with the numbers of responses and of tokens it has scored.
+    max_length : the longest text in tokens; longer ones are truncated and flagged. Default: the model's.
+    token_budget : the most tokens in one forward pass, padding included; a longer text is scored alone.
+        Default: what free memory allows. It is halved if memory runs out, and grows again later.
+    share : compute a prompt once for all its responses if the architecture allows it. Some texts are also
+        scored alone (`verifying`). If their rewards differ, there is a warning and nothing is shared any
+        more.
+    progress : called after each forward pass with the numbers of responses and tokens it has scored.
 
     Raises
     ------
-    ValueError : if a reward is not a finite number (the message names the item and the response).
-    MemoryError : if a single response does not fit.
+    ValueError : if a reward is not finite. The message names the item and the response.
+    MemoryError : if a single response does not fit into memory.
 
     Examples
     --------
@@ -104,28 +104,30 @@ def _warn_if_indifferent(name: str, chunks: Iterator[list[ScoredItem]]) -> Itera
     for chunk in chunks:
         distinct |= {item.distinct for item in chunk}
         yield chunk
-    if is_indifferent(distinct):
-        warnings.warn(f"{name}: {INDIFFERENT}", stacklevel=2)
+    if note := indifference_note(distinct):
+        warnings.warn(f"{name}: {note}", stacklevel=2)
 
 
-def is_indifferent(distinct: set[bool | None]) -> bool:
-    """Return whether no prompt had distinct rewards, given `ScoredItem.distinct` of all prompts.
+def indifference_note(distinct: set[bool | None]) -> str:
+    """Return a warning if a judge gave all responses of every prompt the same reward.
 
-    >>> is_indifferent({None, False}), is_indifferent({True, False}), is_indifferent({None})
-    (True, False, False)
+    Parameters
+    ----------
+    distinct : the values of `ScoredItem.distinct` of all prompts.
+
+    Returns
+    -------
+    str
+        The warning with its remedy. Empty if some prompt has distinct rewards, or if none can have them.
+
+    Examples
+    --------
+    >>> indifference_note({None, False})[:54]
+    'all responses of a prompt have the same reward, for ev'
+    >>> indifference_note({True, False}), indifference_note({None})
+    ('', '')
     """
-    return False in distinct and True not in distinct
-
-
-def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
-    """Return the items that process `rank` of `world` scores: every item belongs to exactly one process.
-
-    >>> shard("abcde", 0, 2), shard("abcde", 1, 2)
-    (['a', 'c', 'e'], ['b', 'd'])
-    """
-    if not 0 <= rank < world:
-        raise ValueError(f"rank: must be from 0 to {world - 1}, got {rank}")
-    return list(items[rank::world])
+    return _INDIFFERENT if False in distinct and True not in distinct else ""
 
 
 def _finish(
@@ -141,8 +143,8 @@ def _finish(
         for number, reward in enumerate(own):
             if not np.isfinite(reward):
                 raise ValueError(
-                    f"item {item.id!r}, response {number}: the model's reward is {reward}. Its weights may "
-                    "be damaged, or its dtype too narrow: try --dtype float32 or bfloat16"
+                    f"item {item.id!r}, response {number}: the model's reward is {reward}. The weights may "
+                    "be damaged, or the dtype too narrow: try --dtype float32 or bfloat16"
                 )
         differ = len({text.input_ids for text in texts}) > 1
         least = rounding(dtype, own[:1]) / 10 * max(1.0, abs(own[0])) if differ else 0.0
@@ -166,9 +168,9 @@ def _joined(parts: Sequence[torch.Tensor]) -> FloatArray:
 
 
 class ItemScorer:
-    """Scores items, and keeps what it learns on the way: how many tokens fit, and how prompts are shared.
+    """Scores items, and remembers how many tokens fit and how prompts can be shared.
 
-    The parameters are those of `score_items`, which is all that most callers need.
+    The parameters are those of `score_items`.
     """
 
     def __init__(
@@ -180,12 +182,12 @@ class ItemScorer:
         share: bool = True,
         progress: Progress | None = None,
     ) -> None:
-        """Settle how to score; nothing is scored yet."""
+        """Decide how to score; nothing is scored yet."""
         self.limit = max_length if max_length is not None else model.max_length
         if self.limit < 1:
             raise ValueError(f"max_length: must be at least 1, got {self.limit}")
         if token_budget is not None:
-            Budget(token_budget)  # refuses what is below 1 before the model runs
+            Budget(token_budget)  # raises if it is below 1, before the model runs
         model.backbone.eval()
         self.model = model
         self.sharing: Sharing | None = None
@@ -203,14 +205,14 @@ class ItemScorer:
         self.window = CHUNK if model.device.type == "cpu" else PACKING_WINDOW
 
     def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
-        """Score all responses of `items`, yielding chunks of 32 prompts as they are finished, in order."""
+        """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished."""
         recipe, tokenizer = self.model.recipe, self.model.tokenizer
         template, append = recipe.template, recipe.append_token_id
 
         def tokenise(some: Sequence[Item]) -> list[tuple[Encoded, ...]]:
             return encode(some, tokenizer, max_length=self.limit, template=template, append=append)
 
-        # The first window is small: if sharing turns out to be wrong, it is scored again.
+        # The first window is small, because it is scored again if sharing does not work.
         starts = [0, *range(CHUNK if self.sharing else self.window, len(items), self.window)]
         windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
         with ThreadPoolExecutor(max_workers=1) as ahead:
@@ -225,7 +227,7 @@ class ItemScorer:
                     yield scored[start : start + CHUNK]
 
     def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
-        """Score the responses of some prompts; return a flat array, prompt after prompt."""
+        """Return the rewards of the responses of some prompts as a flat array, prompt after prompt."""
         recipe = self.model.recipe
         texts: list[Text] = []
         for prompt, responses in enumerate(encoded):
@@ -243,7 +245,7 @@ class ItemScorer:
         return rewards
 
     def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
-        """Compute the rewards of `texts`; `again` if progress has been reported for them."""
+        """Return the rewards of `texts`. With `again`, progress has been reported for them already."""
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
         while pending:
@@ -254,17 +256,17 @@ class ItemScorer:
                 rewards[order] = _joined([values for _, values in done])
                 for index in order:
                     del pending[index]
-            if failed:  # here, and not where it is caught: the error holds the failed pass's tensors
+            if failed:  # not where the error is caught: it still holds the tensors of the failed pass
                 devices.release_memory(self.model.device)
                 self.budget.shrink(failed)
         if self.sharing is not None:
-            # One text's NaN spreads through its row. Alone, every text answers for itself.
+            # A NaN of one text spreads through its row, so the texts of the row are scored alone.
             for index in np.flatnonzero(~np.isfinite(rewards)).tolist():
                 rewards[index] = float(forward.plain_rewards(self.model, [texts[index]])[1])
         return rewards
 
     def _plan(self, texts: Sequence[Text]) -> list[tuple[list[Text], list[Row]]]:
-        """Return the batches: their texts, and their rows when prompts are shared."""
+        """Return batches: their texts, and if prompts are shared, their rows."""
         tokens, cost = self.budget.tokens, pass_cost(self.model.device)
         if self.sharing is not None:
             kappa = attention_crossover(self.model, self.sharing)
@@ -285,7 +287,7 @@ class ItemScorer:
     def _passes(self, texts: Sequence[Text], again: bool) -> tuple[list[tuple[list[int], torch.Tensor]], int]:
         """Run passes until all `texts` are done, or one fails.
 
-        Returns what the passes gave, and the tokens of the pass that did not fit into memory, or 0.
+        Returns the results of the passes, and the tokens of the pass that did not fit into memory, or 0.
         """
         done: list[tuple[list[int], torch.Tensor]] = []
         bucket = self.bucket
@@ -298,7 +300,8 @@ class ItemScorer:
                     part = forward.plain_rewards(self.model, batch)
             except Exception as error:
                 if not devices.is_out_of_memory(error):
-                    # Once sharing is known to work, an error is one. FlexAttention may fail for a new shape.
+                    # If sharing is known to work, this is a real error, except that FlexAttention may fail
+                    # for a new shape.
                     unproven = self.sharing is not None and self.sharing.attention == "flex"
                     if rows and (unproven or not self.verifier.longest):
                         self._share_less(f"{type(error).__name__}: {error}")
@@ -318,16 +321,16 @@ class ItemScorer:
 
     @property
     def bucket(self) -> int:
-        """The number that the tokens of a pass are rounded up to a multiple of: only FlexAttention needs it.
+        """The number of tokens in a pass is rounded up to a multiple of this.
 
-        Few lengths mean few kernels to compile.
+        Only FlexAttention needs it: with few different lengths, few kernels are compiled.
         """
         if self.sharing is None or self.sharing.attention != "flex":
             return 1
         return rounded_up(max(1, self.budget.tokens // 8), BLOCK)
 
     def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
-        """Check the rewards of `sample`; texts that do not fit into memory alone are left out."""
+        """Compare the rewards of `sample` with those of each text alone; leave out texts that do not fit."""
         while sample:
             try:
                 difference = self.verifier.disagreement(sample, rewards[[text.index for text in sample]])
@@ -342,7 +345,7 @@ class ItemScorer:
         return 0.0
 
     def _share_less(self, reason: str) -> None:
-        """Compute attention with dense masks from now on, or where that is wrong too, share nothing."""
+        """Use dense masks from now on; if these were used already, share nothing."""
         assert self.sharing is not None
         if self.sharing.attention == "mask":
             self.sharing = None
@@ -350,7 +353,7 @@ class ItemScorer:
             return
         warnings.warn(
             f"{self.model.name}: {self.sharing.attention!r} attention does not work for this model "
-            f"({reason}). Dense masks are used instead: slower, with the same rewards",
+            f"({reason}). Dense masks are used instead. This is slower and gives the same rewards",
             stacklevel=2,
         )
         self.sharing = self.sharing.with_masks()
@@ -358,7 +361,7 @@ class ItemScorer:
     def _warn_plain(self, reason: str) -> None:
         warnings.warn(
             f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
-            f"({reason}). Every response is scored with its own copy of the prompt: slower, with the same "
-            "rewards",
+            f"({reason}). Every response is scored with its own copy of the prompt. This is slower and gives "
+            "the same rewards",
             stacklevel=2,
         )

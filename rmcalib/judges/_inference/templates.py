@@ -1,9 +1,8 @@
-"""From a prompt and its responses to token ids: the text a reward model was trained on, and nothing else.
+"""Convert prompts and responses to token ids, with the text that a reward model was trained on.
 
-The text comes from the tokenizer's own chat template, or from a named template for models that have none. The
-ids follow one rule: tokenise as the tokenizer does by itself, and drop a beginning-of-sequence token that is
-there twice, because the template wrote one and the tokenizer added another. (Masking the second one instead
-would shift every position by one.)
+The text comes from the tokenizer's chat template, or from a built-in template for models without one. It is
+tokenised with the tokenizer's defaults. If both the template and the tokenizer add a beginning-of-sequence
+token, one of them is removed. (Masking it instead would shift every position by one.)
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ Prompt = str | tuple[Message, ...]
 
 @dataclass(frozen=True)
 class Template:
-    """How a conversation is written down: what stands before and after the text of each role."""
+    """How a conversation is written: the text before and after the message of each role."""
 
     user: tuple[str, str]
     assistant: tuple[str, str]
     start: str = ""
-    system: tuple[str, str] | None = None  # None: the system's text goes in front of the first user's
+    system: tuple[str, str] | None = None  # None: the system message is put before the first user message
     default_system: str = ""
 
     def render(self, messages: Sequence[Message]) -> str:
-        """Write `messages` (first the user's, or the system's) as one string."""
+        """Return `messages` as one string. The first is a user or system message."""
         system = ""
         if messages and messages[0]["role"] == "system":
             system, messages = messages[0]["content"], messages[1:]
@@ -41,7 +40,7 @@ class Template:
         for message in messages:
             role, content = message["role"], message["content"]
             if role not in ("user", "assistant"):
-                raise ValueError(f"role {role!r}: this template knows system (first), user and assistant")
+                raise ValueError(f"role {role!r}: this template has only system (first), user and assistant")
             if system and role == "user":
                 content, system = f"{system}\n\n{content}", ""
             text += content.join(self.user if role == "user" else self.assistant)
@@ -73,8 +72,8 @@ TEMPLATES: dict[str, Template] = {
     ),
 }
 
-# Templates like Llama 3.2's write today's date into the text, and the scores would change from day to day.
-# This macro stands in for the clock: it is always 26 July 2024, the date those templates fall back to.
+# Templates like Llama 3.2's write today's date into the text, so that scores would change from day to day.
+# This macro replaces the clock: it is always 26 July 2024, which is the default date of those templates.
 _PINNED_DATE = {"%d": "26", "%b": "Jul", "%B": "July", "%m": "07", "%Y": "2024", "%y": "24", "%A": "Friday"}
 _PINNED_CLOCK = (
     "{% macro strftime_now(format) %}{{ format"
@@ -87,8 +86,8 @@ _PINNED_CLOCK = (
 class Encoded:
     """One response with its prompt as token ids.
 
-    The first `prefix_len` ids are the same for all responses of the prompt. `truncated` says that the text
-    was longer than the limit and its end was cut off; `empty` that the response has no text.
+    The first `prefix_len` ids are the same for all responses of the prompt. `truncated` means that the text
+    was longer than the limit and its end was removed; `empty` that the response has no text.
     """
 
     input_ids: tuple[int, ...]
@@ -112,9 +111,9 @@ def conversation(prompt: Prompt, response: str) -> list[Message]:
 
 
 def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str | None = None) -> str:
-    """Write one response with its prompt as the text the model reads.
+    """Return one response with its prompt as the text that the model reads.
 
-    `template` is a name in `TEMPLATES`; None means the tokenizer's own chat template, with its clock stopped.
+    `template` is a name in `TEMPLATES`. None: the tokenizer's chat template, with a fixed date.
 
     >>> render("2 + 2?", "4", template="openbmb")
     'User: 2 + 2?\\n\\nAssistant: 4\\n\\n'
@@ -127,19 +126,25 @@ def render(prompt: Prompt, response: str, tokenizer: Any = None, template: str |
     if not getattr(tokenizer, "chat_template", None):
         name = getattr(tokenizer, "name_or_path", "") or "this model"
         raise ValueError(
-            f"the tokenizer of {name} has no chat template: name one in the model's recipe "
+            f"the tokenizer of {name} has no chat template: give one in the model's recipe "
             f"(template: {' | '.join(TEMPLATES)})"
         )
-    source = tokenizer.get_chat_template()
-    if "strftime_now" in source:
-        source = _PINNED_CLOCK + source
+    return _well_formed(_from_chat_template(messages, tokenizer))
+
+
+def _from_chat_template(messages: Sequence[Message], tokenizer: Any, **options: Any) -> str:
+    """Apply the tokenizer's chat template, with a fixed date."""
     import jinja2
 
+    source = tokenizer.get_chat_template()
+    source = _PINNED_CLOCK + source if "strftime_now" in source else source
     try:
-        text: str = tokenizer.apply_chat_template(messages, chat_template=source, tokenize=False)
+        text: str = tokenizer.apply_chat_template(
+            list(messages), chat_template=source, tokenize=False, **options
+        )
     except jinja2.TemplateError as error:
-        raise ValueError(f"the model's chat template refuses these messages: {error}") from error
-    return _well_formed(text)
+        raise ValueError(f"the model's chat template does not accept these messages: {error}") from error
+    return text
 
 
 def encode(
@@ -150,10 +155,10 @@ def encode(
     template: str | None = None,
     append: int | None = None,
 ) -> list[tuple[Encoded, ...]]:
-    """Turn every response of every item into token ids, at most `max_length` of them.
+    """Convert every response of every item to at most `max_length` token ids.
 
-    What is too long loses the end of its text; the tokens that the tokenizer itself puts at the end (`[SEP]`)
-    and the id to `append` after every text stay. All texts go through the tokenizer in one call.
+    Longer texts lose their end, but keep the tokens that the tokenizer itself adds at the end (`[SEP]`) and
+    the id in `append`, which is added to every text. All texts are tokenised in one call.
     """
     if max_length < 1:
         raise ValueError(f"max_length: must be at least 1, got {max_length}")
@@ -192,9 +197,9 @@ def encode(
 def response_starts(
     items: Sequence[Item], encoded: Sequence[Sequence[Encoded]], tokenizer: Any, template: str | None = None
 ) -> list[list[int]]:
-    """Return where each response begins: after the prompt, written so that the assistant speaks next.
+    """Return the position of each response's first token: after the prompt with the assistant's header.
 
-    If the prompt's last token merges with the response's first one, that token counts as the response's.
+    If the last token of the prompt merges with the first one of the response, it belongs to the response.
     """
     starts = []
     for item, rows in zip(items, encoded, strict=True):
@@ -204,28 +209,19 @@ def response_starts(
 
 
 def question_ids(messages: Sequence[Message], tokenizer: Any, template: str | None = None) -> list[int]:
-    """Return the token ids of messages, written so that the assistant speaks next."""
+    """Return the token ids of messages, followed by the header of the assistant's turn."""
     if template is not None:
-        # Without the last space, which belongs to the next token.
+        # The last space belongs to the next token.
         text = (TEMPLATES[template].render(messages) + TEMPLATES[template].assistant[0]).rstrip(" ")
     else:
-        import jinja2
-
-        source = tokenizer.get_chat_template()
-        source = _PINNED_CLOCK + source if "strftime_now" in source else source
-        try:
-            text = tokenizer.apply_chat_template(
-                list(messages), chat_template=source, tokenize=False, add_generation_prompt=True
-            )
-        except jinja2.TemplateError as error:
-            raise ValueError(f"the model's chat template refuses these messages: {error}") from error
+        text = _from_chat_template(messages, tokenizer, add_generation_prompt=True)
     tokens = tokenizer(_well_formed(text), return_special_tokens_mask=True, verbose=False)
     ids = tokens["input_ids"][: len(tokens["input_ids"]) - _trailing(tokens["special_tokens_mask"])]
     return _single_bos(ids, getattr(tokenizer, "bos_token_id", None))
 
 
 def common_prefix(sequences: Sequence[list[int]]) -> int:
-    """Return how many ids at the beginning are the same in all `sequences`.
+    """Return the length of the longest common prefix of all `sequences`.
 
     >>> common_prefix([[1, 2, 3, 4], [1, 2, 5], [1, 2, 3]])
     2
@@ -255,7 +251,7 @@ def _cut(ids: list[int], n_trailing: int, max_length: int) -> tuple[list[int], b
 
 
 def _well_formed(text: str) -> str:
-    """Replace lone surrogates, which JSON can carry and no tokenizer takes, by U+FFFD."""
+    """Replace lone surrogates, which JSON allows and tokenizers do not accept, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

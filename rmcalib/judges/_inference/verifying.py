@@ -1,8 +1,9 @@
-"""Is the reward of a shared prompt the reward of the text alone? Checked while a benchmark is scored.
+"""Check, while a benchmark is scored, that sharing prompts does not change rewards.
 
-Some texts are scored again by themselves, and must get the reward that they got together with others: in the
-first chunk two of the shortest prompts, which share rows with others, and the longest text; later the longest
-text of a chunk that is much longer than all before it, or the first to be longer than a window of the model.
+Some texts are scored again alone, and must get the same reward as with shared prompts. In the first chunk,
+these are a response of each of the two shortest prompts, which share rows with others, and the longest text.
+Later, it is the longest text of a chunk if it is much longer than all texts checked before, or the first one
+that is longer than a window of the model.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 _MUCH_LONGER = 1.5
 _TIMES_THE_NOISE = 4.0
-# How many epsilons of its dtype a reward may move. A float64 model has a head in float32.
+# Largest difference of a reward, in epsilons of its dtype. A float64 model has a head in float32.
 _EPSILONS = {"float64": 1e10, "float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
 
 
 class Verifier:
-    """Chooses what to check, and remembers what has been checked.
+    """Chooses the texts to check, and remembers what has been checked.
 
-    `longest` is the length of the longest text whose shared reward is known to be right.
+    `longest` is the length of the longest text that was checked.
     """
 
     def __init__(self, model: RewardModel) -> None:
@@ -43,7 +44,7 @@ class Verifier:
         self._limits = lengths_to_check(model)
 
     def sample(self, texts: Sequence[Text]) -> list[Text]:
-        """Return the texts of a chunk to check: none if they are like those that have been checked."""
+        """Return the texts of a chunk to check; empty if they are like those that have been checked."""
         if not texts:
             return []
         longest = max(texts, key=len)
@@ -56,20 +57,20 @@ class Verifier:
         for text in texts:
             prompts.setdefault(text.prompt, []).append(text)
         groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
-        # The last response: one that sees too much sees what comes before it.
+        # The last response: if the mask were wrong, it would attend to the responses before it.
         short = [group[-1] for group in groups[:2]]
         return [*short, *([] if any(longest is text for text in short) else [longest])]
 
     def passed(self, sample: Sequence[Text]) -> None:
-        """Note that the rewards of `sample` were right."""
+        """Record that the rewards of `sample` were right."""
         self.longest = max(self.longest, *map(len, sample))
 
     def disagreement(self, sample: Sequence[Text], shared: FloatArray) -> float:
-        """Score `sample` text by text; return the largest difference from `shared` if it is too large.
+        """Score each text of `sample` alone; return the largest difference from `shared` if it is too large.
 
-        Otherwise return 0. What is too large is measured: rewards also change a little when the same texts
-        are scored together, padded to one length. A reward that is not finite is not a disagreement; the
-        scorer reports it.
+        Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
+        texts are scored in one batch, padded to one length. A reward that is not finite is not a
+        disagreement; the scorer reports it.
         """
         import torch
 
@@ -84,9 +85,9 @@ class Verifier:
 
 
 def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
-    """Return how far rewards may move by rounding alone: some epsilons of their range, or of 1.
+    """Return the largest difference of rewards by rounding: some epsilons times their range (at least 1).
 
-    In bfloat16, sharing was seen to move rewards by up to 1.5 epsilons of the largest one.
+    In bfloat16, sharing changed rewards by up to 1.5 epsilons of the largest one.
 
     >>> import torch
     >>> rounding(torch.bfloat16, np.array([-1.0, 3.0]))

@@ -1,6 +1,7 @@
-"""The beta of a policy's training, where the files beside its weights say it.
+"""Find the beta of a policy's training in the files beside its weights.
 
-Only JSON and YAML are read. TRL's `training_args.bin` is a pickle, which can run code, and is never opened.
+Only JSON and YAML are read. TRL's `training_args.bin` is a pickle file, which can run code, and is never
+opened.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ _FILES = (
 )
 _KEYS = ("dpo_beta", "pref_beta", "rl_beta", "beta")  # of TRL, LLaMA-Factory, axolotl
 _SECTIONS = ("dpo", "dpo_config", "trainer", "training", "training_args", "args")
-_LARGEST = 2**20  # bytes: settings are short
+_LARGEST = 2**20  # bytes; larger files are not settings
 
 
 def trained_beta(folder: Path) -> tuple[float, str] | None:
-    """Return the beta that a model was trained with, and the file that says it; None if no file does.
+    """Return the beta that a model was trained with, and the file that has it; None if no file has it.
 
-    Files are `dpo_config`, `training_args`, `training_config`, `train_config`, `trainer_config` and
-    `trainer_state` (.json, .yaml, .yml), `adapter_config.json`, and the front matter of `README.md`. The name
-    is `beta`, `dpo_beta`, `pref_beta` or `rl_beta`, at the top or in a section such as `dpo`. Files that
-    contradict each other are refused.
+    The files are `dpo_config`, `training_args`, `training_config`, `train_config`, `trainer_config` and
+    `trainer_state` (.json, .yaml, .yml), `adapter_config.json`, and the front matter of `README.md`. The key
+    is `beta`, `dpo_beta`, `pref_beta` or `rl_beta`, at the top level or in a section such as `dpo`. Files
+    that contradict each other are an error.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as name:
@@ -51,7 +52,7 @@ def trained_beta(folder: Path) -> tuple[float, str] | None:
 
 
 def _content(path: Path) -> Any:
-    """Return what a file says; nothing if it cannot be read, because others made it."""
+    """Return the content of a file; None if it cannot be parsed."""
     import yaml
 
     try:

@@ -1,4 +1,4 @@
-"""A policy as a judge: the reward that DPO training leaves in a language model."""
+"""A policy as a judge, with the implicit reward of DPO training."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.scoring import CHUNK
 from rmcalib.judges._judge import Judge, Scale, ScoredItem
-from rmcalib.judges._options import LoadOptions, check_options
+from rmcalib.judges._model_files import check_model_name, identify, locate
+from rmcalib.judges._options import LoadOptions, check_options, refuse_local_options
 from rmcalib.judges._policies.beta import trained_beta
 from rmcalib.judges._policies.loading import load_language_model, load_policy_tokenizer
 from rmcalib.judges._policies.served import ServedModel, Serving, check_unchanged, connect, served_logprobs
-from rmcalib.judges._reward_model import check_model_name, identify, locate
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
@@ -28,25 +28,25 @@ _REFERENCE_FREE = ("sum", "mean")
 _OWN = ("reference", "reference_free", "beta")
 _SERVING = tuple(field.name for field in dataclasses.fields(Serving))
 _DEFAULT_BETA = 0.1
-_LOCAL = ("device", "dtype", "token_budget", "compile", "allow_pickle")
+_OF_THE_TOKENIZER = ("revision", "max_length", "trust_remote_code", "recipe", "recipes")
 
 
 class PolicyJudge:
     """A language model whose log-probabilities are rewards.
 
-    With a reference the reward is DPO's implicit one, `beta * (log p(y | x) - log p_ref(y | x))`, summed over
-    the response's tokens. Without one it is `beta` times the sum or the mean of `log p`. The models are
-    loaded, or their server is asked, when they are first needed.
+    With a reference, the reward is the implicit reward of DPO, `beta * (log p(y | x) - log p_ref(y | x))`,
+    summed over the response's tokens. Without a reference, it is `beta` times the sum or the mean of `log p`.
+    The models are loaded, or their server is asked, when the judge is first used.
 
     Parameters
     ----------
-    name : the policy's Hub id or folder: a whole model, or a PEFT adapter.
-    reference : the model that training began with; default the base of a PEFT adapter.
-    reference_free : `sum` or `mean`, instead of a reference.
-    beta : DPO's beta. Default: what the files beside the weights say (`trained_beta`), else 0.1; without a
-        reference, 1.
-    serving : the server to ask, instead of loading the models.
-    options : how to load both models.
+    name : Hub id or folder of the policy: a full model, or a PEFT adapter.
+    reference : the model that training started from. Default: the base of a PEFT adapter.
+    reference_free : `sum` or `mean`, to use no reference.
+    beta : DPO's beta. Default: as in the files beside the weights (`trained_beta`), or 0.1 if they do not
+        have it; without a reference, 1.
+    serving : settings of the server, if the models are not to be loaded here.
+    options : options for loading both models.
 
     Examples
     --------
@@ -66,11 +66,11 @@ class PolicyJudge:
     ) -> None:
         """Check the settings; nothing is loaded yet."""
         if reference is not None and reference_free is not None:
-            raise ValueError("reference: give a reference model, or reference_free ('sum' or 'mean')")
+            raise ValueError("reference: give either a reference model or reference_free ('sum' or 'mean')")
         if reference_free not in (None, *_REFERENCE_FREE):
             raise ValueError(f"reference_free: unknown {reference_free!r} (have: sum, mean)")
         if serving is not None and reference is None and reference_free is None:
-            raise ValueError("reference: name the model that training began with, which must be served, too")
+            raise ValueError("reference: give the model that training started from; it must be served too")
         if beta is not None and not (math.isfinite(float(beta)) and float(beta) > 0):
             raise ValueError(f"beta: must be a positive number, got {beta}")
         self.name = check_model_name(name)
@@ -86,7 +86,7 @@ class PolicyJudge:
 
     @property
     def scale(self) -> Scale:
-        """DPO fits a Bradley-Terry model; a likelihood alone has no known scale."""
+        """`log-utilities` for DPO, which fits a Bradley-Terry model; `unknown` without a reference."""
         return "log-utilities" if self.reference_free is None else "unknown"
 
     @property
@@ -96,7 +96,7 @@ class PolicyJudge:
 
     @property
     def models(self) -> list[Any]:
-        """The policy and its reference, if it has one: loaded ones, or served ones."""
+        """The policy and its reference, if there is one. The first access loads or connects them."""
         if self._models is None:
             self._models = self._loaded() if self.serving is None else self._connected(self.serving)
         return self._models
@@ -134,7 +134,7 @@ class PolicyJudge:
             "revision": identify(self.name, options.revision),
             "reference": self.reference and [self.reference, identify(self.reference)],
             "reference_free": self.reference_free,
-            "beta": self._given,  # otherwise the files of the revision say it
+            "beta": self._given,  # None: it is in the files of the revision
             "template": options.recipe_for(self.name).template,
             "dtype": [options.dtype, options.device.partition(":")[0]],
             "max_length": options.max_length,
@@ -174,7 +174,7 @@ class PolicyJudge:
     def _logprobs(
         self, model: Any, encoded: Sequence[Sequence[Encoded]], starts: Sequence[Sequence[int]]
     ) -> list[list[tuple[float, int]]]:
-        """Return sum and number of the response's log-probabilities, for each response of each prompt."""
+        """Return the sum and the number of token log-probabilities of each response, per prompt."""
         if isinstance(model, ServedModel):
             flat = [text for texts in encoded for text in texts]
             values = iter(served_logprobs(model, flat, [start for own in starts for start in own]))
@@ -222,8 +222,8 @@ class PolicyJudge:
     def _loaded(self) -> list[LanguageModel]:
         if self.reference is None and self.reference_free is None and not self._is_adapter():
             raise ValueError(
-                f"{self.name}: is not a PEFT adapter, so name the model that its training began with "
-                "(--reference), or score it without one (--reference-free)"
+                f"{self.name}: is not a PEFT adapter, so give the model that its training started from "
+                "(--reference), or score without a reference (--reference-free)"
             )
         policy = load_language_model(self.name, self.options)
         if self.reference_free is not None:
@@ -231,7 +231,7 @@ class PolicyJudge:
         if policy.base is not None and self.reference in (None, policy.base[0]):
             return [policy, policy.without_adapter()]
         assert self.reference is not None
-        # The revision that was asked for is the policy's.
+        # The revision in the options is the policy's.
         other = load_language_model(self.reference, dataclasses.replace(self.options, revision=None))
         self._check_vocabulary(policy.tokenizer, other.tokenizer)
         return [policy, other]
@@ -247,7 +247,7 @@ class PolicyJudge:
 
     def _check_vocabulary(self, own: Any, other: Any) -> None:
         if own.get_vocab() != other.get_vocab():
-            raise HubError(f"{self.reference}: its vocabulary is not that of {self.name}")
+            raise HubError(f"{self.reference}: its vocabulary differs from that of {self.name}")
 
     def _scored(
         self, item: Item, texts: Sequence[Encoded], found: Sequence[Sequence[tuple[float, int]]]
@@ -282,8 +282,6 @@ def load_policy(name: str, **options: Any) -> Judge:
     if asked:
         if "endpoint" not in asked:
             raise ValueError(f"{next(iter(asked))}: has no effect without an endpoint")
-        for option in _LOCAL:
-            if option in options:
-                raise ValueError(f"{option}: has no effect on a served model: the server decides")
+        refuse_local_options(options, _OF_THE_TOKENIZER)
         serving = Serving(**asked)
     return PolicyJudge(name, **own, serving=serving, options=LoadOptions.of(**options))

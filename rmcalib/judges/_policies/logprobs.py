@@ -1,4 +1,4 @@
-"""Log-probabilities of responses under a language model, without the logits of all positions in memory."""
+"""Log-probabilities of responses under a language model, computed without storing all logits."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class LanguageModel:
     is_base: bool = False
 
     def without_adapter(self) -> LanguageModel:
-        """Return the base of a PEFT adapter: the same weights, with the adapter switched off."""
+        """Return the base model of a PEFT adapter: the same weights, with the adapter switched off."""
         if self.base is None:
             raise ValueError(f"{self.name}: has no adapter")
         name, commit = self.base
         return replace(self, name=name, revision=commit, base=None, is_base=True)
 
     def running(self) -> AbstractContextManager[Any]:
-        """Return the context in which the model computes: without its adapter if it is the base."""
+        """Return a context for running the model; it switches the adapter off for the base model."""
         return self.switch() if self.is_base and self.switch is not None else nullcontext()
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -119,7 +119,7 @@ def next_token_logprobs(model: LanguageModel, ids: Sequence[int]) -> torch.Tenso
 
 @torch.no_grad()
 def check_logits(model: LanguageModel) -> None:
-    """Raise a `HubError` if the architecture computes its logits in a way that `LanguageModel` does not."""
+    """Raise a `HubError` if `LanguageModel.logits` differs from the logits of the model itself."""
     size = model.model.get_input_embeddings().weight.shape[0]
     ids = torch.arange(6, device=model.device)[None] % size
     direct = model.model(input_ids=ids).logits[0].float()
@@ -127,8 +127,8 @@ def check_logits(model: LanguageModel) -> None:
     gap = float((direct.to(ours.device) - ours).abs().max())
     if not gap <= 1e-2 * max(1.0, float(direct.abs().max())):
         raise HubError(
-            f"{model.name}: its architecture ({model.model.config.model_type}) computes logits in a way "
-            "that is not supported: log-probabilities would be wrong"
+            f"{model.name}: its architecture ({model.model.config.model_type}) computes logits in a way that "
+            "is not supported, so log-probabilities would be wrong"
         )
 
 
@@ -139,7 +139,7 @@ def _pass(model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int])
     positions = torch.arange(length)[None]
     lengths = torch.tensor([len(text) for text in texts])[:, None]
     present = positions < lengths
-    # A first token has nothing before it that could predict it.
+    # The first token of a text has no probability.
     counted = present & (positions >= torch.tensor(starts)[:, None]) & (positions > 0)
     hidden = _hidden(model, ids.to(model.device), present.long().to(model.device))
     row, column = counted.nonzero(as_tuple=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.judges._http import Client, ServerError, clean_url, in_parallel
+from rmcalib.judges._http import CONCURRENCY, TIMEOUT, Client, ServerError, open_client
+from rmcalib.judges._parallel import in_parallel
 from rmcalib.judges._reward_model import LONGEST_DEFAULT
-from rmcalib.judges._served.servers import Server, find_server, replaced, server_changes
+from rmcalib.judges._served.servers import Server, changes_since, find_server, parsed_answer, replaced
 
 if TYPE_CHECKING:
     from rmcalib.judges._inference.templates import Encoded
@@ -17,40 +18,38 @@ if TYPE_CHECKING:
 __all__ = ["ServedModel", "Serving", "check_unchanged", "connect", "served_logprobs"]
 
 _PATH = "/v1/completions"
-_MOVED = (0.2, 0.02)  # how far the first text's log-probability may move: nats, and a fraction of itself
+_MOVED = (0.2, 0.02)  # largest change of the first text's log-probability: nats, plus a fraction of itself
 _NEEDS = "policies need vLLM, started for text: vllm serve MODEL"
 
 
 @dataclass(frozen=True)
 class Serving:
-    """Where a policy and its reference are served, and how to ask."""
+    """The user's settings for a served policy and its reference."""
 
     endpoint: str
     reference_endpoint: str | None = None
     served_name: str | None = None
     reference_served_name: str | None = None
     api_key_env: str | None = None
-    concurrency: int = 16
-    timeout: float = 300.0
+    concurrency: int = CONCURRENCY
+    timeout: float = TIMEOUT
 
     def __post_init__(self) -> None:
         """Check the settings; no server is asked yet."""
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency: must be at least 1, got {self.concurrency}")
-        if self.timeout <= 0:
-            raise ValueError(f"timeout: must be more than 0 seconds, got {self.timeout:g}")
-        for client in (self.client(), self.client(reference=True)):
-            client.check_key()
+        self.client()
+        self.client(reference=True)
 
     def client(self, *, reference: bool = False) -> Client:
-        """Return a client of the policy's server, or of the reference's, which may be the same."""
+        """Return a client for the policy's server, or for the reference's, which may be the same."""
         url = self.reference_endpoint if reference and self.reference_endpoint else self.endpoint
-        return Client(clean_url(url), self.api_key_env, self.timeout)
+        return open_client(
+            url, api_key_env=self.api_key_env, timeout=self.timeout, concurrency=self.concurrency
+        )
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A language model behind a server. `first` remembers the first text that was asked for."""
+    """A served language model. `first` has the first text that was scored, and its log-probability."""
 
     name: str
     client: Client
@@ -61,18 +60,18 @@ class ServedModel:
 
     @property
     def max_length(self) -> int:
-        """The longest text in tokens: one less than the server reads, which always adds one."""
+        """The longest text in tokens: one less than the server's limit, because it always adds one."""
         own = self.server.max_length
         return LONGEST_DEFAULT if own is None else min(own - 1, LONGEST_DEFAULT)
 
     def identity(self) -> dict[str, Any]:
-        """Return what the server says about the model; its address may change."""
+        """Return what the server reports about the model. The address is not included: it may change."""
         server = self.server
         return {"model": server.model, "checkpoint": server.checkpoint, "weights": server.weights}
 
 
 def connect(name: str, serving: Serving, *, reference: bool = False) -> ServedModel:
-    """Find out what a server has; raise a `ServerError` if it is not a vLLM with this model."""
+    """Connect to a vLLM with this model; raise a `ServerError` if the server is something else."""
     client = serving.client(reference=reference)
     served_name = serving.reference_served_name if reference else serving.served_name
     server = find_server(client, "auto", name, served_name)
@@ -88,7 +87,7 @@ def served_logprobs(
 
     Parameters
     ----------
-    model : where to ask.
+    model : the served model.
     texts : prompts with responses as token ids.
     starts : for each text, the position of the response's first token.
     """
@@ -104,9 +103,8 @@ def served_logprobs(
 
 
 def check_unchanged(model: ServedModel) -> None:
-    """Raise a `ServerError` if the server has another model than it had at the beginning."""
-    now = find_server(model.client, "vllm", model.name, model.served_name, attempts=None)
-    changes = server_changes(model.server, now)
+    """Raise a `ServerError` if the server's model was replaced since the connection was made."""
+    changes = changes_since(model.client, model.server, model.name, model.served_name)
     if model.first:
         value = _one(model, model.first["ids"], model.first["start"])[0]
         moved = abs(value - model.first["value"])
@@ -124,28 +122,21 @@ def _one(model: ServedModel, ids: list[int], start: int) -> tuple[float, int]:
         "temperature": 0,
         "prompt_logprobs": 0,
     }
-    try:
-        answer = model.client.post(_PATH, body)
-    except ServerError as error:
-        if error.status in (404, 405, 501):
-            raise ServerError(f"{error}: {_NEEDS}", error.status) from error
-        raise
-    try:
+
+    def parse(answer: Any) -> tuple[float, int]:
         table = answer["choices"][0]["prompt_logprobs"]
         if len(table) != len(ids):
             raise ValueError(f"{len(table)} log-probabilities for {len(ids)} tokens")
-        # A first token has nothing before it that could predict it.
+        # The first token of a text has no probability.
         values = [_logprob(table[place], ids[place]) for place in range(max(start, 1), len(ids))]
         return math.fsum(values), len(values)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise ServerError(
-            f"{model.client.url}{_PATH}: the answer has no prompt_logprobs of all tokens "
-            f"({type(error).__name__}: {error}): {_NEEDS}"
-        ) from error
+
+    wrong = "the answer has no prompt_logprobs of all tokens"
+    return parsed_answer(model.client, _PATH, body, parse, wrong=wrong, remedy=_NEEDS)
 
 
 def _logprob(entry: Mapping[str, Any], token: int) -> float:
-    """Return the log-probability of the token itself; vLLM may list others beside it."""
+    """Return the log-probability of the token itself; vLLM may list other tokens too."""
     found = entry[str(token)]
     value = float(found["logprob"] if isinstance(found, Mapping) else found)
     if not math.isfinite(value):

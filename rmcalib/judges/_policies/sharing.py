@@ -1,8 +1,9 @@
 """Log-probabilities of a prompt's responses in one pass, with the prompt's tokens computed once.
 
-The prompt stands once in a row, with the responses behind it as the branches of a tree, as for classifiers.
-Architectures that cannot do this, and prompts that are too long for one row, go the plain way. The first
-prompt goes both ways: if they disagree, all go the plain way.
+The row contains the prompt once, followed by the responses as the branches of a tree, as for classifiers. If
+the architecture does not allow this, or the prompt is too long for one row, each text is a row of its own
+(the plain way). The first prompt is scored both ways. If the results differ, the plain way is used for all
+prompts.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from rmcalib.judges._policies.logprobs import LanguageModel, response_logprobs, 
 
 __all__ = ["PromptScorer"]
 
-_LONGEST_ROW = 8192  # tokens of a prompt with all its responses, unless the caller says otherwise
-# How far the two ways may differ per token, relative to its log-probability (or to 1).
+_LONGEST_ROW = 8192  # tokens of a prompt with all its responses, by default
+# Largest difference of the two ways per token, relative to the token's log-probability (or 1).
 _TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
 _NARROW = 3e-2
 
@@ -112,14 +113,14 @@ def _shared(
 
 
 def _predictions(tree: Tree, starts: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """Return where each token of a response is predicted, the tokens, and how many each response has."""
+    """Return the positions that predict the responses' tokens, the tokens, and their number per response."""
     places: list[int] = []
     targets: list[int] = []
     counts: list[int] = []
     shared, own = tree.prefix_len, tree.prefix_len
     for text, start in zip(tree.texts, starts, strict=True):
-        counted = range(max(start, 1), len(text))  # a first token has nothing before it
-        # The token before stands in the shared part, or on the response's own branch.
+        counted = range(max(start, 1), len(text))  # the first token of a text has no probability
+        # The previous token is in the shared part, or on the response's own branch.
         places += [at - 1 if at - 1 < shared else own + at - 1 - shared for at in counted]
         targets += [text.encoded.input_ids[at] for at in counted]
         counts.append(len(counted))

@@ -1,4 +1,4 @@
-"""Does a server give the rewards that the same model gives here?"""
+"""Compare the rewards of a served model with those of the same model loaded here."""
 
 from __future__ import annotations
 
@@ -27,10 +27,19 @@ _ROUNDING = 5e-2
 
 @dataclass(frozen=True)
 class ServedCheck:
-    """The rewards of a served model against those of the same model, loaded here.
+    """The result of `compare_served`.
 
-    `status` is `right`, `rounding` (as if one of them used a narrower dtype) or `differs`. The differences
-    are the largest ones, of rewards and of the probabilities that they give.
+    Attributes
+    ----------
+    model : the model's name.
+    endpoint, endpoint_kind, server_version, served_model : the server, its kind and version, and the name
+        that it has for the model.
+    n_responses : number of responses that were scored by both.
+    dtype : dtype of the model loaded here.
+    reward_difference, probability_difference : the largest difference of rewards, and of the probabilities
+        computed from them.
+    seconds_served, seconds_here : time for scoring.
+    status : `right`, `rounding` (the differences are as large as those of a narrower dtype) or `differs`.
     """
 
     model: str
@@ -48,30 +57,38 @@ class ServedCheck:
 
     @property
     def healthy(self) -> bool:
-        """Whether the server gives this model's rewards, up to rounding."""
+        """Whether the server returns this model's rewards, up to rounding."""
         return self.status != "differs"
 
 
 def compare_served(
     model: str, endpoint: str, *, prompts: int = 8, here: LoadOptions | None = None, **options: Any
 ) -> ServedCheck:
-    """Score some prompts of the demo by a server and by the same model, loaded here.
+    """Score prompts of the demo with a server and with the same model loaded here, and compare the rewards.
 
     Parameters
     ----------
-    model : the model's Hub id or folder.
-    endpoint : the server's address.
-    prompts : how many prompts, with four responses each.
-    here : how to load the model on this machine.
-    **options : more options of `EndpointJudge`.
+    model : Hub id or folder of the model.
+    endpoint : address of the server.
+    prompts : number of prompts, with four responses each.
+    here : options for loading the model on this machine.
+    **options : more options of served models, as in `load_judge`.
 
     Returns
     -------
     ServedCheck
+        The largest differences. `.healthy` is True if they are only rounding.
+
+    Examples
+    --------
+    With a running server::
+
+        check = rmcalib.judges.compare_served("org/name", "http://localhost:8000")
+        print(check.status, check.reward_difference)
     """
     items = load_benchmark("demo", limit=prompts).items
     served = EndpointJudge(model, endpoint, **options)
-    server = served.connection.server  # a server that is not fit is found before the model is loaded
+    server = served.connection.server  # an unsuitable server is reported before the model is loaded
     there, seconds_served = _rewards(served, items)
     loaded = Classifier(model, here)
     own, seconds_here = _rewards(loaded, items)

@@ -1,8 +1,7 @@
-"""A connection to a server that returns raw rewards, of one model, all the time.
+"""A connection to a server, with checks that it returns raw rewards and always has the same model.
 
 `connect` finds out what the server is, and scores a few short texts (probes). Their rewards show whether the
-server returns rewards or probabilities and, when they are scored again later, whether it still has the same
-model.
+server returns rewards or probabilities. They are scored again later, to notice if the model was replaced.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import numpy as np
 
 from rmcalib._util.hub import HubError
 from rmcalib.benchmarks import Item
-from rmcalib.judges._http import Client, ServerError, in_parallel
+from rmcalib.judges._http import CONCURRENCY, Client, ServerError
+from rmcalib.judges._parallel import in_parallel
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._reward_model import LONGEST_DEFAULT
 from rmcalib.judges._scale import scale_of
-from rmcalib.judges._served.servers import Answer, Server, Text, ask, find_server, replaced, server_changes
+from rmcalib.judges._served.servers import Answer, Server, Text, ask, changes_since, find_server, replaced
 from rmcalib.judges._served.squashed import why_squashed
 from rmcalib.judges._served.texts import Writer, text_writer
 
@@ -36,11 +36,10 @@ _PROBES = tuple(
         ]
     )
 )
-_MOVED = 0.1  # how far a probe's reward may move, relative to the largest (or to 1); rounding is far less
-_RAW = (
-    {"use_activation": False},
-    {"activation": False},
-)  # how vLLM is asked for rewards; the older name last
+_MOVED = (
+    0.1  # largest change of a probe's reward, relative to the largest reward (or 1); rounding is far less
+)
+_RAW = ({"use_activation": False}, {"activation": False})  # asks vLLM for rewards; the older name is last
 _REMEDIES = {
     "vllm": "Update vLLM, or start it with --pooler-config '{\"use_activation\": false}'",
     "sglang": "Serve a model with one label (*ForSequenceClassification) with --is-embedding",
@@ -50,7 +49,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What a user says about a served model."""
+    """The user's settings for a served model."""
 
     name: str
     recipe: Recipe
@@ -58,13 +57,13 @@ class Asked:
     kind: str = "auto"
     served_name: str | None = None
     max_length: int | None = None
-    concurrency: int = 16
+    concurrency: int = CONCURRENCY
     tokenize_here: bool = False
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A server that was found fit: how texts are written, their longest length, the rewards of the probes."""
+    """A server that was checked: how texts are written, the longest length, and the rewards of the probes."""
 
     asked: Asked
     server: Server
@@ -76,7 +75,7 @@ class Connection:
 
 @dataclass(frozen=True)
 class Reward:
-    """The reward of one text, its length in tokens (None: unknown), and whether it was cut."""
+    """The reward of one text, its number of tokens (None if unknown), and whether it was truncated."""
 
     value: float
     n_tokens: int | None
@@ -84,7 +83,7 @@ class Reward:
 
 
 def connect(asked: Asked) -> Connection:
-    """Find out what a server is and how it returns raw rewards; raise a `ServerError` if it does not."""
+    """Check a server, and find out how it returns raw rewards; raise a `ServerError` if it does not."""
     if asked.recipe.status == "unsupported":
         raise HubError(f"{asked.name}: not supported: {asked.recipe.reason}")
     server = find_server(asked.client, asked.kind, asked.name, asked.served_name)
@@ -99,7 +98,7 @@ def connect(asked: Asked) -> Connection:
 
 
 def responses_rewards(connection: Connection, items: Iterable[Item]) -> Iterator[list[Reward]]:
-    """Score all responses of all prompts, many requests at a time; yield them in order, in small groups."""
+    """Score all responses of all prompts, with many requests at a time; yield the rewards of each request."""
 
     def call(task: tuple[str, Sequence[Text]]) -> list[Reward]:
         name, (prompt, texts) = connection.asked.name, task
@@ -113,10 +112,9 @@ def responses_rewards(connection: Connection, items: Iterable[Item]) -> Iterator
 
 
 def check_same(connection: Connection) -> None:
-    """Raise a `ServerError` if the server has another model than it had at the beginning."""
-    asked, before = connection.asked, connection.server
-    now = find_server(asked.client, before.kind, asked.name, asked.served_name, attempts=None)
-    changes = server_changes(before, now)
+    """Raise a `ServerError` if the server's model was replaced since the connection was made."""
+    asked = connection.asked
+    changes = changes_since(asked.client, connection.server, asked.name, asked.served_name)
     rewards = _probe(connection, _PROBES[:2])
     moved = max(abs(a - b) for a, b in zip(rewards, connection.probes, strict=False))
     if moved > _MOVED * max(1.0, *map(abs, connection.probes)):
@@ -130,22 +128,22 @@ def _limit(asked: Asked, server: Server) -> int:
     if wanted is None:
         return min(own or LONGEST_DEFAULT, asked.recipe.max_length or LONGEST_DEFAULT, LONGEST_DEFAULT)
     if wanted < 8:
-        raise ValueError(f"max_length: {wanted} tokens are too few for a text (give 8 or more)")
+        raise ValueError(f"max_length: must be at least 8 tokens, got {wanted}")
     if server.kind == "openrlhf":
-        raise ValueError("max_length: OpenRLHF's server has a limit of its own: start it with --max_len")
+        raise ValueError("max_length: OpenRLHF's server has its own limit: start the server with --max_len")
     if own is not None and wanted > own:
         raise ValueError(f"max_length: {wanted} is more than the {own} tokens that the server can read")
     return wanted
 
 
 def _raw_vllm(connection: Connection) -> Connection:
-    """Return a connection to vLLM by the path, and with the parameter, that give raw rewards."""
+    """Find the path and the parameter with which vLLM returns raw rewards."""
     try:
         _probe(connection, _PROBES[:1])
     except ServerError as error:
         if error.status not in (400, 404, 405, 501):
             raise
-        try:  # a reward model that vLLM does not serve as a classifier
+        try:  # vLLM does not serve this reward model as a classifier
             pooling = dataclasses.replace(connection.server, path="/pooling")
             _probe(dataclasses.replace(connection, server=pooling), _PROBES[:1])
         except ServerError:
@@ -155,7 +153,7 @@ def _raw_vllm(connection: Connection) -> Connection:
         probed = _with_raw(connection, raw)
         rewards = _probe(probed)
         other = _probe(_with_raw(connection, dict.fromkeys(raw, True)))
-        # If the parameter changes the numbers, the server knows it, and these are rewards.
+        # If the parameter changes the numbers, the server supports it, and these are rewards.
         if not np.allclose(rewards, other, rtol=1e-4, atol=1e-6):
             return dataclasses.replace(probed, probes=rewards)
     probed = dataclasses.replace(_with_raw(connection, _RAW[0]), probes=rewards)
@@ -172,7 +170,7 @@ def _probe(connection: Connection, probes: Sequence[Item] = _PROBES) -> tuple[fl
 
 
 def _tasks(connection: Connection, items: Iterable[Item]) -> Iterator[tuple[str, Sequence[Text]]]:
-    """Yield what one request asks: a prompt's id, and the texts of its responses, or one of them."""
+    """Yield the texts of each request, with their prompt's id: all responses of a prompt, or one."""
     for item in items:
         texts = connection.write(item)
         if texts and texts[0].messages:
@@ -185,23 +183,24 @@ def _reward(connection: Connection, text: Text, answer: Answer) -> Reward:
     name, recipe, outputs = connection.asked.name, connection.asked.recipe, answer.outputs
     if recipe.column is None and len(outputs) != 1:
         raise ServerError(
-            f"{name}: the server returns {len(outputs)} numbers for a text, not one reward: serve a "
-            "classifier with one label, or say in a recipe which one it is (`column`)"
+            f"{name}: the server returns {len(outputs)} numbers per text, not one reward: serve a classifier "
+            "with one label, or choose one of them in a recipe (`column`)"
         )
     if recipe.column is not None and recipe.column >= len(outputs):
         raise ServerError(
-            f"{name}: the recipe asks for output {recipe.column}, and the server returns {len(outputs)}"
+            f"{name}: the recipe has column {recipe.column}, but the server returns {len(outputs)} numbers "
+            "per text"
         )
     value = recipe.sign * outputs[recipe.column or 0]
     if text.n_tokens is not None:
         return Reward(value, text.n_tokens, text.truncated)
-    # A server does not say whether it has cut a text: one of exactly the limit counts as cut.
+    # A server does not report truncation: a text of exactly the limit counts as truncated.
     length = answer.n_tokens
     return Reward(value, length, length is not None and length >= connection.limit)
 
 
 def _may_be_bounded(recipe: Recipe) -> bool:
-    """Return whether the raw rewards of a model may lie between 0 and 1, by what is known about it."""
+    """Return whether the recipe allows that all raw rewards lie between 0 and 1."""
     return recipe.scale is not None or scale_of(recipe) == "ratings"
 
 
@@ -210,6 +209,6 @@ def _refuse(connection: Connection, reason: str | None) -> None:
     if reason is not None:
         raise ServerError(
             f"{asked.name}: the server at {asked.client.url} does not return raw rewards: {reason}. "
-            f"{_REMEDIES[connection.server.kind]}. If these are the model's rewards, say what they are in a "
+            f"{_REMEDIES[connection.server.kind]}. If these are the model's rewards, state their scale in a "
             "recipe (such as `scale: ratings`)"
         )

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.judges._http import Client, clean_url
+from rmcalib.judges._http import CONCURRENCY, TIMEOUT, open_client
 from rmcalib.judges._inference.scoring import CHUNK
 from rmcalib.judges._judge import Judge, Progress, Scale, ScoredItem
-from rmcalib.judges._options import LoadOptions, check_options
+from rmcalib.judges._options import LoadOptions, check_options, refuse_local_options
 from rmcalib.judges._registry import Recipe
 from rmcalib.judges._scale import about_model, scale_of
 from rmcalib.judges._served.connection import (
@@ -36,25 +36,25 @@ _OPTIONS = (
 
 
 class EndpointJudge:
-    """A reward model that vLLM, SGLang or OpenRLHF serves.
+    """A reward model that is served by vLLM, SGLang or OpenRLHF.
 
-    The server is first asked when it is needed. Until then the judge can be sent to another process. The key
-    is read from the environment for each request, and is not part of the judge.
+    The server is asked when the judge is first used. Until then the judge can be sent to another process. The
+    key is read from the environment for each request, and is not part of the judge.
 
     Parameters
     ----------
-    name : the model's Hub id or folder: what reports call it, and where its recipe and tokenizer are found.
-    endpoint : the server's address, such as `http://localhost:8000`.
+    name : Hub id or folder of the model. Reports use it, and the recipe and tokenizer are found by it.
+    endpoint : address of the server, such as `http://localhost:8000`.
     endpoint_kind : `vllm`, `sglang`, `openrlhf`, or `auto` to find out.
-    served_name : the name that the server has for the model; default `name`.
-    api_key_env : the environment variable with the key; default `RMCALIB_API_KEY`, if it is set.
+    served_name : the server's name for the model. Default: `name`.
+    api_key_env : the environment variable with the key. Default: `RMCALIB_API_KEY`, if it is set.
     concurrency : the most requests at a time.
     timeout : seconds to wait for an answer before a request is sent again.
-    tokenize_here : send vLLM token ids, made as for a model that is loaded here, instead of messages to which
-        it applies its chat template. This needs the model's tokenizer. SGLang always gets token ids.
-    max_length : longest text in tokens; default the server's limit, at most 4096. OpenRLHF's server has a
-        limit of its own.
-    recipe, recipes : how to read the model, as in `LoadOptions`.
+    tokenize_here : send token ids to vLLM, as for a model that is loaded here, instead of chat messages. This
+        needs the model's tokenizer. SGLang always gets token ids.
+    max_length : the longest text in tokens. Default: the server's limit, at most 4096. OpenRLHF's server has
+        its own limit.
+    recipe, recipes : as in `LoadOptions`.
 
     Examples
     --------
@@ -70,8 +70,8 @@ class EndpointJudge:
         endpoint_kind: str = "auto",
         served_name: str | None = None,
         api_key_env: str | None = None,
-        concurrency: int = 16,
-        timeout: float = 300.0,
+        concurrency: int = CONCURRENCY,
+        timeout: float = TIMEOUT,
         tokenize_here: bool = False,
         max_length: int | None = None,
         recipe: Recipe | None = None,
@@ -81,13 +81,8 @@ class EndpointJudge:
         if endpoint_kind not in ("auto", *SERVER_KINDS):
             have = ", ".join(("auto", *SERVER_KINDS))
             raise ValueError(f"endpoint_kind: unknown {endpoint_kind!r} (have: {have})")
-        if concurrency < 1:
-            raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
-        if timeout <= 0:
-            raise ValueError(f"timeout: must be more than 0 seconds, got {timeout:g}")
+        client = open_client(endpoint, api_key_env=api_key_env, timeout=timeout, concurrency=concurrency)
         known = LoadOptions(recipe=recipe, recipes=tuple(recipes)).recipe_for(name)
-        client = Client(clean_url(endpoint), api_key_env, timeout)
-        client.check_key()
         self.name = name
         self._asked = Asked(
             name=name,
@@ -103,25 +98,25 @@ class EndpointJudge:
 
     @property
     def recipe(self) -> Recipe:
-        """What is known about the model."""
+        """The recipe of the model."""
         return self._asked.recipe
 
     @property
     def scale(self) -> Scale:
-        """What the recipe says about the rewards."""
+        """The scale of the rewards, from the recipe."""
         return scale_of(self.recipe)
 
     @property
     def connection(self) -> Connection:
-        """The connection to the server, which is made if there is none yet."""
+        """The connection to the server. The first access makes it."""
         if self._connected is None:
             self._connected = connect(self._asked)
         return self._connected
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that changes a reward; the server is asked what it serves.
+        """Return everything that changes a reward; this asks the server what it serves.
 
-        Its address is not part of it, because a server may move while a run is interrupted.
+        The address is not included, because a server may move while a run is interrupted.
         """
         connection, recipe = self.connection, self.recipe
         server = connection.server
@@ -141,7 +136,7 @@ class EndpointJudge:
         }
 
     def about(self) -> dict[str, Any]:
-        """Return the server's address and version, and what is known about the model."""
+        """Return the server's address and version, and a description of the model."""
         return {
             "endpoint": self._asked.client.url,
             "server_version": self.connection.server.version,
@@ -149,7 +144,7 @@ class EndpointJudge:
         }
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
-        """Score prompts in chunks of 32. After each chunk the server is checked: is it still the same?"""
+        """Score prompts in chunks of 32. After each chunk, check that the server still has the same model."""
         connection = self.connection
         groups = responses_rewards(connection, items)
         for start in range(0, len(items), CHUNK):
@@ -167,10 +162,8 @@ class EndpointJudge:
 
 
 def load_endpoint(name: str, **options: Any) -> Judge:
-    """Return a served model as a judge; options of models that are loaded here are refused."""
-    for option in options:
-        if option in {field.name for field in dataclasses.fields(LoadOptions)} - {*_OPTIONS}:
-            raise ValueError(f"{option}: has no effect on a served model: the server decides")
+    """Return a served model as a judge."""
+    refuse_local_options(options, _OPTIONS)
     check_options(options, _OPTIONS)
     if options.get("endpoint") is None:
         raise ValueError(f"endpoint: {name} needs the address of its server, such as http://localhost:8000")

@@ -1,6 +1,7 @@
-"""What the servers of reward models expect and answer: vLLM, SGLang and OpenRLHF.
+"""The APIs of servers: vLLM, SGLang and OpenRLHF.
 
-`find_server` finds out what is behind an address. `ask` sends texts to it and returns the model's outputs.
+`find_server` finds out what kind of server an address has, and which model. `ask` sends texts to a served
+reward model and returns its outputs.
 """
 
 from __future__ import annotations
@@ -9,29 +10,32 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rmcalib.judges._http import Client, ServerError
 
 __all__ = [
+    "PINNED_DATE",
     "SERVER_KINDS",
     "Answer",
     "Server",
     "Text",
     "ask",
     "card_of",
+    "changes_since",
     "find_server",
     "model_cards",
     "optional_answer",
+    "parsed_answer",
     "printable",
     "replaced",
-    "server_changes",
 ]
 
 SERVER_KINDS = ("vllm", "sglang", "openrlhf")
-# Templates like Llama 3.2's write today's date into the text. This is the date that they fall back to, and
-# that our own scorer uses.
-_DATE = {"date_string": "26 Jul 2024"}
+# Templates like Llama 3.2's write today's date into the text. This is their default date, which our own
+# scorer uses too.
+PINNED_DATE = {"date_string": "26 Jul 2024"}
+T = TypeVar("T")
 _START = {
     "vllm": "start it as a classifier: vllm serve MODEL --runner pooling",
     "sglang": "start it as a classifier: python -m sglang.launch_server --model-path MODEL --is-embedding",
@@ -41,18 +45,18 @@ _START = {
 
 @dataclass(frozen=True)
 class Server:
-    """What a server says about itself; None where it says nothing.
+    """What a server reports about itself; None for what it does not report.
 
     Parameters
     ----------
     kind : one of `SERVER_KINDS`.
-    model : the name that requests carry.
+    model : name of the model in requests.
     checkpoint : the model that the server has loaded: a Hub id or a path on its machine.
-    weights : the version of the weights, where they can be replaced while the server runs (SGLang).
-    version : the version of the server's software.
+    weights : version of the weights, if they can be replaced while the server runs (SGLang).
+    version : version of the server's software.
     max_length : the longest text in tokens.
-    path : where rewards are asked for.
-    raw : what a request must say to get rewards instead of probabilities.
+    path : path of the API that returns rewards.
+    raw : parameters of a request that ask for rewards instead of probabilities.
     """
 
     kind: str
@@ -67,9 +71,9 @@ class Server:
 
 @dataclass(frozen=True)
 class Text:
-    """A response with its prompt: as chat messages, as token ids, or as one string. One of them is given.
+    """A response with its prompt, as chat messages, as token ids, or as one string.
 
-    `n_tokens` and `truncated` are known here only for token ids.
+    `n_tokens` and `truncated` are known only for token ids.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
@@ -90,16 +94,16 @@ class Answer:
 def find_server(
     client: Client, kind: str, name: str, served_name: str | None = None, *, attempts: int | None = 2
 ) -> Server:
-    """Return what is behind an address.
+    """Ask a server what it is and which model it has.
 
     Parameters
     ----------
     client : a client for the address.
     kind : one of `SERVER_KINDS`, or `auto` to find out.
-    name : the model that is wanted. The server must say that it has it, if it says anything.
-    served_name : the name that the server has for it; default `name`.
-    attempts : how often each request is sent (None: as the client does). A server that is not there at the
-        beginning should be reported soon.
+    name : the model that is needed. If the server reports its models, this one must be among them.
+    served_name : the server's name for the model. Default: `name`.
+    attempts : how many times each request is sent. None: as often as the client does. It is small by default,
+        so that a server that does not run is reported soon.
     """
     client = client if attempts is None else dataclasses.replace(client, attempts=attempts)
     cards = [] if kind == "openrlhf" else model_cards(client)
@@ -130,31 +134,49 @@ def find_server(
 
 
 def ask(client: Client, server: Server, texts: Sequence[Text], limit: int) -> list[Answer]:
-    """Return the model's outputs for some texts, by one request.
+    """Return the model's outputs for some texts. This sends one request.
 
     Parameters
     ----------
-    client, server : where to ask, and what is there.
-    texts : what to score. vLLM takes one conversation, or several texts as token ids.
-    limit : the longest text in tokens. vLLM cuts longer conversations at their end.
+    client, server : the client, and what the server is.
+    texts : the texts to score. vLLM takes one conversation, or several texts as token ids.
+    limit : the longest text in tokens. vLLM truncates longer conversations.
     """
     body, parse = _FORMS[server.kind](server, texts, limit)
-    try:
-        answer = client.post(server.path, body)
-    except ServerError as error:
-        if error.status in (404, 405, 501):
-            raise ServerError(f"{error}: {_START[server.kind]}", error.status) from error
-        raise
-    try:
+
+    def parse_all(answer: Any) -> list[Answer]:
         answers = parse(answer)
         if len(answers) != len(texts):
             raise ValueError(f"{len(answers)} results for {len(texts)} texts")
+        return answers
+
+    wrong = f"not the answer of a reward model's server of kind {server.kind}"
+    return parsed_answer(client, server.path, body, parse_all, wrong=wrong, remedy=_START[server.kind])
+
+
+def parsed_answer(
+    client: Client, path: str, body: Any, parse: Callable[[Any], T], *, wrong: str, remedy: str
+) -> T:
+    """Send a request, and return the parsed answer.
+
+    Parameters
+    ----------
+    client, path, body : what to send, and where.
+    parse : turns the answer into the result. It may raise any error of a wrong format.
+    wrong : what is wrong with an answer that cannot be parsed.
+    remedy : how the server must be started. Errors end with it.
+    """
+    try:
+        answer = client.post(path, body)
+    except ServerError as error:
+        if error.status in (404, 405, 501):
+            raise ServerError(f"{error}: {remedy}", error.status) from error
+        raise
+    try:
+        return parse(answer)
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise ServerError(
-            f"{client.url}{server.path}: not the answer of a reward model's server of kind {server.kind} "
-            f"({type(error).__name__}: {error}): {_START[server.kind]}"
-        ) from error
-    return answers
+        why = f"{type(error).__name__}: {error}"
+        raise ServerError(f"{client.url}{path}: {wrong} ({why}): {remedy}") from error
 
 
 _Form = tuple[dict[str, Any], Callable[[Any], list[Answer]]]
@@ -166,7 +188,7 @@ def _vllm(server: Server, texts: Sequence[Text], limit: int) -> _Form:
         body |= {
             "messages": list(texts[0].messages),
             "add_generation_prompt": False,
-            "chat_template_kwargs": _DATE,
+            "chat_template_kwargs": PINNED_DATE,
             "truncate_prompt_tokens": limit,
         }
     else:
@@ -181,14 +203,14 @@ def _vllm(server: Server, texts: Sequence[Text], limit: int) -> _Form:
     return body, parse
 
 
-def _sglang(server: Server, texts: Sequence[Text], limit: int) -> _Form:  # noqa: ARG001 (cut already)
+def _sglang(server: Server, texts: Sequence[Text], limit: int) -> _Form:  # noqa: ARG001 (truncated already)
     def parse(answer: Any) -> list[Answer]:
         return [Answer(_numbers(row["embedding"])) for row in answer]
 
     return {"model": server.model, "input_ids": [list(text.ids) for text in texts]}, parse
 
 
-def _openrlhf(server: Server, texts: Sequence[Text], limit: int) -> _Form:  # noqa: ARG001 (cut by the server)
+def _openrlhf(server: Server, texts: Sequence[Text], limit: int) -> _Form:  # noqa: ARG001 (the server truncates)
     def parse(answer: Any) -> list[Answer]:
         return [Answer(_numbers(row if isinstance(row, list) else [row])) for row in answer["rewards"]]
 
@@ -203,14 +225,14 @@ _FORMS: dict[str, Callable[[Server, Sequence[Text], int], _Form]] = {
 
 
 def _numbers(row: Any) -> tuple[float, ...]:
-    """Return a model's outputs as numbers; of one list per token, those of the last token."""
+    """Return a model's outputs as numbers. If there is a list per token, take that of the last token."""
     while isinstance(row[-1], list):
         row = row[-1]
     return tuple(float(value) for value in row)
 
 
 def model_cards(client: Client) -> list[Mapping[str, Any]]:
-    """Return what a server says about its models; nothing if it does not say."""
+    """Return what a server reports about its models; empty if it does not report them."""
     try:
         answer = client.get("/v1/models")
     except ServerError as error:
@@ -229,7 +251,7 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
     if isinstance(paths, Mapping) and "/get_reward" in paths:
         return "openrlhf"
     raise ServerError(
-        f"{client.url}: the kind of server is unknown: name it with --endpoint-kind "
+        f"{client.url}: the kind of server is unknown: give it with --endpoint-kind "
         f"({', '.join(SERVER_KINDS)})"
     )
 
@@ -237,7 +259,7 @@ def _kind_of(client: Client, cards: Sequence[Mapping[str, Any]]) -> str:
 def card_of(
     client: Client, cards: Sequence[Mapping[str, Any]], name: str, served_name: str | None
 ) -> Mapping[str, Any]:
-    """Return what a server says about the model that is wanted; raise a `ServerError` if it has another."""
+    """Return what a server reports about a model; raise a `ServerError` if it has another one."""
     wanted = served_name or name
     names = {wanted, str(Path(wanted).resolve())} if Path(wanted).is_dir() else {wanted}
     for key in ("id", "root"):
@@ -246,18 +268,18 @@ def card_of(
                 return card
     have = ", ".join(repr(printable(card.get("id"))) for card in cards[:5]) or "no model"
     raise ServerError(
-        f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the name "
-        "that it has there with --served-name"
+        f"{client.url}: the server has {have}, not {wanted!r}: give the model that it serves, or the "
+        "server's name for it with --served-name"
     )
 
 
 def optional_answer(client: Client, *paths: str) -> Mapping[str, Any]:
-    """Return the first of some optional answers; empty if there is none."""
+    """Return the answer of the first path that the server knows; empty if it knows none."""
     for path in paths:
         try:
             answer = client.get(path)
         except ServerError as error:
-            if error.status is None:  # not there at all
+            if error.status is None:  # no answer at all
                 raise
             continue
         if isinstance(answer, Mapping):
@@ -266,32 +288,30 @@ def optional_answer(client: Client, *paths: str) -> Mapping[str, Any]:
 
 
 def printable(value: Any) -> str | None:
-    """Return a short text from a server as printable text; None if there is none."""
+    """Return a value from a server as short printable text; None if it is empty."""
     if value is None or value == "":
         return None
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in str(value)[:300])
 
 
-def server_changes(before: Server, now: Server) -> list[str]:
-    """Return in words how a server differs from what it was.
-
-    >>> server_changes(Server("vllm", model="a"), Server("vllm", model="b"))
-    ["its model was 'a' and is 'b'"]
-    """
+def changes_since(client: Client, before: Server, name: str, served_name: str | None) -> list[str]:
+    """Ask a server again what it has, and return how that differs from `before`, in words."""
+    now = find_server(client, before.kind, name, served_name, attempts=None)
     return [
-        f"its {name} was {getattr(before, name)!r} and is {getattr(now, name)!r}"
-        for name in ("model", "checkpoint", "weights", "version")
-        if getattr(before, name) != getattr(now, name)
+        f"its {field} was {getattr(before, field)!r} and is {getattr(now, field)!r}"
+        for field in ("model", "checkpoint", "weights", "version")
+        if getattr(before, field) != getattr(now, field)
     ]
 
 
 def replaced(name: str, url: str, changes: Sequence[str]) -> ServerError:
-    """Return the error for a server whose model was replaced while it was scoring.
+    """Return the error for a server whose model was replaced during the run.
 
     >>> str(replaced("org/rm", "http://localhost", ["its model was 'a' and is 'b'"])).partition(": ")[2][:50]
     'the model at http://localhost was replaced during '
     """
     return ServerError(
-        f"{name}: the model at {url} was replaced during the run: {'; '.join(changes)}. The last prompts are "
-        "not kept: serve the first model again and run the same command, or start again with --fresh"
+        f"{name}: the model at {url} was replaced during the run: {'; '.join(changes)}. The rewards of the "
+        "last prompts are not kept: serve the first model again and run the same command, or start again "
+        "with --fresh"
     )

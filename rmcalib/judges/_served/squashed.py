@@ -1,6 +1,6 @@
-"""Are these numbers rewards, or has a server squashed them?
+"""Detect numbers that are not raw rewards.
 
-Servers of classifiers like to return probabilities: a sigmoid or a softmax of the reward, or an embedding of
+Servers of classifiers often return probabilities (a sigmoid or a softmax of the reward) or an embedding of
 length one. Calibration cannot be measured from them.
 """
 
@@ -12,11 +12,11 @@ import numpy as np
 
 __all__ = ["why_squashed"]
 
-_MANY = 8  # rewards that must lie between 0 and 1 before that looks like more than chance
+_MANY = 8  # with fewer rewards, all may lie between 0 and 1 by chance
 
 
 def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> str | None:
-    """Return why some rewards of different texts cannot be raw; None if they can.
+    """Return why some rewards of different texts cannot be raw; None if they can be.
 
     Parameters
     ----------

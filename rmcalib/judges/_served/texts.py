@@ -1,8 +1,8 @@
-"""The texts that a server of a reward model gets: written by the server, or here.
+"""The texts that are sent to the server of a reward model.
 
-vLLM takes chat messages and applies the chat template itself. SGLang gets token ids, OpenRLHF gets strings:
-for these the tokenizer is loaded here. vLLM gets token ids too if the user wants the texts of our own scorer,
-or if the recipe says that the chat template is not enough.
+vLLM takes chat messages and applies the chat template itself. SGLang gets token ids and OpenRLHF gets
+strings, so the tokenizer is loaded here. vLLM also gets token ids if the user wants the texts of our own
+scorer, or if the recipe has another template or appends a token.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import HubError
 from rmcalib.judges._inference.templates import conversation, encode, render
+from rmcalib.judges._model_files import locate
 from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import locate
 from rmcalib.judges._served.servers import Text
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ Writer = Callable[["Item"], list[Text]]
 
 
 def text_writer(kind: str, recipe: Recipe, limit: int, *, here: bool = False) -> tuple[Writer, str]:
-    """Return how to write the texts of a prompt, and who does: `server`, or the tokenizer's name and commit.
+    """Return a function that writes the texts of a prompt, and what applies the chat template.
+
+    The latter is `server`, or the name and commit of the tokenizer that is used here.
 
     Parameters
     ----------
-    kind : the kind of server.
-    recipe : how to read the model.
+    kind : kind of server.
+    recipe : recipe of the model.
     limit : the longest text in tokens.
-    here : write the texts here in any case.
+    here : always write the texts here.
     """
     if kind == "vllm" and not here and recipe.template is None and recipe.append_token_id is None:
         return _as_messages, "server"
@@ -43,8 +45,8 @@ def text_writer(kind: str, recipe: Recipe, limit: int, *, here: bool = False) ->
         return lambda item: _as_ids(item, tokenizer, recipe, limit), source
     if recipe.append_token_id is not None:
         raise ValueError(
-            f"{recipe.model}: needs a token after every text (append_token_id), which OpenRLHF's server "
-            "cannot be sent: serve it with vLLM or SGLang"
+            f"{recipe.model}: its recipe appends a token to every text (append_token_id), which OpenRLHF's "
+            "server does not support: serve the model with vLLM or SGLang"
         )
     return lambda item: _as_strings(item, tokenizer, recipe), source
 
@@ -66,7 +68,7 @@ def _as_strings(item: Item, tokenizer: Any, recipe: Recipe) -> list[Text]:
 
 
 def _without_double_bos(texts: Sequence[str], tokenizer: Any) -> list[str]:
-    """Take the beginning-of-sequence token out of texts if the server's tokenizer adds one by itself."""
+    """Remove the beginning-of-sequence token from texts if the server's tokenizer adds one itself."""
     bos = getattr(tokenizer, "bos_token", None)
     if not bos or tokenizer(texts[0])["input_ids"][:2] != [tokenizer.bos_token_id] * 2:
         return list(texts)
