@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.batch_run import Show, run
-from rmcalib.cli._shared.options import (
-    Config,
-    Json,
-    Resamples,
-    Seed,
-    TieRule,
-    Ties,
-    Verbose,
-    metric_settings,
-    refuse_options,
-    with_options,
-)
+from rmcalib.cli._shared.options import Common, Measuring, refuse_options, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
@@ -131,7 +120,7 @@ class Where:
 
 _RAY = ("address", "shards", "gpus", "gpu_memory")
 _RUNNING_MODELS = (
-    *(field.name for field in fields(Scoring) if field.name not in ("output", "fresh", "quiet")),
+    *(field.name for field in fields(Scoring) if field.name not in ("output", "fresh")),
     *(field.name for field in fields(Where)),
 )
 """Options that do nothing if no model is run."""
@@ -155,13 +144,9 @@ def batch_models(
     jobs: Annotated[int, typer.Option(min=1, help="Files fetched at a time with --scores published.")] = 4,
     where: Where,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
-    ties: Ties = TieRule.SPLIT,
-    resamples: Resamples = 1000,
+    measuring: Measuring,
     scoring: Scoring,
-    seed: Seed = 0,
-    json_: Json = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Score every model of a list, small ones first. Models that fail are tried again next time.
 
@@ -190,12 +175,12 @@ def batch_models(
         scoring.output,
         scoring.fresh,
     )
-    show = Show(json_, scoring.quiet)
-    with plain_warnings(quiet=scoring.quiet, verbose=verbose):
+    show = Show(common.json, common.quiet)
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if dry_run:
             show.plan(plan_batch(request))
         else:
-            run(request, metric_settings(resamples, seed, ties) if metrics else None, show)
+            run(request, measuring.settings() if metrics else None, show)
 
 
 def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *, metrics: bool) -> None:
@@ -207,6 +192,6 @@ def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *,
     else:
         refuse_options(context, ("jobs",), "a batch that scores by itself")
     if not metrics:
-        refuse_options(context, ("resamples", "seed", "ties"), "--no-metrics")
+        refuse_options(context, [field.name for field in fields(Measuring)], "--no-metrics")
     if where.engine is Engine.local:
         refuse_options(context, _RAY, "--engine local")

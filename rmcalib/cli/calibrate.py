@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.options import Common, Seed, refuse_options, with_options
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["calibrate_model"]
 
 
-@with_options()
+@with_options(without=("output",))
 def calibrate_model(
     *,
     context: typer.Context,
@@ -33,10 +33,24 @@ def calibrate_model(
     ] = None,
     model: Models = None,
     scoring: Scoring,
-    to: Annotated[
+    output: Annotated[
         Path,
-        typer.Option("--to", metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write the calibrator; the name ends in .json.",
+            rich_help_panel=WHAT,
+        ),
     ] = Path("calibrator.json"),
+    runs: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the scores of --model, or a URL such as s3://bucket/runs.",
+            rich_help_panel=WHAT,
+        ),
+    ] = "runs",
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -54,9 +68,7 @@ def calibrate_model(
         ),
     ] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Fit the temperature of a judge's rewards, and report what it brings on held-out prompts.
 
@@ -69,24 +81,32 @@ def calibrate_model(
     """
     from rmcalib.repair import calibrate
 
-    with plain_warnings(quiet=scoring.quiet, verbose=verbose):
+    scoring = replace(scoring, output=runs)
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if source is not None:
             useful = () if checkpoint is None else _LOADING
-            unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
+            unused = [name for name in ("model", "benchmark", "runs", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
-        if to.is_dir():  # also "", which is the current folder
-            raise ValueError(f"--to {to}: is a folder; name a file, such as calibrator.json")
+        if output.is_dir():  # also "", which is the current folder
+            raise ValueError(
+                f"--output {output}: is a folder; name a file, such as calibrator.json (--runs is the folder "
+                "for scores)"
+            )
+        if output.suffix != ".json":
+            raise ValueError(
+                f"--output {output}: the name of a calibrator ends in .json (--runs is the folder for scores)"
+            )
         _check_destination(checkpoint, push_to_hub, scoring)
-        scores = _scores(source, model, scoring)
+        scores = _scores(source, model, scoring, quiet=common.quiet)
         result = calibrate(scores, seed=seed)
-        result.calibrator.save(to)
+        result.calibrator.save(output)
         made = None
         if checkpoint is not None:
             made = _write(result, checkpoint, model[0] if model else None, push_to_hub, scoring)
-    if json_:
-        typer.echo(json.dumps(_content(result, to, made)))
-    elif not scoring.quiet:
-        _print(result, to)
+    if common.json:
+        typer.echo(json.dumps(_content(result, output, made)))
+    elif not common.quiet:
+        _print(result, output)
         _print_checkpoint(made)
 
 
@@ -121,7 +141,7 @@ def _write(
     return made, None if repo_id is None else push_checkpoint(folder, repo_id)
 
 
-def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Scores:
+def _scores(source: str | None, model: list[str] | None, scoring: Scoring, *, quiet: bool) -> Scores:
     if source is not None:
         from rmcalib.report import open_scores
 
@@ -129,9 +149,9 @@ def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Sc
     names = model_names(model)
     if len(names) > 1:
         raise ValueError("--model: a calibrator belongs to one model, so give one")
-    bench = benchmark_for(names, scoring)
+    bench = benchmark_for(names, scoring, quiet=quiet)
     assert names[0] is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
-    return run_model(names[0], bench, scoring)
+    return run_model(names[0], bench, scoring, quiet=quiet)
 
 
 def _content(result: Calibration, to: Path, made: tuple[Checkpoint, str | None] | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli._shared.options import Common, Seed, with_options
 from rmcalib.cli._shared.progress import plain_warnings
 
 if TYPE_CHECKING:
@@ -17,12 +17,20 @@ if TYPE_CHECKING:
 __all__ = ["combine_judges"]
 
 
+@with_options()
 def combine_judges(
+    *,
     runs: Annotated[
         list[str], typer.Argument(metavar="RUN...", help="Run folders or files of scores, one per judge.")
     ],
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="Where to write the scores of the panel.")
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write the scores of the panel; the name ends in .parquet.",
+        ),
     ] = Path("panel.parquet"),
     method: Annotated[
         str,
@@ -30,10 +38,7 @@ def combine_judges(
     ] = "weights",
     folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Combine judges of the same prompts, and report what the panel gains over its best member.
 
@@ -46,18 +51,18 @@ def combine_judges(
     from rmcalib.report import open_scores
 
     check_choice(method, "--method", METHODS)
-    if to.suffix != ".parquet":
-        raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    if output.suffix != ".parquet":
+        raise ValueError(f"--output {output}: the name of a file of scores ends in .parquet")
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         found = [open_scores(run) for run in runs]
         names = _different([name for _, name in found], runs)
         panel = combine([scores for scores, _ in found], names=names, folds=folds, seed=seed)
-        panel.scores(method).to_parquet(to)  # type: ignore[arg-type]  # checked above
-    if json_:
+        panel.scores(method).to_parquet(output)  # type: ignore[arg-type]  # checked above
+    if common.json:
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
-        typer.echo(json.dumps({**content, "file": str(to)}))
-    elif not quiet:
-        _print(panel, to)
+        typer.echo(json.dumps({**content, "file": str(output)}))
+    elif not common.quiet:
+        _print(panel, output)
 
 
 def _different(names: list[str], runs: list[str]) -> list[str]:

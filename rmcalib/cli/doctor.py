@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib._util.terminal import open_console
-from rmcalib.cli._shared.options import Config, Json, Verbose, refuse_options
+from rmcalib.cli._shared.options import Common, refuse_options, with_options
 from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis, ServedCheck
+    from rmcalib.judges import Benchmarked, Diagnosis, ServedCheck
 
 __all__ = ["examine"]
 
 
+@with_options()
 def examine(
     *,
     context: typer.Context,
@@ -57,9 +58,7 @@ def examine(
     served_name: ServedName = None,
     tokenize_here: TokenizeHere = False,
     api_key_env: ApiKeyEnv = None,
-    json_: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Check whether this machine can score: versions, devices, memory, and whether the Hub answers.
 
@@ -72,7 +71,7 @@ def examine(
     """
     if speed:
         refuse_options(context, ("endpoint",), "--bench")
-        _bench(model, seconds, device, json_)
+        _bench(model, seconds, device, common)
         return
     refuse_options(context, ("seconds",), "a check that is not --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
@@ -91,31 +90,35 @@ def examine(
             tokenize_here=tokenize_here,
             api_key_env=api_key_env,
         )
-        _finish(check, _print_served, json_)
+        _finish(check, _print_served, common)
     else:
-        _finish(diagnose(), _print, json_)
+        _finish(diagnose(), _print, common)
 
 
-def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json: bool) -> None:
-    if as_json:
+def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], common: Common) -> None:
+    if common.json:
         typer.echo(json.dumps({**dataclasses.asdict(found), "healthy": found.healthy}))
-    else:
+    elif not common.quiet:
         show(found)
     if not found.healthy:
         raise typer.Exit(1)
 
 
-def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -> None:
-    from rich.text import Text
-
+def _bench(model: str | None, seconds: float | None, device: str, common: Common) -> None:
     from rmcalib.judges import bench, choose_device, remember_rate
 
     usual = 10.0 if choose_device(device).type == "cpu" else 60.0
     found = bench(model, seconds=seconds or usual, device=device)
     remember_rate(found)
-    if json_:
+    if common.json:
         typer.echo(json.dumps(dataclasses.asdict(found)))
-        return
+    elif not common.quiet:
+        _print_bench(found)
+
+
+def _print_bench(found: Benchmarked) -> None:
+    from rich.text import Text
+
     faster = found.tokens_per_second / found.plain_tokens_per_second
     peak = "not measured" if found.memory_peak is None else f"{found.memory_peak / 1e9:.2f} GB"
     lines = [

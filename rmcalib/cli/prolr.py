@@ -9,13 +9,11 @@ import typer
 
 from rmcalib.cli._shared.options import (
     MOST_RESAMPLES,
-    Config,
-    Json,
-    Quiet,
+    Common,
     Seed,
-    Verbose,
     refuse_options,
     results_folder,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +27,9 @@ __all__ = ["prolr"]
 _SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
 
 
+@with_options()
 def prolr(
+    *,
     context: typer.Context,
     dataset: Annotated[
         str, typer.Option(help="Names of data sets, separated by commas; iris and wine need no network.")
@@ -70,10 +70,7 @@ def prolr(
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
     output: Annotated[Path | None, results_folder("runs/prolr/<data set>")] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Train label-ranking learners by cross-validation and measure the calibration of their distributions.
 
@@ -104,11 +101,11 @@ def prolr(
     learners = tuple(_distinct(learner))
     plan = Plan(learners, folds, seed, how, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
-    with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not quiet) as advance:
+    with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not common.quiet) as advance:
         result = run_prolr(datasets, plan, folder=folder, processes=processes, fresh=fresh, on_done=advance)
     results, _, *figures = result.write(folder)
     verdicts = result.verdicts if stagewise else []
-    if json_:
+    if common.json:
         rows = result.summary.to_dict("records")
         content = {
             "results": str(results),
@@ -117,7 +114,7 @@ def prolr(
             "summary": [{name: _plain(value) for name, value in row.items()} for row in rows],
         }
         typer.echo(json.dumps(content, allow_nan=False))
-    elif not quiet:
+    elif not common.quiet:
         _print(result, verdicts, [results, *figures])
 
 

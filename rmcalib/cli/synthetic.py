@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose, results_folder
+from rmcalib.cli._shared.options import Common, Resamples, Seed, results_folder, with_options
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -23,7 +23,9 @@ class Model(StrEnum):
     MIXTURE = "mixture"
 
 
+@with_options()
 def synthetic(
+    *,
     model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
     instances: Annotated[
         int, typer.Option("--instances", "-n", min=10, max=1_000_000, help="Number of instances.")
@@ -43,10 +45,7 @@ def synthetic(
     ] = False,
     output: Annotated[Path | None, results_folder("runs/synthetic/<model>")] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Draw rankings from a known truth, forecast them too boldly or too timidly, and report the calibration.
 
@@ -91,9 +90,9 @@ def synthetic(
         )
         page = write_forecast_report(report, folder)
         run.finish()
-    if json_:
+    if common.json:
         typer.echo(json.dumps({**report_content(report), "page": str(page)}))
-    elif not quiet:
+    elif not common.quiet:
         _print(report.summary, report.title, report.words, page, resamples)
 
 

@@ -14,12 +14,13 @@ from rmcalib.report.evaluation._evaluation import (
     write_evaluation,
 )
 from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_from_runs, leaderboard_from_table
-from rmcalib.report.leaderboard._page import wide_rows, write_leaderboard
+from rmcalib.report.leaderboard._page import leaderboard_content, write_leaderboard
 from rmcalib.report.leaderboard._runs import open_scores
 from rmcalib.report.leaderboard._tables import official_from_hub, read_official
 from rmcalib.report.leaderboard._words import metric_name
 from rmcalib.report.rankings._forecast import forecast_report, report_content, write_forecast_report
-from rmcalib.report.several._joint import Joint, join_benchmarks, report_from_runs
+from rmcalib.report.several._evaluations import join_evaluations
+from rmcalib.report.several._joint import Joint, report_from_runs
 from rmcalib.report.several._page import joint_content, write_joint
 from rmcalib.report.several._words import temperature_text
 
@@ -39,8 +40,9 @@ __all__ = [
     "headline",
     "headline_keys",
     "interval",
-    "join_benchmarks",
+    "join_evaluations",
     "joint_content",
+    "leaderboard_content",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",
@@ -60,7 +62,6 @@ __all__ = [
     "short_names",
     "signed",
     "temperature_text",
-    "wide_rows",
     "write_evaluation",
     "write_forecast_report",
     "write_joint",

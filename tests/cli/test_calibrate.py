@@ -18,7 +18,7 @@ from tests.repair.test_calibrate import drawn
 
 def test_from_scores_to_a_calibrated_report(tmp_path: Path, invoke: Invoke) -> None:
     drawn(200, scale=4.0).to_parquet(tmp_path / "scores.parquet")
-    out = invoke("calibrate", "scores.parquet", "--to", "c.json")
+    out = invoke("calibrate", "scores.parquet", "--output", "c.json")
     assert (out.code, out.err) == (0, "")
     assert "after, on held-out prompts" in out.out
     assert re.search(r"^right +\d+% \[\d+%, \d+%\]", out.out, re.MULTILINE)
@@ -34,7 +34,7 @@ def test_from_scores_to_a_calibrated_report(tmp_path: Path, invoke: Invoke) -> N
 
 def test_the_command_refuses_with_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke) -> None:
     drawn(300, scale=1.0, seed=3).to_parquet(tmp_path / "scores.parquet")
-    out = invoke("calibrate", "scores.parquet", "--to", "c.json")
+    out = invoke("calibrate", "scores.parquet", "--output", "c.json")
     assert out.code == 2
     assert "on the right scale already" in out.err
     assert not (tmp_path / "c.json").exists()
@@ -77,8 +77,8 @@ def test_checkpoints_of_scores_and_what_is_refused(tmp_path: Path, invoke: Invok
     (tmp_path / "full/x").touch()
     for args, reason in (
         (("--checkpoint", "full"), "--checkpoint full: is not empty"),
-        (("--to", "full"), "--to full: is a folder; name a file"),
-        (("--to", ""), "--to .: is a folder; name a file"),
+        (("--output", "full"), "--output full: is a folder; name a file"),
+        (("--output", ""), "--output .: is a folder; name a file"),
         (("--push-to-hub", "me/rm"), "--push-to-hub: give a folder"),
         (("--checkpoint", "d", "--endpoint", "http://127.0.0.1:9"), "a served model"),
         (("--checkpoint", "d", "--reference", "demo"), "a policy's rewards"),
@@ -95,7 +95,7 @@ def test_calibrators_are_applied_to_the_scores_of_their_model(tmp_path: Path, in
     for name, scale in (("a", 4.0), ("b", 1.0)):
         scores = drawn(200, scale=scale)
         replace(scores, manifest={"model": name, "benchmark": "x"}).to_parquet(tmp_path / f"{name}.parquet")
-    assert invoke("calibrate", "a.parquet", "--to", "c.json").code == 0
+    assert invoke("calibrate", "a.parquet", "--output", "c.json").code == 0
     quick = ("--resamples", "20", "--json")
     raw = json.loads(invoke("compare", "a.parquet", "b.parquet", *quick).out)["differences"]
     out = invoke("compare", "a.parquet", "b.parquet", "--calibrator", "c.json", *quick)

@@ -25,13 +25,13 @@ def write(folder: Path) -> list[str]:
 
 def test_from_files_to_a_report_of_the_panel(tmp_path: Path, invoke: Invoke) -> None:
     files = write(tmp_path)
-    done = invoke("combine", *files, "--to", "panel.parquet")
+    done = invoke("combine", *files, "--output", "panel.parquet")
     assert (done.code, done.err) == (0, "")
     assert "best member" in done.out
     assert "judge-1" in done.out
     report = invoke("eval", "--scores", "panel.parquet", "--resamples", "20", "--json")
     assert report.code == 0
-    found = json.loads(invoke("combine", *files, "--json", "--method", "mean", "--to", "mean.parquet").out)
+    found = json.loads(invoke("combine", *files, "--json", "--method", "mean", "-o", "mean.parquet").out)
     assert found["n"] == 120
     assert [row["judge"] for row in found["members"]] == ["judge-0", "judge-1"]
     assert Scores.from_parquet(tmp_path / "mean.parquet").manifest["panel"]["method"] == "mean"
@@ -56,7 +56,7 @@ def test_bad_input_is_one_line_and_writes_nothing(tmp_path: Path, invoke: Invoke
     for args, message in (
         ((files[0],), "expected at least 2"),
         ((*files, "--method", "median"), "--method: unknown 'median'"),
-        ((*files, "--to", "panel.csv"), "ends in .parquet"),
+        ((*files, "--output", "panel.csv"), "ends in .parquet"),
         ((files[0], "missing.parquet"), "missing.parquet"),
     ):
         done = invoke("combine", *args)

@@ -17,14 +17,13 @@ from rmcalib.report import (
     leaderboard_from_runs,
     leaderboard_from_table,
     read_official,
-    wide_rows,
     write_leaderboard,
 )
 from rmcalib.report._drawing import short_names
 from rmcalib.report._labels import place_labels
 from rmcalib.report.leaderboard._figures import draw_figures
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
-from rmcalib.report.leaderboard._page import leaderboard_page
+from rmcalib.report.leaderboard._page import leaderboard_page, wide_rows
 from rmcalib.report.leaderboard._words import to_markdown
 from tests.metrics.worlds import flat_scores
 from tests.report.boards import synthetic, write_run, write_runs

@@ -1,9 +1,9 @@
-"""Options that all commands share."""
+"""Options that all commands share, and how commands take options as objects."""
 
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -17,17 +17,12 @@ if TYPE_CHECKING:
 __all__ = [
     "REPORT",
     "Command",
-    "Config",
-    "Json",
+    "Common",
     "Markdown",
-    "Quiet",
+    "Measuring",
     "Resamples",
     "Seed",
-    "TieRule",
-    "Ties",
-    "Verbose",
     "load_config",
-    "metric_settings",
     "named_folder",
     "refuse_options",
     "results_folder",
@@ -47,8 +42,24 @@ class TieRule(StrEnum):
     RAO_KUPPER = "rao-kupper"
 
 
+FORMER_NAMES = {
+    "calibrate": {"--to": "--output"},
+    "card": {"--push": "--push-to-hub"},
+    "combine": {"--to": "--output"},
+}
+"""Former names of options, by command: they still work, but the help does not show them."""
+
+
 class Command(TyperCommand):
     """A command whose help ends with the options that all commands share, --help among them."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the options, which also knows their former names."""
+        parser = super().make_parser(ctx)
+        for former, name in FORMER_NAMES.get(str(self.name), {}).items():
+            (option,) = (param for param in self.params if name in param.opts)
+            parser.add_option(obj=option, opts=[former], dest=option.name)  # type: ignore[arg-type]
+        return parser
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return --help, in the panel of the shared options."""
@@ -77,7 +88,9 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         for param in context.command.params
         if param.name not in ("config", "help")
     }
-    given = {str(name).replace("_", "-"): value for name, value in content.items()}
+    former = FORMER_NAMES.get(str(context.command.name), {})
+    named = {str(name).replace("_", "-"): value for name, value in content.items()}
+    given = {former.get(f"--{name}", name).lstrip("-"): value for name, value in named.items()}
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {', '.join(sorted(known))})")
@@ -137,14 +150,6 @@ def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., No
         return gather
 
     return decorate
-
-
-def metric_settings(resamples: int, seed: int, ties: TieRule) -> "Settings":
-    """Return the settings of metrics that the options of a command ask for."""
-    from rmcalib.metrics import Settings
-
-    rule: Any = ties.value
-    return Settings(resamples=resamples, seed=seed, ties=rule)
 
 
 def named_folder(text: str) -> Path:
@@ -223,3 +228,29 @@ Verbose = Annotated[
         rich_help_panel=OTHER,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options that every command has."""
+
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+    config: Config = None
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How the metrics are computed."""
+
+    ties: Ties = TieRule.SPLIT
+    resamples: Resamples = 1000
+    seed: Seed = 0
+
+    def settings(self) -> "Settings":
+        """Return the options as the metrics take them."""
+        from rmcalib.metrics import Settings
+
+        rule: Any = self.ties.value
+        return Settings(resamples=self.resamples, seed=self.seed, ties=rule)

@@ -15,7 +15,7 @@ from rmcalib.cli._shared.judge_options import (
     Placements,
     Votes,
 )
-from rmcalib.cli._shared.options import REPORT, Quiet
+from rmcalib.cli._shared.options import REPORT
 from rmcalib.cli._shared.places import Place
 
 if TYPE_CHECKING:
@@ -302,7 +302,6 @@ class Scoring:
     max_characters: MaxCharacters = None
     fresh: Fresh = False
     output: Place = "runs"
-    quiet: Quiet = False
 
     def judge_options(self) -> dict[str, Any]:
         """Return the options of :func:`rmcalib.load_judge` that differ from their defaults.

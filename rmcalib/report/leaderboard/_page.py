@@ -24,7 +24,7 @@ from rmcalib.report.leaderboard._words import metric_name, target_name, to_markd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["leaderboard_page", "wide_rows", "write_leaderboard"]
+__all__ = ["leaderboard_content", "leaderboard_page", "wide_rows", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
@@ -214,6 +214,42 @@ def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
         one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
         for one, row in zip(flat, board.models, strict=True)
     ]
+
+
+def leaderboard_content(board: Leaderboard) -> dict[str, Any]:
+    """Return a leaderboard ready for JSON.
+
+    Parameters
+    ----------
+    board : Leaderboard
+        The result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
+
+    Returns
+    -------
+    dict
+        Benchmark, metric, protocol, summary, models (one row each), correlations, split_correlations, check,
+        training and notes.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import Settings
+    >>> from rmcalib.report import leaderboard_from_runs
+    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> len(leaderboard_content(board)["models"])
+    9
+    """
+    return {
+        "benchmark": board.benchmark,
+        "metric": board.metric,
+        "protocol": board.protocol,
+        "summary": board.summary,
+        "models": wide_rows(board),
+        "correlations": board.correlations,
+        "split_correlations": board.split_correlations,
+        "check": board.check,
+        "training": board.training,
+        "notes": board.notes,
+    }
 
 
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:

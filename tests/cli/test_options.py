@@ -1,0 +1,82 @@
+"""Options mean the same in every command, and former names still work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from rmcalib.cli import app
+from rmcalib.cli._shared.options import FORMER_NAMES
+from tests.cli.conftest import Invoke, command, environment, run_on_terminal
+from tests.metrics.worlds import calibrated_scores
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+
+def options_of(name: str) -> dict[str, list[str]]:
+    """The options of a command, by the name of the parameter."""
+    return {param.name: list(param.opts) for param in COMMANDS[name].params if param.opts[0][0] == "-"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_the_common_options(name: str) -> None:
+    assert {"json", "quiet", "verbose", "config"} <= set(options_of(name))
+
+
+def test_one_spelling_for_where_results_go() -> None:
+    spelled = {option for name in COMMANDS for opts in options_of(name).values() for option in opts}
+    assert not {"--to", "--push"} & spelled
+    for name, former in FORMER_NAMES.items():
+        shown = {option for opts in options_of(name).values() for option in opts}
+        assert set(former.values()) <= shown
+
+
+@pytest.fixture
+def scores(tmp_path: Path) -> list[str]:
+    """Files with the scores of two judges that are too sure."""
+    for i, name in enumerate(("a", "b")):
+        made = calibrated_scores(100, seed=i).at_temperature(0.25)
+        replace(made, manifest={"model": name, "benchmark": "x"}).to_parquet(tmp_path / f"{name}.parquet")
+    return ["a.parquet", "b.parquet"]
+
+
+def test_former_names_still_work(tmp_path: Path, invoke: Invoke, scores: list[str]) -> None:
+    assert invoke("calibrate", scores[0], "--to", "c.json", "--quiet").code == 0
+    assert (tmp_path / "c.json").is_file()
+    (tmp_path / "defaults.yaml").write_text("to: d.json\nquiet: true\n")
+    assert invoke("calibrate", scores[0], "--config", "defaults.yaml").code == 0
+    assert (tmp_path / "d.json").is_file()
+    refused = invoke("combine", *scores, "--to=panel.csv")
+    assert (refused.code, "--output panel.csv: the name" in refused.err) == (2, True)
+    refused = invoke("card", scores[0], "--push", "../../x")
+    assert refused.code == 2
+    assert "No such option" not in refused.err
+    unknown = invoke("eval", "--to", "x")
+    assert (unknown.code, "No such option" in unknown.err) == (2, True)
+
+
+def test_a_calibrator_is_a_file_and_runs_are_a_folder(tmp_path: Path, invoke: Invoke) -> None:
+    refused = invoke("calibrate", "--model", "demo", "--output", "elsewhere")
+    assert (refused.code, "ends in .json (--runs is the folder for scores)" in refused.err) == (2, True)
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_terminal_shows_what_is_computed(tmp_path: Path, scores: list[str]) -> None:
+    quick = ("eval", "--scores", scores[0], "--resamples", "20")
+    env = environment(TERM="xterm", COLUMNS="80")
+    shown = run_on_terminal(command(*quick), cwd=tmp_path, env=env)
+    assert (shown.code, "evaluating a ..." in shown.err) == (0, True)
+    assert "evaluating" not in shown.out
+    quiet = run_on_terminal(command(*quick, "--quiet"), cwd=tmp_path, env=env)
+    assert re.sub(r"\s", "", quiet.out + quiet.err) == ""
+
+
+def test_a_pipe_gets_no_status(invoke: Invoke, scores: list[str]) -> None:
+    done = invoke("eval", "--scores", scores[0], "--resamples", "20")
+    assert (done.code, done.err) == (0, "")
+    assert "evaluating" not in done.out
