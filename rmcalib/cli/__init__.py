@@ -67,7 +67,12 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; bad input ends in one line on standard error and exit code 2."""
+    """Run the command line; bad input ends in one line on standard error and exit code 2.
+
+    The installed command `rmcalib` and ``python -m rmcalib`` call it::
+
+        python -m rmcalib eval --model demo
+    """
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
