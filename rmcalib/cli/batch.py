@@ -42,25 +42,34 @@ class Which:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="YAML file with the models and their recipes; default the leaderboard, or with --scores "
-            "published all that are published.",
+            help="YAML file with the models and their recipes; default the models of the RewardBench 2 "
+            "leaderboard, or with --scores published all published ones.",
             rich_help_panel=_WHICH,
         ),
     ] = None
     include: Annotated[
         Globs,
-        typer.Option(metavar="GLOB", help="Only models whose names match.", rich_help_panel=_WHICH),
+        typer.Option(
+            metavar="GLOB", help="Only models whose names match; several allowed.", rich_help_panel=_WHICH
+        ),
     ] = None
     exclude: Annotated[
         Globs,
-        typer.Option(metavar="GLOB", help="No models whose names match.", rich_help_panel=_WHICH),
+        typer.Option(
+            metavar="GLOB",
+            help="Leave out models whose names match; several allowed.",
+            rich_help_panel=_WHICH,
+        ),
     ] = None
     max_params: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="No larger models, such as 10B.", rich_help_panel=_WHICH),
+        typer.Option(metavar="SIZE", help="Leave out larger models, such as 10B.", rich_help_panel=_WHICH),
     ] = None
     family: Annotated[
-        Globs, typer.Option(metavar="NAME", help="Only this family, such as llama.", rich_help_panel=_WHICH)
+        Globs,
+        typer.Option(
+            metavar="NAME", help="Only this family, such as llama; several allowed.", rich_help_panel=_WHICH
+        ),
     ] = None
 
     def selection(self) -> Selection:
@@ -76,22 +85,32 @@ class Where:
     """Where the models run."""
 
     engine: Annotated[
-        Engine, typer.Option(help="This machine, or a Ray cluster.", rich_help_panel=_ENGINE)
+        Engine, typer.Option(help="Run on this machine or on a Ray cluster.", rich_help_panel=_ENGINE)
     ] = Engine.local
     address: Annotated[
         str,
         typer.Option(
-            help="Ray cluster: 'local' starts one on this machine, 'auto' finds one that runs, or HOST:PORT.",
+            metavar="WHERE",
+            help="Ray cluster: 'local' starts one on this machine, 'auto' finds a running one, or HOST:PORT.",
             rich_help_panel=_ENGINE,
         ),
     ] = "local"
     shards: Annotated[
-        int, typer.Option(min=1, help="Ray workers that share a model's prompts.", rich_help_panel=_ENGINE)
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of Ray workers that share a model's prompts.",
+            rich_help_panel=_ENGINE,
+        ),
     ] = 1
     gpus: Annotated[
         float | None,
         typer.Option(
-            min=0, help="GPUs of one Ray worker; default what the model needs.", rich_help_panel=_ENGINE
+            min=0,
+            metavar="X",
+            help="GPUs of one Ray worker; default what the model needs.",
+            rich_help_panel=_ENGINE,
         ),
     ] = None
     gpu_memory: Annotated[
@@ -132,16 +151,18 @@ def batch_models(
     context: typer.Context,
     which: Which,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, and do nothing.", rich_help_panel=_WHICH)
+        bool, typer.Option("--dry-run", help="Only print the plan.", rich_help_panel=_WHICH)
     ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
             metavar="published",
-            help="'published' takes the scores that RewardBench has published instead of scoring.",
+            help="'published' takes the scores that RewardBench has published, instead of scoring.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Files fetched at a time with --scores published.")] = 4,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Files to fetch at a time with --scores published.")
+    ] = 4,
     where: Where,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
     measuring: Measuring,
@@ -150,8 +171,11 @@ def batch_models(
 ) -> None:
     """Score every model of a list, small ones first. Models that fail are tried again next time.
 
-    Models that are done are skipped, so the same command resumes a batch that was killed. In the output
-    folder, batch.json is the state of every model, and events.jsonl lists what happened.
+    Models that are done are skipped, so the same command resumes a batch that
+    was killed. In the output folder, batch.json has the state of every model,
+    and events.jsonl lists what happened.
+
+    Exit codes: 0 done; 1 a model failed; 2 bad usage or bad input.
     """
     from rmcalib.batch import BatchRequest, Published, plan_batch
     from rmcalib.batch import Scoring as HowToScore

@@ -26,7 +26,7 @@ _LABELS = {
 def list_benchmarks(
     *,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Show only these, in full.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Show all details of these benchmarks.")
     ] = None,
     common: Common,
 ) -> None:

@@ -28,7 +28,7 @@ def calibrate_model(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run folder or a file of scores; without it, --model is scored first."
+            metavar="RUN", help="A run folder or a file of scores; without it, --model is scored first."
         ),
     ] = None,
     model: Models = None,
@@ -55,7 +55,7 @@ def calibrate_model(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Also write a model whose rewards are divided by the temperature, and check that they are.",
+            help="Also write a model whose rewards are divided by the temperature, and check its rewards.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -63,14 +63,14 @@ def calibrate_model(
         str | None,
         typer.Option(
             metavar="ID",
-            help="Upload the --checkpoint to this repository of the Hub; needs `hf auth login` or HF_TOKEN.",
+            help="Upload the --checkpoint to this repository on the Hub; needs `hf auth login` or HF_TOKEN.",
             rich_help_panel=WHAT,
         ),
     ] = None,
     seed: Seed = 0,
     common: Common,
 ) -> None:
-    """Fit the temperature of a judge's rewards, and report what it brings on held-out prompts.
+    """Fit the temperature of a judge's rewards, and report what it improves on held-out prompts.
 
     Takes labelled prompts of the kind you will use the judge on: a run folder,
     a file of scores, or --model with --benchmark. Use the calibrator with

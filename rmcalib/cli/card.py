@@ -20,16 +20,17 @@ def write_model_card(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder or a file of scores.")],
     output: Place = "card",
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call the model; default what the run says.")
+        str | None, typer.Option(metavar="NAME", help="Name of the model; default the one in the run.")
     ] = None,
     push_to_hub: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Open a pull request on this model of the Hub (`hf auth login` first)."
+            metavar="ID",
+            help="Open a pull request on this model on the Hub; needs `hf auth login` or HF_TOKEN.",
         ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="URL", help="A page with more, for the Hub's .eval_results.")
+        str | None, typer.Option(metavar="URL", help="A page with details, for the Hub's .eval_results.")
     ] = None,
     organization: Annotated[
         str, typer.Option(metavar="NAME", help="Who ran the evaluation, for Every Eval Ever.")
@@ -38,7 +39,7 @@ def write_model_card(
         str,
         typer.Option(
             metavar="NAME",
-            help="Of the evaluator to the model: first_party, third_party, collaborative or other.",
+            help="Relation of the evaluator to the model: first_party, third_party, collaborative or other.",
         ),
     ] = "other",
     measuring: Measuring,

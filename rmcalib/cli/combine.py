@@ -21,7 +21,7 @@ __all__ = ["combine_judges"]
 def combine_judges(
     *,
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Run folders or files of scores, one per judge.")
+        list[str], typer.Argument(metavar="RUN", help="Run folders or files of scores, one per judge.")
     ],
     output: Annotated[
         Path,
@@ -34,9 +34,11 @@ def combine_judges(
     ] = Path("panel.parquet"),
     method: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Whose scores to write: weights (fitted), or mean (all equal)."),
+        typer.Option(metavar="NAME", help="Which panel to write: weights (fitted), or mean (equal weights)."),
     ] = "weights",
-    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
+    folds: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Number of folds of the cross-validation.")
+    ] = 5,
     seed: Seed = 0,
     common: Common,
 ) -> None:

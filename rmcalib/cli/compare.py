@@ -20,22 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-_Source = typer.Argument(
-    metavar="RUN", help="A run folder, or a file of scores (.parquet, .jsonl, .json); or the URL of one."
-)
+_ABOUT = "A run folder, or a file of scores (.parquet, .jsonl, .json); or the URL of one."
 
 
 @with_options()
 def compare(
     *,
-    a: Annotated[str, _Source],
-    b: Annotated[str, _Source],
+    a: Annotated[str, typer.Argument(metavar="A", help=_ABOUT)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same, for the other model.")],
     category: Annotated[
-        str, typer.Option(metavar="NAME", help="The category to print, or 'all'; files always have all.")
+        str, typer.Option(metavar="NAME", help="The category to print, or 'all'. Files always have all.")
     ] = "overall",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV to this file or URL."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -50,8 +48,8 @@ def compare(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Divide the rewards of the model that a calibrator was fitted for by its temperature, and "
-            "check that it holds here; may be given for each of the two.",
+            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote for this model, and "
+            "check that it holds here; may be given for both models.",
         ),
     ] = None,
     recipes: options.Recipes = None,

@@ -25,14 +25,16 @@ def decide_scores(
     ],
     wrong_at_most: Annotated[
         float,
-        typer.Option(metavar="ALPHA", help="The largest fraction of wrong responses among accepted ones."),
+        typer.Option(metavar="ALPHA", help="Largest fraction of wrong responses among the accepted ones."),
     ] = 0.1,
-    confidence: Annotated[float, typer.Option(help="How sure to be that it is not exceeded.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(metavar="P", help="Confidence that this fraction is not exceeded.")
+    ] = 0.95,
     ask_cost: Annotated[
         float | None,
         typer.Option(
             metavar="COST",
-            help="The cost of asking a person, as a fraction of the cost of a wrong response; default that "
+            help="Cost of asking a person, as a fraction of the cost of a wrong response; default the value "
             "of --wrong-at-most.",
         ),
     ] = None,

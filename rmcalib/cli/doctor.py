@@ -24,13 +24,13 @@ def examine(
     *,
     context: typer.Context,
     speed: Annotated[
-        bool, typer.Option("--bench", help="Measure instead how fast this machine scores.")
+        bool, typer.Option("--bench", help="Measure how fast this machine scores, and check nothing else.")
     ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Compare a server's rewards with those of --model, loaded here; nothing else is examined.",
+            help="Compare a server's rewards with those of --model, loaded here, and check nothing else.",
             rich_help_panel=SERVED,
         ),
     ] = None,
@@ -40,18 +40,19 @@ def examine(
             "--model",
             "-m",
             metavar="ID",
-            help="With --endpoint: the served model. With --bench: the model to run; default a random one "
-            "that suits the device.",
+            help="With --endpoint: the served model. With --bench: the model to run; default one with random "
+            "weights, of a size that suits the device.",
         ),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="With --bench: how long to score; default 60, on a CPU 10."),
+        typer.Option(min=0.1, metavar="X", help="With --bench: how long to score; default 60, on a CPU 10."),
     ] = None,
     device: Annotated[
         str,
         typer.Option(
-            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps."
+            metavar="NAME",
+            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
         ),
     ] = "auto",
     endpoint_kind: EndpointKind = "auto",
@@ -62,12 +63,14 @@ def examine(
 ) -> None:
     """Check whether this machine can score: versions, devices, memory, and whether the Hub answers.
 
-    Scores some of the demo on every device and in every dtype, and compares
-    with the CPU in float32. Exits with 1 if a device is wrong in float32;
-    narrower dtypes are a choice. With --endpoint and --model, scores some of
-    the demo by a server and here, and exits with 1 if the rewards differ by
-    more than rounding. With --bench, scores random texts for a minute and
-    prints how fast that was.
+    Scores a part of the demo on every device and in every dtype, and compares
+    the rewards with those of the CPU in float32. With --endpoint and --model,
+    compares the rewards of a server with those of the model, loaded here.
+    With --bench, scores random texts for a minute and prints the speed.
+
+    Exit codes: 0 done; 1 a device is wrong in float32 (smaller dtypes may
+    differ), or a server's rewards differ by more than rounding; 2 bad usage
+    or bad input.
     """
     if speed:
         refuse_options(context, ("endpoint",), "--bench")

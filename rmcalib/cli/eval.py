@@ -36,7 +36,7 @@ FailIf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CONDITION",
-        help="Exit with code 1 if this holds, such as 'abs(overconfidence).low>0.05', "
+        help="Exit with code 1 if this holds, such as 'overconfidence.low>0.05', "
         "'lost_information.low>0.02' or 'ece[Math]>=0.2'; several allowed.",
         rich_help_panel=REPORT,
     ),
@@ -45,15 +45,16 @@ GroupBy = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="Report the gap by group: category, length, responses, or a column of the benchmark; several "
-        "allowed.",
+        help="Report the gap for each group: category, length, responses, or a column of the benchmark; "
+        "several allowed.",
         rich_help_panel=REPORT,
     ),
 ]
 ReliabilityCurve = Annotated[
     Literal["bins", "isotonic"],
     typer.Option(
-        help="isotonic: also draw the reliability curve that needs no bins (CORP).",
+        metavar="NAME",
+        help="bins, or isotonic to also draw a reliability curve that needs no bins (CORP).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -82,7 +83,8 @@ Examples = Annotated[
     int,
     typer.Option(
         min=0,
-        help="Number of prompts on the page, those with the worst forecasts.",
+        metavar="N",
+        help="Number of prompts to show on the page: those with the worst forecasts.",
         rich_help_panel=REPORT,
     ),
 ]

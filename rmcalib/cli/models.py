@@ -32,14 +32,14 @@ _HOW = {
 def list_models(
     *,
     include: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Only models like this, such as 'Skywork/*'.")
+        str | None, typer.Option(metavar="GLOB", help="Only models whose names match, such as 'Skywork/*'.")
     ] = None,
     recipes: options.Recipes = None,
     common: Common,
 ) -> None:
     """List the known models: what each needs, and whether its rewards are on a Bradley-Terry scale.
 
-    Any other sequence classifier with one output works by its name, too.
+    Any other sequence classifier with one output also works by its name.
     """
     from rmcalib.judges import registry
 
@@ -49,7 +49,7 @@ def list_models(
         if include is None or fnmatch.fnmatch(name.lower(), include.lower())
     ]
     if not found:
-        raise ValueError(f"--include {include!r}: no known model is like that")
+        raise ValueError(f"--include {include!r}: no known model matches")
     if common.json:
         typer.echo(json.dumps([dataclasses.asdict(recipe) for recipe in found]))
     elif not common.quiet:

@@ -27,7 +27,7 @@ def report_leaderboard(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is "
             "the built-in board of real reward models.",
         ),
@@ -58,24 +58,26 @@ def report_leaderboard(
     ] = None,
     benchmark: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all, side by side."),
+        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all."),
     ] = None,
     category: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A category column of --table, if not RewardBench 2's; several allowed."
+            metavar="NAME", help="A category column of --table; default RewardBench 2's; several allowed."
         ),
     ] = None,
     bradley_terry_only: Annotated[
         bool,
         typer.Option(
-            "--bradley-terry-only", help="Leave out models known not to be on a Bradley-Terry scale."
+            "--bradley-terry-only",
+            help="Leave out models whose rewards are known not to be on a Bradley-Terry scale.",
         ),
     ] = False,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Correlation: kendall (default), spearman, pearson; several allowed."
+            metavar="NAME",
+            help="Correlation coefficient: kendall (default), spearman or pearson; several allowed.",
         ),
     ] = None,
     steps: Steps = None,
@@ -88,8 +90,8 @@ def report_leaderboard(
 
     Without folders, the page shows nine real reward models on RewardMATH,
     whose published scores are built in. No network is needed. Runs of several
-    benchmarks give one page of all, with what the temperature of each does on
-    the others, and a leaderboard of each.
+    benchmarks give a leaderboard of each, and one page that compares them:
+    what does the temperature of one benchmark do on the others?
     """
     from rmcalib.report import Joint, leaderboard_from_table, write_joint, write_leaderboard
 

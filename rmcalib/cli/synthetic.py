@@ -26,17 +26,23 @@ class Model(StrEnum):
 @with_options()
 def synthetic(
     *,
-    model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
+    model: Annotated[
+        Model, typer.Option(metavar="NAME", help="Distribution: plackett-luce, mallows or mixture.")
+    ] = Model.PLACKETT_LUCE,
     instances: Annotated[
-        int, typer.Option("--instances", "-n", min=10, max=1_000_000, help="Number of instances.")
+        int,
+        typer.Option("--instances", "-n", min=10, max=1_000_000, metavar="N", help="Number of instances."),
     ] = 2000,
-    items: Annotated[int, typer.Option("--items", "-m", min=2, max=20, help="Number of items to rank.")] = 4,
+    items: Annotated[
+        int, typer.Option("--items", "-m", min=2, max=20, metavar="M", help="Number of items to rank.")
+    ] = 4,
     confidence: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=1e6,
-            help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half.",
+            metavar="X",
+            help="Confidence of the forecast: 1 is calibrated, 2 is overconfident, 0.5 underconfident.",
         ),
     ] = 2.0,
     resamples: Resamples = 200,
@@ -47,10 +53,10 @@ def synthetic(
     seed: Seed = 0,
     common: Common,
 ) -> None:
-    """Draw rankings from a known truth, forecast them too boldly or too timidly, and report the calibration.
+    """Draw rankings from a known distribution, and report the calibration of an overconfident forecast.
 
-    Shows what every number of a report means where the right answer is known. Results of other settings in
-    the same folder are not replaced without --fresh.
+    Shows what the numbers of a report mean when the truth is known. Results of
+    other settings in the same folder are not replaced without --fresh.
     """
     import numpy as np
 

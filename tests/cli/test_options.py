@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer.main
 
+from rmcalib.cli import COMMANDS as EXAMPLES
 from rmcalib.cli import app
 from rmcalib.cli._shared.options import FORMER_NAMES
 from tests.cli.conftest import Invoke, command, environment, run_on_terminal
@@ -33,6 +35,25 @@ def test_one_spelling_for_where_results_go() -> None:
     for name, former in FORMER_NAMES.items():
         shown = {option for opts in options_of(name).values() for option in opts}
         assert set(former.values()) <= shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_examples_of_the_help_are_valid(name: str) -> None:
+    for example in EXAMPLES[name][1]:
+        program, command_name, *arguments = shlex.split(example)
+        assert (program, command_name) == ("rmcalib", name)
+        COMMANDS[name].make_context(name, arguments)  # raises a usage error
+
+
+@pytest.mark.parametrize("width", ["80", "120"])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_cuts_nothing(
+    name: str, width: str, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    shown = invoke(name, "--help").out
+    assert "…" not in shown
+    assert all(example in " ".join(shown.split()) for example in EXAMPLES[name][1])
 
 
 @pytest.fixture

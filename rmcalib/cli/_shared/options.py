@@ -180,18 +180,24 @@ Config = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=load_config,
-        help="YAML file with defaults for these options; the command line wins.",
+        help="YAML file with defaults for these options. The command line takes precedence.",
         rich_help_panel=OTHER,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(min=0, help="Seed of everything random; same seed, same numbers.", rich_help_panel=REPORT),
+    typer.Option(
+        min=0, metavar="N", help="Random seed; the same seed gives the same numbers.", rich_help_panel=REPORT
+    ),
 ]
 Resamples = Annotated[
     int,
     typer.Option(
-        min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+        min=20,
+        max=MOST_RESAMPLES,
+        metavar="N",
+        help="Number of resamples for intervals and p-values.",
+        rich_help_panel=REPORT,
     ),
 ]
 Markdown = Annotated[
@@ -199,15 +205,16 @@ Markdown = Annotated[
     typer.Option(
         "--markdown",
         metavar="FILE",
-        help="Write a summary as Markdown, for a pull request or a workflow's page.",
+        help="Also write a summary as Markdown, for a pull request or the page of a workflow.",
         rich_help_panel=REPORT,
     ),
 ]
 Ties = Annotated[
     TieRule,
     typer.Option(
-        help="What to do with votes for 'equally good': split them among the responses, drop them, or "
-        "forecast them with a model of ties.",
+        metavar="RULE",
+        help="How to count votes for 'equally good': split (among the responses), drop, or davidson or "
+        "rao-kupper (models of ties).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -217,14 +224,16 @@ Json = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print only errors (and --json).", rich_help_panel=OTHER),
+    typer.Option(
+        "--quiet", "-q", help="Print only errors, and the result with --json.", rich_help_panel=OTHER
+    ),
 ]
 Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
         "-v",
-        help="Show tracebacks, and the warnings of other packages.",
+        help="Show tracebacks, and warnings of other packages.",
         rich_help_panel=OTHER,
     ),
 ]
