@@ -60,7 +60,8 @@ Models = Annotated[
         "--model",
         "-m",
         metavar="ID",
-        help="A Hub id, a local folder, a registered judge, or 'demo' (the default); eval and score accept several.",
+        help="A Hub id, a local folder, a registered judge, or 'demo' (the default). eval and score accept "
+        "several.",
         rich_help_panel=WHAT,
     ),
 ]
