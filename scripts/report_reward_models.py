@@ -17,16 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import rmcalib
+from rmcalib._util.display import number, percent, points, short_names, temperature_text
 from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
-from rmcalib.report import (
-    figure_png,
-    number,
-    percent,
-    points,
-    says_right_figure,
-    short_names,
-    temperature_text,
-)
+from rmcalib.report import figure_png, says_right_figure
 from rmcalib.scores import STEPS, Scores, load_all_scores
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from rmcalib.report import short_names
+from rmcalib._util.display import short_names
 
 Row = dict[str, Any]
 INK, GREY, LINE, BLUE, RED, GREEN = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"

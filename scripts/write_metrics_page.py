@@ -5,12 +5,15 @@ python scripts/write_metrics_page.py [--check]
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from rmcalib._util.files import write_text
-from rmcalib.metrics import catalogue, catalogue_markdown
+from rmcalib._util.markdown import markdown_table
+from rmcalib.metrics import GROUPS, Metric, catalogue
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
+BETTER = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
 START, END = "<!-- catalogue: start -->", "<!-- catalogue: end -->"
 
 
@@ -19,7 +22,20 @@ def updated(page: str) -> str:
     before, _, rest = page.partition(START)
     _, _, after = rest.partition(END)
     own = [metric for metric in catalogue().values() if not metric.source]
-    return f"{before}{START}\n\n{catalogue_markdown(own)}\n{END}{after}"
+    return f"{before}{START}\n\n{tables(own)}\n{END}{after}"
+
+
+def tables(metrics: Iterable[Metric]) -> str:
+    """Return one table per group of metrics, with name, meaning, unit and direction."""
+    every = list(metrics)
+    lines: list[str] = []
+    for group, heading in GROUPS.items():
+        rows = [metric for metric in every if metric.group == group]
+        if rows:
+            cells = [[f"`{one.name}`", one.meaning, one.unit or "–", BETTER[one.better]] for one in rows]
+            table = markdown_table(["metric", "meaning", "unit", "better"], cells, escape=False)
+            lines += [f"### {heading}", "", *table, ""]
+    return "\n".join(lines)
 
 
 def main() -> None:

@@ -219,7 +219,7 @@ def _print_checkpoint(made: tuple[Checkpoint, str | None] | None) -> None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    from rmcalib.report import number, percent, points
+    from rmcalib._util.display import number, percent, points
 
     if row["metric"] == "overconfidence":
         return points(row, unit=" points")

@@ -75,8 +75,8 @@ def _different(names: list[str], runs: list[str]) -> list[str]:
 def _print(panel: Panel, to: Path) -> None:
     from rich.text import Text
 
+    from rmcalib._util.display import number, percent, short_names
     from rmcalib._util.terminal import add_row, clean_line, count, open_console, print_table, table
-    from rmcalib.report import number, percent, short_names
 
     console, level = open_console(), f"{panel.level:.0%} interval"
     title = f"On {panel.n:,} prompts, each measured with what was fitted on others"

@@ -135,9 +135,10 @@ _WIDTH = 100
 def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, resamples: int) -> None:
     from rich.text import Text
 
+    from rmcalib._util.display import p_value, signed
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
     from rmcalib.publish import better
-    from rmcalib.report import HEADLINE, p_value, signed
+    from rmcalib.report import HEADLINE
 
     terminal = open_console()
     terminal.print(Text(f"A: {names[0]}\nB: {names[1]}\n"), soft_wrap=True)
@@ -168,7 +169,7 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
 
 def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:
     """Say what A or B says, and how often it is right or people agree; empty without probabilities."""
-    from rmcalib.report import number, percent, points
+    from rmcalib._util.display import number, percent, points
 
     says, agree, gap = (
         rows.get(name, {}).get(side) for name in ("vote_confidence", "vote_agreement", "vote_gap")
@@ -188,6 +189,6 @@ def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:
 
 
 def _value(value: float | None) -> str:
-    from rmcalib.report import number
+    from rmcalib._util.display import number
 
     return number(value)

@@ -261,13 +261,11 @@ def _write_markdown(
 
 
 def _content(done: Sequence[Done], failed: Sequence[Failure], joint: Joint | None) -> dict[str, Any]:
-    from rmcalib.report import evaluation_content, joint_content
-
     return {
-        "evaluations": [{**evaluation_content(one.result), "folder": str(one.folder)} for one in done],
+        "evaluations": [{**one.result.content(), "folder": str(one.folder)} for one in done],
         "failed": failed,
         "conditions_met": [
             {"model": one.result.model, "condition": condition.text} for one in done for condition in one.met
         ],
-        **({} if joint is None else {"benchmarks": joint_content(joint)}),
+        **({} if joint is None else {"benchmarks": joint.content()}),
     }

@@ -165,11 +165,10 @@ def _from_runs(
 def _show(board: Leaderboard | Joint, page: Path, common: Common) -> None:
     from rmcalib._util.storage import shown
     from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.report import Joint, joint_content, leaderboard_content
+    from rmcalib.report import Joint
 
     if common.json:
-        content = joint_content(board) if isinstance(board, Joint) else leaderboard_content(board)
-        typer.echo(json.dumps({**content, "page": str(page)}))
+        typer.echo(json.dumps({**board.content(), "page": str(page)}))
     elif not common.quiet:
         if isinstance(board, Joint):
             print_joint(board)
@@ -181,17 +180,9 @@ def _show(board: Leaderboard | Joint, page: Path, common: Common) -> None:
 def _print(board: Leaderboard) -> None:
     from rich.text import Text
 
+    from rmcalib._util.display import interval, number, p_value, percent, points, short_names
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import (
-        headline_keys,
-        interval,
-        metric_name,
-        number,
-        p_value,
-        percent,
-        points,
-        short_names,
-    )
+    from rmcalib.report import headline_keys, metric_name
 
     terminal = open_console()
     if board.training:
@@ -240,8 +231,8 @@ def _print_page(page: str) -> None:
 
 
 def _print_training(board: Leaderboard, terminal: Any) -> None:
+    from rmcalib._util.display import number, p_value, percent, points
     from rmcalib._util.terminal import add_row, print_table, table
-    from rmcalib.report import number, p_value, percent, points
 
     headings = ("says", "right", "gap in\npoints", "lost\ninformation", "best T", "ECE", "if\ncalibrated")
     steps = table("step", *headings, "p-value", title="Over the training", gap=1)

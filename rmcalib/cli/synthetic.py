@@ -62,7 +62,7 @@ def synthetic(
 
     from rmcalib import __version__
     from rmcalib.ranking import synthetic as generators
-    from rmcalib.report import forecast_report, report_content, write_forecast_report
+    from rmcalib.report import forecast_report, write_forecast_report
     from rmcalib.runs import Layout, RunFolder
 
     folder = output or Path("runs/synthetic") / model.value
@@ -97,7 +97,7 @@ def synthetic(
         page = write_forecast_report(report, folder)
         run.finish()
     if common.json:
-        typer.echo(json.dumps({**report_content(report), "page": str(page)}))
+        typer.echo(json.dumps({**report.content(), "page": str(page)}))
     elif not common.quiet:
         _print(report.summary, report.title, report.words, page, resamples)
 
@@ -106,8 +106,8 @@ _RESULTS = ("metrics.csv", "metrics.json", "reliability.csv", "reliability.png",
 
 
 def _print(summary: "Summary", title: str, words: str, page: Path, resamples: int) -> None:
+    from rmcalib._util.display import number, p_value
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.report import number, p_value
 
     console = open_console()
     headings = ("error", "95% interval", "if\ncalibrated", "p-value", "at best\ntemperature")

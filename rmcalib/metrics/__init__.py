@@ -1,7 +1,7 @@
-"""Numbers about scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
+"""Metrics of scores: forecasts, the catalogue of metrics, comparisons, leaderboards, correlations."""
 
 from rmcalib.metrics._answers import answer_rows
-from rmcalib.metrics._audit import GROUPINGS, Audit, audit, check_groupings
+from rmcalib.metrics._audit import Audit, audit, check_groupings
 from rmcalib.metrics._boards import (
     BOARD_DRAWS,
     DEFAULT_METRIC,
@@ -12,12 +12,9 @@ from rmcalib.metrics._boards import (
     Method,
     check_sortable,
     correlate_models,
-    correlation_rows,
     leaderboard,
     measure_entries,
-    measure_model,
     rank_models,
-    wide_rows,
 )
 from rmcalib.metrics._catalogue import (
     FEWEST,
@@ -25,19 +22,24 @@ from rmcalib.metrics._catalogue import (
     SMOOTH_RESAMPLES,
     TRAINING_METRICS,
     Metric,
-    added_metrics,
     catalogue,
-    catalogue_markdown,
     chosen_metrics,
 )
 from rmcalib.metrics._common import named_scores, on_common_prompts
 from rmcalib.metrics._compare import Comparison, compare, compare_scores
-from rmcalib.metrics._diagrams import Table, isotonic_table, margin_table, reliability_table, summary_table
-from rmcalib.metrics._events import margins, picked_rows, set_forecasts
+from rmcalib.metrics._diagrams import (
+    Table,
+    isotonic_panels,
+    isotonic_table,
+    margin_panels,
+    reliability_panels,
+    reliability_table,
+)
+from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._examples import Example, worst_examples
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, single_answers, top_1_prompts
-from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
-from rmcalib.metrics._statistic import TIES, Settings, Statistic, Ties, difference
-from rmcalib.metrics._table import OVERALL, category_names, find_value, metric_rows
+from rmcalib.metrics._statistic import Settings, Statistic, Ties
+from rmcalib.metrics._table import OVERALL, find_value, metric_rows
 from rmcalib.metrics._texts import disagreements, response_lengths
 from rmcalib.metrics._transfer import NO_TEMPERATURE, Transfer, transfer
 
@@ -45,19 +47,18 @@ __all__ = [
     "BOARD_DRAWS",
     "DEFAULT_METRIC",
     "FEWEST",
-    "GROUPINGS",
     "GROUPS",
     "METHODS",
     "NO_TEMPERATURE",
     "OVERALL",
     "SCORE",
     "SMOOTH_RESAMPLES",
-    "TIES",
     "TRAINING_METRICS",
     "Audit",
     "Board",
     "Comparison",
     "Entry",
+    "Example",
     "Forecasts",
     "Method",
     "Metric",
@@ -66,45 +67,34 @@ __all__ = [
     "Table",
     "Ties",
     "Transfer",
-    "added_metrics",
     "answer_rows",
     "audit",
     "catalogue",
-    "catalogue_markdown",
-    "category_names",
-    "category_scores",
     "check_groupings",
     "check_sortable",
     "chosen_metrics",
     "compare",
     "compare_scores",
     "correlate_models",
-    "correlation_rows",
-    "difference",
     "disagreements",
     "find_value",
     "forecast",
+    "isotonic_panels",
     "isotonic_table",
-    "item_accuracy",
     "leaderboard",
-    "leaderboard_score",
-    "margin_table",
-    "margins",
+    "margin_panels",
     "measure_entries",
-    "measure_model",
     "metric_rows",
     "named_scores",
     "on_common_prompts",
     "picked_rows",
     "rank_models",
+    "reliability_panels",
     "reliability_table",
     "response_lengths",
     "select_prompts",
-    "set_forecasts",
     "single_answers",
-    "summary_table",
-    "ties_score",
     "top_1_prompts",
     "transfer",
-    "wide_rows",
+    "worst_examples",
 ]

@@ -1,4 +1,4 @@
-"""Numbers about the answers of a language model: the calibration of yes and no, and what few votes cost."""
+"""Metrics of the answers of a language model that judges: calibration of yes and no, cost of few votes."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["answer_rows"]
 
 
 def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
-    """Measure what a judge answers in addition to its rewards.
+    """Measure the answers that a judge gives in addition to its rewards.
 
-    For P(yes) of each response y in {0, 1}, as a binary forecast:
+    P(yes) is a binary forecast of whether a response is correct (y = 1) or not (y = 0):
 
-    - `yes_gap`: mean of P(yes) - y. Positive: it says yes too often.
-    - `yes_ece`, `yes_brier`: the calibration error and mean (P(yes) - y)².
+    - `yes_gap`: mean of P(yes) - y. It is positive if the judge says yes too often.
+    - `yes_ece`, `yes_brier`: the calibration error and the mean of (P(yes) - y)².
 
-    For v of n votes for a response:
+    If v of n votes are for a response:
 
-    - `votes_brier`: mean (v/n - y)².
-    - `votes_fair_brier`: mean (v/n - y)² - v(n - v) / (n²(n - 1)), what infinitely many votes would have on
-      average (Ferro 2014). The difference is the cost of few votes.
-    - `votes_width`: mean width of the 95% interval of the first choice's share.
+    - `votes_brier`: mean of (v/n - y)².
+    - `votes_fair_brier`: mean of (v/n - y)² - v(n - v) / (n²(n - 1)), the expected score of infinitely many
+      votes (Ferro 2014). The difference is the cost of few votes.
+    - `votes_width`: mean width of the 95% interval of the first choice's fraction of votes.
 
     Parameters
     ----------
@@ -36,14 +36,18 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
 
     Returns
     -------
-    list of rows (name, value, low, high, n, meaning); empty if the judge answers nothing else. Responses of a
+    list of rows (name, value, low, high, n, meaning); empty if there are no such answers. Responses of a
     prompt are resampled together.
 
     Examples
     --------
+    >>> from dataclasses import replace
     >>> scores = Scores.from_arrays([[1.0, 0.0], [0.5, 0.0]])
     >>> answer_rows(scores)
     []
+    >>> said = replace(scores, details={"p_yes": np.array([0.9, 0.3, 0.8, 0.2])})
+    >>> [(row["name"], round(row["value"], 3)) for row in answer_rows(said, Settings(resamples=20))]
+    [('yes_gap', 0.05), ('yes_ece', 0.2), ('yes_brier', 0.045)]
     """
     settings = settings or Settings()
     prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
@@ -70,9 +74,9 @@ def _yes_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Setting
     brier = mean_interval((p - y) ** 2, groups=prompt, level=settings.level)
     n = len(p)
     return [
-        _row("yes_gap", gap, n, "mean P(yes) less the fraction of correct responses"),
-        _row("yes_ece", ece, n, "calibration error of P(yes), response by response"),
-        _row("yes_brier", brier, n, "Brier score of P(yes), response by response"),
+        _row("yes_gap", gap, n, "mean P(yes) minus the fraction of correct responses"),
+        _row("yes_ece", ece, n, "calibration error of P(yes), over responses"),
+        _row("yes_brier", brier, n, "Brier score of P(yes), over responses"),
     ]
 
 
@@ -81,15 +85,15 @@ def _vote_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Settin
     if votes is None or counts is None:
         return []
     rows = []
-    read = counts >= 2  # NaN is not
+    read = counts >= 2  # False for NaN
     if read.any():
         v, n = votes[read], counts[read]
         square = (v / n - y[read]) ** 2
         fair = square - v * (n - v) / (n**2 * (n - 1))
-        meaning = "Brier score of the votes' shares, response by response"
+        meaning = "Brier score of the fraction of votes, over responses"
         for name, values, text in (
             ("votes_brier", square, meaning),
-            ("votes_fair_brier", fair, f"{meaning}, as infinitely many votes would have it"),
+            ("votes_fair_brier", fair, f"{meaning}, expected for infinitely many votes"),
         ):
             interval = mean_interval(values, groups=prompt[read], level=settings.level)
             rows.append(_row(name, interval, len(v), text))
@@ -102,7 +106,7 @@ def _vote_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Settin
         width = width[np.isfinite(width)]
         if len(width):
             interval = mean_interval(width, level=settings.level)
-            meaning = "mean width of the 95% interval of the first choice's share of votes"
+            meaning = "mean width of the 95% interval of the first choice's fraction of votes"
             rows.append(_row("votes_width", interval, len(width), meaning))
     return rows
 

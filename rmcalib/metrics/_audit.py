@@ -1,4 +1,4 @@
-"""Where a model is over- or under-confident: its gap by group, corrected for looking at many groups."""
+"""Where a model is over- or under-confident: its gap by group, corrected for multiple tests."""
 
 from __future__ import annotations
 
@@ -24,15 +24,26 @@ __all__ = ["GROUPINGS", "Audit", "audit", "check_groupings"]
 Row = dict[str, Any]
 Labels = Sequence[str | None]
 GROUPINGS = ("category", "length", "responses")
-_FEWEST = 10  # prompts: of fewer, an interval says little and a flag nothing
+_FEWEST = 10  # prompts: with fewer, intervals and flags have little meaning
 _QUARTERS = ("shortest quarter", "second quarter", "third quarter", "longest quarter")
 
 
 @dataclass(frozen=True)
 class Audit:
-    """The gap of a model by group.
+    """The gap of a model by group of prompts.
 
-    ``rows`` have group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged and note.
+    Attributes
+    ----------
+    rows : one per group, with group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged
+        and note.
+    level : confidence level of the intervals.
+
+    Examples
+    --------
+    >>> scores = Scores.from_arrays([[1.0, 0.0]] * 30, category=["code"] * 15 + ["math"] * 15)
+    >>> found = audit(scores, group_by=["category"])
+    >>> found.table[["group", "n"]].values.tolist()
+    [['code', 15], ['math', 15]]
     """
 
     rows: list[Row]
@@ -47,7 +58,7 @@ class Audit:
 
     @property
     def summary(self) -> str:
-        """Name the groups that are over- or under-confident, or say that none is."""
+        """The groups that are over- or under-confident, in a sentence."""
         flagged = [row for row in self.rows if row["flagged"]]
         if not flagged:
             return "No group is over- or under-confident beyond chance."
@@ -73,8 +84,8 @@ def audit(
 ) -> Audit:
     """Return the gap of a model (mean confidence minus accuracy) in each group of prompts.
 
-    The p-values are those of no gap. They are adjusted by Holm's method over all groups that are looked at,
-    so that a calibrated model has no flagged group in ``level`` of the cases.
+    The p-values test that there is no gap. Holm's method adjusts them for the number of groups, so a
+    calibrated model has no flagged group with probability ``level``.
 
     Parameters
     ----------
@@ -83,21 +94,21 @@ def audit(
     group_by : "category", "length" (quarters of the length of the picked response), "responses" (number of
         responses), or names of ``columns``. Groupings with a single group are left out, and so is "length" if
         lengths are unknown.
-    columns : more groupings: for each name, a mapping from item ids to groups. Those of the benchmark's items
-        are known.
+    columns : more groupings: for each name, a mapping from item ids to groups. The columns of the benchmark's
+        items need not be given.
     level : confidence level of the intervals. A group is flagged if its adjusted p-value is at most
         1 − level.
-    seed : decides between responses with equal rewards.
+    seed : seed of the choice between responses with equal rewards.
 
     Returns
     -------
-    Audit: ``table`` has group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged, note.
+    Audit, with the rows as a pandas ``table`` and a ``summary`` in words.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> rewards = np.column_stack([np.full(400, 3.0), np.zeros(400)])
-    >>> wrong = np.arange(400) % 4 == 0                      # says 95%, is right in 75% of the cases
+    >>> wrong = np.arange(400) % 4 == 0  # the model says 95% and is right 75% of the time
     >>> columns = {"item_id": np.repeat(np.arange(400).astype(str), 2), "response": np.tile([0, 1], 400),
     ...            "category": np.repeat(["code", "math"], 400), "reward": rewards.ravel(),
     ...            "is_correct": np.column_stack([~wrong, wrong]).ravel()}
@@ -117,10 +128,21 @@ def audit(
 
 
 def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | None = None) -> list[str]:
-    """Return the names of groupings without repeats, or raise a ValueError that names an unknown one.
+    """Return the names of groupings without repeats; raise a ValueError if one is unknown.
 
-    ``known`` is a benchmark, or the names of its columns.
+    Parameters
+    ----------
+    names : names of groupings.
+    known : a benchmark, whose columns are groupings too, or the names of more groupings.
 
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> check_groupings(["category", "length", "category"])
+    ['category', 'length']
     >>> check_groupings(["language"])
     Traceback (most recent call last):
     ...
@@ -135,7 +157,7 @@ def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | Non
 
 
 def benchmark_columns(benchmark: Benchmark | None) -> dict[str, dict[str, str]]:
-    """Return what else a benchmark says about its prompts: for each column, the value of each item id."""
+    """Return the additional columns of a benchmark's items: for each one, the value of each item id."""
     columns: dict[str, dict[str, str]] = {}
     for item in () if benchmark is None else benchmark.items:
         for name, value in getattr(item, "columns", {}).items():
@@ -162,7 +184,7 @@ def audit_rows(part: Forecasts, groupings: Mapping[str, Labels], level: float, s
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values adjusted by Holm's method: the chance of any false alarm among all of them.
+    """Return p-values adjusted by Holm's method, which controls the probability of any false alarm.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -187,7 +209,7 @@ def _gap(says: FloatArray, right: FloatArray, level: float) -> Row:
     found = mean_difference(right, says, level=level)
     low, high, p_value = found.low, found.high, found.p_value
     if right.std() == 0:
-        # All are right, or all are wrong: what varies is not seen, but Wilson's interval allows for it.
+        # All are right, or all are wrong: the variance is not observed, but Wilson's interval allows for it.
         limits = proportion_interval(right, level=level)
         low, high = row["says"] - limits.high, row["says"] - limits.low
         spread = np.sqrt(row["says"] * (1 - row["says"]) / n)  # Wilson's interval inverts this test

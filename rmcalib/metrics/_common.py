@@ -1,4 +1,4 @@
-"""Several judges of the same prompts: their names, and the prompts that all have."""
+"""Scores of several judges on the same prompts: their names, and the prompts that all have scored."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ def named_scores(
     Parameters
     ----------
     scores : the scores of each judge, or a mapping from names to scores.
-    names : what to call the judges; by default what the manifests say, else their numbers.
-    least : the fewest judges that are allowed.
-    caller : how an error message begins.
+    names : names of the judges; by default those in the manifests, else 1, 2, ...
+    least : the smallest number of judges that is allowed.
+    caller : the first word of error messages.
+
+    Returns
+    -------
+    dict from names to scores.
 
     Examples
     --------
@@ -38,22 +42,27 @@ def named_scores(
         raise ValueError(f"{caller}: got the scores of {len(every)} judges, expected at least {least}")
     if len(names) != len(every) or len(set(names)) < len(names):
         raise ValueError(
-            f"{caller}: {len(every)} judges and the names {', '.join(names)}; expected a different name for "
+            f"{caller}: {len(every)} judges with the names {', '.join(names)}; expected a different name for "
             "each (give names=[...])"
         )
     return dict(zip(names, every, strict=True))
 
 
 def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
-    """Return the scores of the prompts that all have, in the order of the first.
+    """Return the scores of the prompts that all judges have scored, in the order of the first judge.
 
     Parameters
     ----------
     scores : the scores of two or more judges.
 
+    Returns
+    -------
+    list of Scores, one per judge, with the same prompts and responses.
+
     Raises
     ------
-    ValueError : if they have no prompt in common, or differ in the responses of a prompt.
+    ValueError
+        If they have no prompt in common, or differ in the responses to a prompt.
 
     Examples
     --------
@@ -80,5 +89,7 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
     for other in parts[1:]:
         same = len(first) == len(other) and (first.is_correct == other.is_correct).all()
         if not same or (first.item_id != other.item_id).any():
-            raise ValueError(f"{who} differ in the responses of a prompt: they are not of the same benchmark")
+            raise ValueError(
+                f"{who} differ in the responses to a prompt: were they scored on the same benchmark?"
+            )
     return parts

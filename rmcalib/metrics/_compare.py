@@ -1,8 +1,8 @@
-"""Two reward models, or two checkpoints, on the same prompts: which differences are more than chance?
+"""Compare two reward models, or two checkpoints, on the same prompts.
 
-Differences are paired: both models answered the same prompts, so what makes prompts hard for both cancels.
-Calibration errors, which noise pushes up and not equally for every model, are compared by their intervals,
-which reach 0 where noise alone explains the error.
+Differences are paired: prompts that are hard for both models cancel. Noise increases calibration errors, and
+by more for some models than for others. So these errors are compared by their intervals, which reach 0 where
+noise alone explains the error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,20 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two models on the same prompts: ``rows`` as `compare_scores` returns them, and the models' names."""
+    """Two models on the same prompts.
+
+    Attributes
+    ----------
+    a, b : the names of the models.
+    rows : the result of `compare_scores`.
+
+    Examples
+    --------
+    >>> scores = Scores.from_arrays([[2.0, 0.0], [0.0, 1.0]])
+    >>> found = compare(scores, scores, names=("old", "new"), metrics=["accuracy"])
+    >>> found.a, found.b, len(found.table)
+    ('old', 'new', 2)
+    """
 
     a: str
     b: str
@@ -56,20 +69,20 @@ def compare(
     level: float = 0.95,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two models on the prompts that both have scored: every metric's difference, with intervals.
+    """Compare two models on the prompts that both have scored: the difference of every metric.
 
     Parameters
     ----------
     scores_a, scores_b : the scores of the two models.
-    names : what to call them; by default what the manifests of the scores say.
-    recipes : YAML files that describe more models, to know which rewards are not utilities.
-    metrics : names of the metrics to compare; all of the catalogue by default.
-    resamples, level, seed : of the intervals.
+    names : names of the two models; by default those in the manifests of the scores.
+    recipes : YAML files that describe more models. They say which rewards are not utilities.
+    metrics : names of the metrics to compare; by default all of the catalogue.
+    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
-    Comparison: its ``table`` has the columns category, metric, a, b, difference (b − a), low, high, p_value,
-    n and note.
+    Comparison, whose ``table`` has the columns category, metric, a, b, difference (b − a), low, high,
+    p_value, n and note.
 
     Examples
     --------
@@ -106,12 +119,25 @@ def compare_scores(
     settings: Settings | None = None,
     metrics: Iterable[str] | None = None,
 ) -> list[Row]:
-    """Return rows of category, metric, a, b, difference (b − a), low, high, p_value, n, note.
+    """Return the difference of every metric between two models.
 
-    Prompts that only one of the two has are left out. Metrics that do not depend on the model, nulls and
-    p-values are not compared (`Metric.compared`). ``no_calibration`` says why the rewards of ``a`` or ``b``
-    are not utilities: metrics that need probabilities are then empty.
+    Prompts that only one model has scored are left out. Metrics that do not depend on the model, nulls and
+    p-values are not compared (`Metric.compared`).
 
+    Parameters
+    ----------
+    a, b : the scores of the two models.
+    no_calibration : for each model, why its rewards are not utilities; None if they are. Metrics that need
+        probabilities are then empty.
+    settings : bins, resamples, level and seed.
+    metrics : names of the metrics to compare; by default all of the catalogue.
+
+    Returns
+    -------
+    Rows of category, metric, a, b, difference (b − a), low, high, p_value, n and note.
+
+    Examples
+    --------
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
     >>> scores = Scores.from_columns(columns)
@@ -134,7 +160,7 @@ def compare_scores(
 def _row(
     metric: Metric, part_a: Part, part_b: Part, why: tuple[str | None, str | None], settings: Settings
 ) -> Row | None:
-    """Return the row of a metric; None if it is not compared here, or one of the models has no value."""
+    """Return the row of a metric; None if it is not compared here, or if a model has no value."""
     if metric.compared == "nowhere" or (metric.compared == "overall" and not part_a.is_everything):
         return None
     a, b = (statistic_of(metric, part, settings) for part in (part_a, part_b))
@@ -150,7 +176,7 @@ def _row(
 
 
 def _without(a: Statistic, b: Statistic, why: tuple[str | None, str | None]) -> Row:
-    """Return the row of a metric that one or both of the models have no value of."""
+    """Return the row of a metric that one or both models have no value for."""
     sides = {"a": (a, why[0]), "b": (b, why[1])}
     return {
         **{name: found.value if reason is None else None for name, (found, reason) in sides.items()},

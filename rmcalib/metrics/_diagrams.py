@@ -1,4 +1,6 @@
-"""Tidy tables that figures and pages are drawn from."""
+"""Tidy tables that figures are drawn from: reliability diagrams, isotonic curves, histograms of margins."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +8,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib.calibration import Draw, Reliability, Summary, consistency_band, corp, reliability
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.calibration import Draw, Reliability, consistency_band, corp, reliability
+from rmcalib.metrics._events import margins, outcomes, set_forecasts
+from rmcalib.metrics._forecasts import Forecasts, select_prompts, top_1_prompts
+from rmcalib.metrics._statistic import Settings
+from rmcalib.metrics._table import category_names
 
-__all__ = ["Table", "bin_rows", "isotonic_table", "margin_table", "reliability_table", "summary_table"]
+__all__ = [
+    "Table",
+    "bin_rows",
+    "isotonic_panels",
+    "isotonic_table",
+    "margin_panels",
+    "margin_table",
+    "reliability_panels",
+    "reliability_table",
+]
 
 Table = Sequence[dict[str, Any]]
+Rows = list[dict[str, Any]]
 
 
 def reliability_table(
@@ -22,9 +39,26 @@ def reliability_table(
     draw: Draw = "independent",
     bins: int = 10,
     rng: np.random.Generator | int = 0,
-) -> list[dict[str, Any]]:
-    """Return one row for each bin that is not empty: where it is, what is in it, and its consistency band.
+) -> Rows:
+    """Return the bins of a reliability diagram, with consistency bands.
 
+    Parameters
+    ----------
+    probabilities : (N,) predicted probabilities.
+    outcomes : (N,) 1 where the event happened, else 0.
+    panel : name of the panel, which is copied to every row.
+    groups : (N,) prompt of each forecast; default independent forecasts.
+    draw : "one_per_group" if exactly one outcome per prompt is 1, else "independent".
+    bins : number of equal-width bins.
+    rng : random generator or seed of the consistency bands.
+
+    Returns
+    -------
+    Rows of panel, low, high, count, confidence, frequency, band_low and band_high, one per bin that is not
+    empty. The band contains 95% of the frequencies of a calibrated forecast.
+
+    Examples
+    --------
     >>> rows = reliability_table([0.5] * 4, [0, 1, 0, 1], panel="all")
     >>> rows[0]["panel"], rows[0]["confidence"], rows[0]["frequency"], rows[0]["count"]
     ('all', 0.5, 0.5, 4)
@@ -38,11 +72,22 @@ def reliability_table(
     ]
 
 
-def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str) -> list[dict[str, Any]]:
-    """Return the isotonic (CORP) reliability curve, which needs no bins: panel, probability, frequency.
+def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str) -> Rows:
+    """Return the isotonic (CORP) reliability curve, which needs no bins.
 
-    Where the frequency is constant over several probabilities, only the first and the last have a row.
+    Parameters
+    ----------
+    probabilities : (N,) predicted probabilities.
+    outcomes : (N,) 1 where the event happened, else 0.
+    panel : name of the panel, which is copied to every row.
 
+    Returns
+    -------
+    Rows of panel, probability and frequency. Where the frequency is constant over several probabilities, only
+    the first and the last have a row.
+
+    Examples
+    --------
     >>> rows = isotonic_table([0.1, 0.3, 0.4, 0.9], [0, 0, 0, 1], panel="all")
     >>> [(row["probability"], row["frequency"]) for row in rows]
     [(0.1, 0.0), (0.4, 0.0), (0.9, 1.0)]
@@ -56,7 +101,7 @@ def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str)
     ]
 
 
-def bin_rows(diagram: Reliability) -> list[dict[str, Any]]:
+def bin_rows(diagram: Reliability) -> Rows:
     """Return one row for each bin that is not empty: low, high, count, confidence, frequency.
 
     >>> bin_rows(reliability([0.5] * 4, [0, 1, 0, 1], bins=2))
@@ -76,11 +121,11 @@ def bin_rows(diagram: Reliability) -> list[dict[str, Any]]:
 
 def margin_table(
     margins: ArrayLike, panels: Sequence[str], members: Sequence[ArrayLike], *, bins: int = 30
-) -> list[dict[str, Any]]:
-    """Return the histogram of margins (n,) of each panel, whose prompts are marked in ``members`` (n,).
+) -> Rows:
+    """Return the histogram of margins (n,) of each panel; ``members`` (n,) says which prompts belong to it.
 
-    All panels share their edges, which lie symmetrically about 0 and hold the middle 98% of the margins;
-    the few beyond count in the outermost bins.
+    All panels have the same edges: symmetric about 0, with the central 98% of the margins between them. The
+    few margins beyond are counted in the outermost bins.
 
     >>> rows = margin_table([-1.0, 1.0, 3.0], ["all"], [[True, True, True]], bins=2)
     >>> [(row["low"] < 0, row["count"]) for row in rows]
@@ -100,24 +145,113 @@ def margin_table(
     return rows
 
 
-def summary_table(summary: Summary) -> list[dict[str, Any]]:
-    """Return the rows of a :class:`~rmcalib.calibration.Summary` as dictionaries.
+def reliability_panels(forecasts: Forecasts, settings: Settings) -> Rows:
+    """Return the bins of the reliability diagrams of forecasts.
 
-    >>> from rmcalib.calibration import SummaryRow
-    >>> row = SummaryRow("sub", 2, 0.1, 0.05, 0.15, 0.02, 0.03, 0.01, 0.02)
-    >>> summary_table(Summary((row,), None, 10, 3))[0]["notion"]
-    'sub-2'
+    One panel for all prompts with one correct response, one for each category, and one for prompts with
+    several correct responses: there the event is that a correct one is first.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+    settings : number of bins, and seed of the consistency bands.
+
+    Returns
+    -------
+    Rows as those of `reliability_table`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
+    >>> made = forecast(Scores.from_arrays([[1.0, 0.0]] * 4, category=["x", "x", "y", "y"]))
+    >>> list(dict.fromkeys(row["panel"] for row in reliability_panels(made, Settings())))
+    ['overall', 'x', 'y']
     """
     return [
-        {
-            "notion": f"{row.family}-{row.k}",
-            "value": row.value,
-            "low": row.low,
-            "high": row.high,
-            "null_mean": row.null_mean,
-            "null_high": row.null_high,
-            "p_value": row.p_value,
-            "recalibrated": row.recalibrated,
-        }
-        for row in summary.rows
+        row
+        for panel, p, y, prompt in _panel_forecasts(forecasts)
+        for row in reliability_table(
+            p, y, panel=panel, groups=prompt, draw="one_per_group", bins=settings.bins, rng=settings.seed
+        )
     ]
+
+
+def isotonic_panels(forecasts: Forecasts) -> Rows:
+    """Return the isotonic reliability curves of forecasts, with the panels of `reliability_panels`.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+
+    Returns
+    -------
+    Rows as those of `isotonic_table`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
+    >>> isotonic_panels(forecast(Scores.from_arrays([[0.0, 0.0]] * 4)))
+    [{'panel': 'overall', 'probability': 0.5, 'frequency': 0.5}]
+    """
+    return [
+        row for panel, p, y, _ in _panel_forecasts(forecasts) for row in isotonic_table(p, y, panel=panel)
+    ]
+
+
+def margin_panels(forecasts: Forecasts) -> Rows:
+    """Return the histograms of margins of forecasts, overall and by category.
+
+    A margin is the reward of the correct response minus that of the best wrong one. Only prompts with one
+    correct response are counted.
+
+    Parameters
+    ----------
+    forecasts : n prompts.
+
+    Returns
+    -------
+    Rows of panel, low, high and count, one per bin.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
+    >>> rows = margin_panels(forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 2.0]])))
+    >>> sum(row["count"] for row in rows if row["low"] >= 0)
+    1
+    """
+    panels = _panels(forecasts)
+    if not panels:
+        return []
+    every = panels[0][1]
+    return margin_table(
+        margins(forecasts)[every], [panel for panel, _ in panels], [members[every] for _, members in panels]
+    )
+
+
+def _panel_forecasts(forecasts: Forecasts) -> list[tuple[str, FloatArray, FloatArray, IntArray]]:
+    """The panels of the reliability diagrams: name, probabilities, outcomes and prompts."""
+    tables = []
+    for panel, members in _panels(forecasts):
+        part = select_prompts(forecasts, members)
+        tables.append((panel, part.probability, outcomes(part), part.prompt))
+    several = ~top_1_prompts(forecasts)
+    if several.any():
+        part = select_prompts(forecasts, several)
+        names = " and ".join(dict.fromkeys(part.category.tolist()))
+        tables.append((f"{names}: correct ones first", *set_forecasts(part)))
+    return tables
+
+
+def _panels(forecasts: Forecasts) -> list[tuple[str, BoolArray]]:
+    """The panels of the figures and their prompts: overall and each category, one correct response only."""
+    one_answer = top_1_prompts(forecasts)
+    panels = []
+    for shown, name in category_names(forecasts).items():
+        members = one_answer if name is None else one_answer & (forecasts.category == name)
+        if members.any():
+            panels.append((shown, members))
+    # A single category is the same as overall.
+    return panels[:1] if len(panels) == 2 else panels

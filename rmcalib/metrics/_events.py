@@ -1,4 +1,4 @@
-"""What forecasts say about events: the first choice, pairs of responses, and sets of correct responses."""
+"""Forecasts of events: the first choice, pairs of responses, and sets of correct responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(forecasts: Forecasts) -> FloatArray:
 
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:
-    """Return each prompt's accuracy (n,): the fraction of correct ones among those of the largest reward."""
+    """Return the accuracy of each prompt (n,): the fraction of correct responses with the largest reward."""
     return fraction_correct(forecasts, forecasts.reward)
 
 
@@ -40,15 +40,20 @@ def fraction_correct(forecasts: Forecasts, key: FloatArray) -> FloatArray:
 
 @once
 def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArray]:
-    """Return the row of each prompt's most probable response, and whether it is correct: (n,), (n,).
+    """Return the most probable response of each prompt, and whether it is correct.
 
-    Equal rewards are decided at random (seeded): the first one would always be the correct one where correct
-    responses come first.
+    Among equal rewards the choice is random: in benchmarks that list correct responses first, the first one
+    would always be correct.
 
     Parameters
     ----------
     forecasts : n prompts.
-    seed : of the random choice.
+    seed : seed of the random choice.
+
+    Returns
+    -------
+    rows : (n,) the row of each chosen response.
+    right : (n,) 1 if it is correct, else 0.
 
     Examples
     --------
@@ -108,10 +113,10 @@ def first_correct_probability(forecasts: Forecasts) -> FloatArray:
 
 
 def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return the sub-2 forecasts of every correct-versus-wrong pair: probabilities, outcomes, prompts.
+    """Return the forecasts of all pairs of a correct and a wrong response: probabilities, outcomes, prompts.
 
-    P(i before j) = 1 / (1 + exp(r_j − r_i)): Plackett-Luce on the two. Each pair is counted in both
-    orientations, (p, 1) and (1 − p, 0): with only one of them every outcome would be 1.
+    P(i before j) = 1 / (1 + exp(r_j − r_i)). Each pair is counted in both orientations, (p, 1) and
+    (1 − p, 0): with only one of them every outcome would be 1.
 
     >>> from rmcalib.metrics import forecast
     >>> from rmcalib.scores import Scores
@@ -128,10 +133,10 @@ def pairwise_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, In
 
 
 def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
-    """Return the log-odds that the correct response of each correct-versus-wrong pair wins, and its prompt.
+    """Return the log-odds that the correct response of each pair wins, and the prompt of the pair.
 
-    They are those of the scores' pairwise probabilities where there are some, and infinite where a judge is
-    certain; pairs that are not known are left out. Else they follow from the rewards.
+    If the scores have pairwise probabilities, the log-odds are theirs: infinite where a judge is certain, and
+    without unknown pairs. Otherwise they follow from the rewards.
 
     >>> from rmcalib.metrics import forecast
     >>> from rmcalib.scores import Scores
@@ -158,8 +163,8 @@ def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
 def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return P(a correct response is first) and P(a wrong one is): probabilities, outcomes, prompts (2n,).
 
-    The sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0. This is the
-    question to ask where several responses are correct.
+    These are the sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0.
+    They are used where several responses are correct.
 
     >>> from rmcalib.metrics import forecast
     >>> from rmcalib.scores import Scores
@@ -187,7 +192,7 @@ def _pair_rows(forecasts: Forecasts) -> tuple[IntArray, IntArray, IntArray]:
     first_wrong = np.cumsum(n_wrong) - n_wrong
     owner = forecasts.prompt[correct]
     repeats = n_wrong[owner]
-    # The number of each pair among those of its correct response.
+    # The position of each pair among those of its correct response.
     within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     other = wrong[np.repeat(first_wrong[owner], repeats) + within]
     return np.repeat(correct, repeats), other, np.repeat(owner, repeats)

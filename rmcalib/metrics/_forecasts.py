@@ -1,7 +1,7 @@
-"""Forecasts: what a reward model's rewards say about which response of a prompt comes first.
+"""Forecasts: the probability of each response to be the best one of its prompt.
 
 Prompts have different numbers of responses, so arrays are flat: one entry per response, prompt after prompt,
-with offsets that say where each prompt starts. Sums and maxima are taken per segment.
+with offsets that say where each prompt starts. Sums and maxima are computed per prompt.
 """
 
 from __future__ import annotations
@@ -36,20 +36,27 @@ Names = np.ndarray[tuple[int], np.dtype[np.str_]]
 
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """Plackett-Luce forecasts of the first response of each prompt.
+    """Plackett-Luce forecasts of n prompts: the probability of each of their N responses to be the best.
 
     Attributes
     ----------
-    log_probability : (N,) log P(i first), one entry per response.
-    is_correct : (N,) the truth.
+    log_probability : (N,) log P(i is the best), one entry per response.
+    is_correct : (N,) whether each response is correct.
     reward, length : (N,) the rewards, and the lengths of the responses (NaN where unknown).
     offsets : (n + 1,) where each of the n prompts starts.
-    source : (n,) the number of each prompt in the scores.
+    source : (n,) the position of each prompt in the scores.
     category : (n,) the category of each prompt.
-    one_answer : (n,) whether the benchmark asks for one right answer; False for RewardBench 2's Ties.
+    one_answer : (n,) whether a single right answer exists; False for RewardBench 2's Ties.
     scores : the scores that the forecasts were made from.
     whole : the forecasts of all prompts, if these are a selection; else None.
-    official : what the benchmark's authors report of these scores, if known.
+    official : the scores that the benchmark's authors define, if known.
+    memory : results that several metrics share.
+
+    Examples
+    --------
+    >>> forecasts = forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 2.0]]))
+    >>> len(forecasts), forecasts.probability.round(2).tolist()
+    (2, [0.73, 0.27, 0.12, 0.88])
     """
 
     log_probability: FloatArray
@@ -71,7 +78,7 @@ class Forecasts:
 
     @property
     def probability(self) -> FloatArray:
-        """P(i first): (N,)."""
+        """P(i is the best): (N,)."""
         return np.exp(self.log_probability)
 
     @property
@@ -93,7 +100,7 @@ class Forecasts:
 def once(
     compute: Callable[Concatenate[Forecasts, Options], Result],
 ) -> Callable[Concatenate[Forecasts, Options], Result]:
-    """Compute a function of forecasts once per forecasts and options: several metrics share the result."""
+    """Store the result of a function of forecasts, because several metrics share it."""
 
     @wraps(compute)
     def remembered(forecasts: Forecasts, /, *args: Options.args, **options: Options.kwargs) -> Result:
@@ -113,12 +120,23 @@ def forecast(
     lengths: ArrayLike | None = None,
     official: Iterable[OfficialScore] = (),
 ) -> Forecasts:
-    """Turn rewards into P(i first) = exp(r_i/T) / Σ_j exp(r_j/T) over the responses of each prompt.
+    """Turn rewards into probabilities: P(i is the best) = exp(r_i/T) / Σ_j exp(r_j/T).
 
-    ``temperature``: one number, or one per prompt (n,). ``lengths`` (N,): the lengths of the responses; by
-    default the scores' numbers of tokens, NaN where they are unknown. ``official``: what the benchmark's
-    authors report, as `rmcalib.benchmarks.official_score` computes it.
+    The sum is over the responses of a prompt.
 
+    Parameters
+    ----------
+    scores : the scores of one model, with N responses to n prompts.
+    temperature : T, one number or (n,) one per prompt.
+    lengths : (N,) lengths of the responses; by default the scores' numbers of tokens, NaN where unknown.
+    official : the scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
+
+    Returns
+    -------
+    Forecasts
+
+    Examples
+    --------
     >>> columns = {"item_id": ["a", "a"], "category": ["Math"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [np.log(3.0), 0.0]}
     >>> forecast(Scores.from_columns(columns)).probability.round(4)
@@ -129,7 +147,7 @@ def forecast(
         lengths = np.where(scores.n_tokens >= 0, scores.n_tokens, np.nan)
     length = np.asarray(lengths, dtype=np.float64)
     if length.shape != scores.reward.shape:
-        raise ValueError(f"lengths: {length.shape[0]} lengths for {len(scores)} responses")
+        raise ValueError(f"lengths: {length.shape[0]} lengths for {len(scores)} responses; expected one each")
     return Forecasts(
         log_probability=log_softmax(scores.reward, offsets, temperature=temperature),
         is_correct=scores.is_correct,
@@ -145,7 +163,7 @@ def forecast(
 
 
 def log_softmax(rewards: ArrayLike, offsets: IntArray, *, temperature: ArrayLike = 1.0) -> FloatArray:
-    """Return r_i/T − log Σ_j exp(r_j/T) over each segment: (N,), in float64, whatever the rewards' size.
+    """Return r_i/T − log Σ_j exp(r_j/T) over the responses of each prompt: (N,), without overflow.
 
     >>> np.exp(log_softmax([1e6, 1e6, 0.0], np.array([0, 2, 3])))
     array([0.5, 0.5, 1. ])
@@ -160,8 +178,18 @@ def log_softmax(rewards: ArrayLike, offsets: IntArray, *, temperature: ArrayLike
 
 
 def top_1_prompts(forecasts: Forecasts) -> BoolArray:
-    """Return which prompts (n,) have exactly one correct response and ask for one right answer.
+    """Return which prompts have exactly one correct response and a single right answer.
 
+    Parameters
+    ----------
+    forecasts : n prompts.
+
+    Returns
+    -------
+    (n,) bool. Prompts of RewardBench 2's Ties are False.
+
+    Examples
+    --------
     >>> columns = {"item_id": ["ref:1", "ref:1"], "category": ["Ties"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
     >>> top_1_prompts(forecast(Scores.from_columns(columns)))
@@ -172,8 +200,18 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
 
 
 def single_answers(scores: Scores) -> Forecasts | None:
-    """Return the forecasts of the prompts with exactly one correct response; None if there are none.
+    """Return the forecasts of the prompts with exactly one correct response.
 
+    Parameters
+    ----------
+    scores : the scores of one model.
+
+    Returns
+    -------
+    Forecasts, or None if there are no such prompts.
+
+    Examples
+    --------
     >>> single_answers(Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]])).reward.tolist()
     [1.0, 0.0, 2.0, 0.0]
     """
@@ -185,8 +223,19 @@ def single_answers(scores: Scores) -> Forecasts | None:
 
 
 def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
-    """Return the forecasts of the prompts where ``kept`` (n,) is true.
+    """Return the forecasts of some of the prompts.
 
+    Parameters
+    ----------
+    forecasts : n prompts.
+    kept : (n,) which of them to keep.
+
+    Returns
+    -------
+    Forecasts
+
+    Examples
+    --------
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x", "x", "y", "y"], "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [1.0, 0.0, 2.0, 0.0]}
     >>> select_prompts(forecast(Scores.from_columns(columns)), np.array([False, True])).reward

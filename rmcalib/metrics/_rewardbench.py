@@ -1,4 +1,4 @@
-"""RewardBench 2's own numbers: accuracy, the Ties score, and the leaderboard score."""
+"""RewardBench 2's own metrics: accuracy, the Ties score, and the leaderboard score."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def item_accuracy(scores: Scores) -> FloatArray:
 def ties_score(scores: Scores) -> float:
     """Return RewardBench 2's score of the Ties category, between -0.01 and 1.01; NaN if there is none.
 
-    A prompt's id is `ref:N` (one correct answer) or `tied:N` (several). Per prompt, a = [worst correct > best
-    wrong], g = worst correct − best wrong, w = best correct − worst correct. With means of a over all prompts
-    of a kind, and the others over the N that have both:
-    0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
-    + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), where w is the tied prompt's and 0/0 counts as 0.
+    A prompt's id is `ref:N` (one correct answer) or `tied:N` (several). For each prompt,
+    a = [worst correct > best wrong], g = worst correct − best wrong, w = best correct − worst correct.
+    The score is 0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
+    + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), where w is that of the tied prompt and 0/0 counts as 0.
+    Means of a are over all prompts of a kind, the other means over the N that have both kinds.
 
     Parameters
     ----------
-    scores : of any benchmark; only the category "Ties" counts.
+    scores : the scores of one model; only the category "Ties" counts.
 
     Examples
     --------
@@ -85,7 +85,7 @@ def ties_score(scores: Scores) -> float:
 
 
 def ties_sums(scores: Scores, category: str = TIES) -> FloatArray:
-    """Return what each number N adds to the Ties score, in the order of `ties_scores`: (numbers, 8)."""
+    """Return the contribution of each number N to the Ties score, for `ties_scores`: (numbers, 8)."""
     rows = scores.category == category
     return sums_of_ties(scores.item_id[rows], scores.reward[rows], scores.is_correct[rows])
 
@@ -97,7 +97,7 @@ def category_scores(scores: Scores) -> dict[str, float]:
 
     Parameters
     ----------
-    scores : of one model.
+    scores : the scores of one model.
 
     Examples
     --------
@@ -113,11 +113,11 @@ def category_scores(scores: Scores) -> dict[str, float]:
 
 
 def leaderboard_score(scores: Scores) -> float:
-    """Return the plain mean of the categories' scores; times 100 it is the number on the leaderboard.
+    """Return the mean of the category scores; the leaderboard shows it times 100.
 
     Parameters
     ----------
-    scores : of one model.
+    scores : the scores of one model.
 
     Examples
     --------

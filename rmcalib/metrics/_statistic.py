@@ -1,8 +1,8 @@
-"""Statistics: a value of n prompts, with its interval and what a paired difference needs.
+"""Statistics: a value computed from n prompts, with its interval and what a paired difference needs.
 
-`evaluate` asks a statistic for its interval, `compare` for the interval of a difference between two models on
-the same prompts. Most statistics have a formula for both. Others are computed again on resamples of the
-prompts: a resample is a vector of weights, how often each prompt was drawn.
+`evaluate` uses the interval of a statistic, `compare` the interval of a difference between two models on the
+same prompts. Most statistics have a formula for both. Others are computed again on resamples of the prompts:
+a resample is a vector of weights that says how often each prompt was drawn.
 """
 
 from __future__ import annotations
@@ -32,17 +32,26 @@ NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ
 Limits = tuple[float, float]
 Ties = Literal["split", "drop", "davidson", "rao-kupper"]
 TIES: tuple[Ties, ...] = ("split", "drop", "davidson", "rao-kupper")
-"""What to do with people who find responses equally good; see `Settings`."""
-_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next statistic
+"""How votes for "equally good" are counted; see `Settings`."""
+_CACHED = 8_000_000  # prompts times resamples: up to here, weights are kept for the next statistic
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How metrics are computed: equal-width bins, resamples, level of the intervals, seed, ties.
+    """How metrics are computed.
 
-    ``ties`` is about people's votes. "split" divides the vote of a person who finds the responses equally
-    good among them, "drop" leaves it out, "davidson" and "rao-kupper" forecast ties as an outcome of their
-    own, with one parameter that is fitted on other prompts.
+    Attributes
+    ----------
+    bins : number of equal-width bins of the ECE.
+    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
+    ties : how votes for "equally good" are counted. "split" divides such a vote among the responses, "drop"
+        leaves it out, "davidson" and "rao-kupper" forecast a tie as a separate outcome, with one parameter
+        that is fitted on other prompts.
+
+    Examples
+    --------
+    >>> Settings(resamples=200).level
+    0.95
     """
 
     bins: int = 10
@@ -52,30 +61,36 @@ class Settings:
     ties: Ties = "split"
 
     def __post_init__(self) -> None:
-        """Check what is chosen from a list."""
+        """Check ``ties``."""
         check_choice(self.ties, "ties", TIES)
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """A value of n prompts, and how to compute its interval.
+    """A value computed from n prompts, and how to compute its interval.
 
     A metric returns one of these, usually from `mean`, `proportion`, `of_sums`, `estimated` or `constant`.
 
     Attributes
     ----------
-    value : the value; None if there is none.
+    value : the value; None if it is missing.
     n : number of prompts.
     note : why there is no value, or no interval.
-    values : (n,) one number per prompt, if the value is their mean: differences are then paired exactly.
+    values : (n,) one number per prompt, if the value is their mean. Differences are then paired exactly.
     limits : maps a level to the limits of the interval, or to None if there are none.
-    choices : (n,) the row of each prompt's first choice, if its number changes by 1 where that is right.
-    influence : returns how much each prompt contributes to the deviation of the value (n,); sums to 0.
+    choices : (n,) the row of each prompt's first choice, if ``values`` depends on whether it is right.
+    influence : returns (n,) the contribution of each prompt to the deviation of the value; sums to 0.
     centre : returns an error without the bias of noise, for differences of errors that cannot be negative.
     resampled : maps weights (R, n) to values (R,), for statistics without formulas.
-    own_draws : maps a number of resamples and a seed to values (R,), for statistics that are resampled in
-        another way than prompt by prompt.
+    own_draws : maps a number of resamples and a seed to values (R,), for statistics that do not resample
+        prompt by prompt.
     no_limits : the note if ``limits`` returns None.
+
+    Examples
+    --------
+    >>> found = Statistic.mean(np.array([0.0, 1.0, 1.0, 1.0]))
+    >>> found.value, found.n
+    (0.75, 4)
     """
 
     value: float | None
@@ -92,7 +107,7 @@ class Statistic:
 
     @classmethod
     def constant(cls, value: float, n: int, *, note: str = "the value is not finite") -> Statistic:
-        """Return a value without an interval, such as a p-value; ``note`` says why it may be missing.
+        """Return a value without an interval, such as a p-value; ``note`` is used if it is not finite.
 
         >>> Statistic.constant(0.5, 10).interval() is None
         True
@@ -180,7 +195,7 @@ class Statistic:
 
     @classmethod
     def inferred(cls, value: float, inference: Callable[[], Inference], n: int) -> Statistic:
-        """Return a calibration error, whose inference is made when its interval is asked for."""
+        """Return a calibration error; its inference is computed when the interval is needed."""
         return cls.estimated(
             value,
             lambda level: inference().interval(level),
@@ -191,7 +206,7 @@ class Statistic:
 
     @property
     def has_interval(self) -> bool:
-        """Whether an interval can be computed, given more than one prompt."""
+        """Whether an interval can be computed from more than one prompt."""
         ways = (self.limits, self.resampled, self.own_draws)
         return self.value is not None and any(way is not None for way in ways)
 
@@ -219,11 +234,11 @@ class Statistic:
 
 
 def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | None:
-    """Return b − a for statistics of the same prompts, with an interval and a p-value; None if there is none.
+    """Return b − a for statistics of the same prompts, with interval and p-value; None if one is missing.
 
     Means are compared prompt by prompt, and estimates by their intervals and influences. For other statistics
-    the interval holds the middle of the differences on the same resamples, and the p-value is twice the
-    smaller fraction of them beyond zero.
+    the interval contains the central differences on the same resamples, and the p-value is twice the smaller
+    fraction of them beyond zero.
 
     >>> one, other = (Statistic.mean(np.arange(5.0) + shift) for shift in (0.0, 1.0))
     >>> difference(one, other, Settings()).value
@@ -236,7 +251,7 @@ def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | N
         return mean_difference(a.values, b.values, level=settings.level, jumps=jumps)
     if a.influence is not None and b.influence is not None:
         if a.value == b.value and np.array_equal(a.influence(), b.influence()):
-            return Difference(0.0, 0.0, 0.0, 1.0)  # one and the same forecast
+            return Difference(0.0, 0.0, 0.0, 1.0)  # the same forecast
         one, other = a.interval(settings), b.interval(settings)
         if one is None or other is None:
             return None

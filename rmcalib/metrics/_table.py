@@ -1,4 +1,4 @@
-"""The metrics of a reward model's scores, overall and by category, as one tidy table."""
+"""All metrics of a model's scores, overall and by category, as one tidy table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 OVERALL = "overall"
-_NO_LENGTHS = "lengths are unknown: the scores have no token counts, and there is no text"
+_NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 
 
 def metric_rows(
@@ -47,13 +47,13 @@ def metric_rows(
     Parameters
     ----------
     scores : the scores of one model.
-    model, benchmark : what the rows call them.
+    model, benchmark : their names in the rows.
     lengths : (N,) lengths of the responses; the scores' token counts by default.
     no_calibration : why the rewards are not utilities. Metrics that need probabilities are then empty, with
         this note.
     settings : bins, resamples, level and seed.
-    metrics : names of the metrics to compute; all of the catalogue by default.
-    official : what the benchmark's authors report (`rmcalib.benchmarks.official_score`).
+    metrics : names of the metrics to compute; by default all of the catalogue.
+    official : the scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
 
     Returns
     -------
@@ -81,7 +81,7 @@ def metric_rows(
 
 
 class Part:
-    """The prompts of one category, or all of them, split by what can be asked of them."""
+    """The prompts of one category, or all prompts, split by the kinds that metrics are computed on."""
 
     def __init__(
         self, name: str, everything: Forecasts, members: BoolArray, voted: Forecasts | None = None
@@ -115,8 +115,8 @@ def parts_of(
 ) -> Iterator[Part]:
     """Yield all prompts first, then each category.
 
-    Prompts without a correct response, because as many people prefer one as another, count only for metrics
-    of votes. ``lengths`` (N,) are those of all responses, ``official`` what the benchmark's authors report.
+    Prompts without a correct response, because the votes are level, count only for metrics of votes.
+    ``lengths`` (N,) are those of all responses; ``official`` as in `metric_rows`.
     """
     decided = scores.decided()
     if lengths is not None and decided is not scores:
@@ -133,9 +133,9 @@ def parts_of(
 
 
 def why_missing(metric: Metric, part: Part, no_calibration: str | None) -> str | None:
-    """Return why a metric means nothing for these scores; None if it does.
+    """Return why a metric has no meaning for these scores; None if it has one.
 
-    Rewards that are not utilities have no probabilities, but a judge may know those of pairs.
+    Rewards that are not utilities give no probabilities, but a judge may give those of pairs.
     """
     if "probabilities" in metric.needs or ("pairs" in metric.needs and not part.has_pairs):
         return no_calibration
@@ -147,7 +147,7 @@ def statistic_of(
 ) -> Statistic | None:
     """Compute a metric of a part.
 
-    None if it is about several correct responses, votes or an official score, and there are none.
+    None if it needs several correct responses, votes or an official score, and there are none.
     """
     forecasts = part.forecasts(metric.prompts)
     if "official" in metric.needs and (forecasts is None or official_of(forecasts) is None):
@@ -176,7 +176,7 @@ def rows_of(
 
 
 def _tidy_row(category: str, metric: str, statistic: Statistic, settings: Settings) -> dict[str, Any]:
-    """Return one tidy row; the note says why there is no interval where there could be one."""
+    """Return one tidy row; the note says why an interval is missing."""
     note, found = statistic.note, statistic.interval(settings)
     if found is None and statistic.value is not None:
         note = note or (NO_INTERVAL if statistic.n == 1 and statistic.has_interval else statistic.no_limits)
@@ -192,7 +192,7 @@ def _tidy_row(category: str, metric: str, statistic: Statistic, settings: Settin
 
 
 def category_names(forecasts: Forecasts) -> dict[str, str | None]:
-    """Return the names shown in tables: overall first (None), then each category as the data calls it.
+    """Return the names in tables and the categories they stand for: overall (None) first.
 
     >>> columns = {"item_id": ["a", "a"], "category": ["overall"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
@@ -207,8 +207,19 @@ def category_names(forecasts: Forecasts) -> dict[str, str | None]:
 def find_value(
     rows: Iterable[Mapping[str, Any]], metric: str, category: str = OVERALL
 ) -> Mapping[str, Any] | None:
-    """Return the row of a metric and category, or None.
+    """Return the row of a metric in a category.
 
+    Parameters
+    ----------
+    rows : rows with metric and category, such as those of `metric_rows`.
+    metric, category : their names.
+
+    Returns
+    -------
+    The first such row, or None.
+
+    Examples
+    --------
     >>> find_value([{"metric": "ece", "category": "overall", "value": 0.1}], "ece")["value"]
     0.1
     """

@@ -1,4 +1,4 @@
-"""What scores and the texts of their benchmark have to do with each other."""
+"""Scores and the texts of their benchmark: lengths of responses, and whether the two belong together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ __all__ = ["disagreements", "response_lengths"]
 
 
 def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
-    """Return the number of characters of each scored response (N,), or None if some text is not at hand.
+    """Return the number of characters of each scored response.
 
     Parameters
     ----------
-    scores : of one model.
-    benchmark : the texts; None if they are not at hand.
+    scores : the scores of one model, with N responses.
+    benchmark : where the texts come from; None if they are not available.
+
+    Returns
+    -------
+    (N,) float, or None if a text is not available.
 
     Examples
     --------
@@ -38,8 +42,19 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 
 
 def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
-    """Say in what scores differ from the benchmark that they are said to be of; empty if in nothing.
+    """Return how scores differ from their benchmark, in sentences.
 
+    Parameters
+    ----------
+    scores : the scores of one model.
+    benchmark : the benchmark to compare them with.
+
+    Returns
+    -------
+    list of str, empty if they agree.
+
+    Examples
+    --------
     >>> from rmcalib.benchmarks import Item
     >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
     ...            "is_correct": [True, False], "reward": [1.0, 0.0]}

@@ -1,4 +1,4 @@
-"""What the temperature of one benchmark does on others: does one temperature serve them all?"""
+"""Temperatures on several benchmarks: what a temperature fitted on one does on the others."""
 
 from __future__ import annotations
 
@@ -26,25 +26,36 @@ __all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
 
 Row = dict[str, Any]
 NO_TEMPERATURE, ALL = "none", "all together"
-"""What temperatures are fitted on, besides benchmarks: nothing (T = 1), and all benchmarks at once."""
+"""Where a temperature was fitted, if not on one benchmark: nowhere (T = 1), or on all of them at once."""
 
 
 @dataclass(frozen=True)
 class Transfer:
-    """The temperatures of one model on several benchmarks, and what each does on the others.
+    """The temperatures of one model on several benchmarks, and their effects on the others.
 
     Attributes
     ----------
     temperatures : one row per benchmark: benchmark, temperature, low, high, n. A temperature is 0 if every
-        forecast is right, and infinity if a uniform guess is best; so are limits that the data does not rule
-        out.
-    effects : one row per temperature and benchmark: fitted_on (a benchmark, "all together", or "none" for
-        T = 1), used_on, temperature; lost_information with low and high, what is lost on ``used_on`` at this
-        temperature; change with change_low and change_high, that minus what is lost without a temperature
-        (negative: it helps); information, that of the forecasts as a whole (negative: worse than a uniform
-        guess); n. A temperature counts as given: the intervals are about the prompts of ``used_on``.
+        forecast is right, and infinite if a uniform guess is best. Limits are 0 or infinite if the data does
+        not rule that out.
+    effects : one row per temperature and benchmark, with these columns.
+
+        - fitted_on: a benchmark, "all together", or "none" for T = 1.
+        - used_on, temperature, n: the benchmark where it is used, T, and the number of prompts.
+        - lost_information, low, high: the information lost on ``used_on`` at this temperature.
+        - change, change_low, change_high: the same minus the loss without a temperature; negative if the
+          temperature helps.
+        - information: that of the forecasts as a whole; negative if they are worse than a uniform guess.
+
+        Temperatures are taken as given: the intervals are about the prompts of ``used_on``.
     equality : the test that one temperature is right for all; None with fewer than two benchmarks.
     left_out : benchmarks with fewer than 20 prompts that have one correct response.
+
+    Examples
+    --------
+    >>> found = transfer({"a": Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]] * 15)})
+    >>> found.temperatures[0]["n"], found.equality
+    (30, None)
     """
 
     temperatures: list[Row]
@@ -61,7 +72,7 @@ class Transfer:
 
 
 def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
-    """Fit a model's temperature on each benchmark, and measure what it does on the others.
+    """Fit the temperature of a model on each benchmark, and measure its effect on the others.
 
     Parameters
     ----------
@@ -70,7 +81,7 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
 
     Returns
     -------
-    Transfer: temperatures, their effects, and a test that they are equal.
+    Transfer, with the temperatures, their effects, and a test that they are equal.
 
     Examples
     --------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
+from rmcalib._util.display import percent
 from rmcalib._util.terminal import clean_line
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, percent
+from rmcalib.report import Evaluation
 
 __all__ = ["badge_svg"]
 

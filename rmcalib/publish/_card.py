@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rmcalib import __version__
+from rmcalib._util.display import bracketed, number, p_value, percent, points
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import find_value
-from rmcalib.report import Evaluation, bracketed, headline, number, p_value, percent, points
+from rmcalib.report import Evaluation, headline
 
 __all__ = ["BADGE", "FIGURE", "card_section", "insert_section", "metric_table"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.display import number, p_value, signed
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib.metrics import OVERALL, catalogue
 from rmcalib.publish._card import metric_table
-from rmcalib.report import HEADLINE, Evaluation, headline, number, p_value, signed
+from rmcalib.report import HEADLINE, Evaluation, headline
 
 __all__ = ["better", "comparison_summary", "evaluation_summary"]
 

@@ -1,4 +1,4 @@
-"""Figures of the gap: what models say against how often they are right, and the gap of groups of prompts."""
+"""Figures of the gap: confidence against accuracy of models, and the gap of groups of prompts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib.metrics import OVERALL, Table
-from rmcalib.report._drawing import BAD, BLUE, GREY, INK, LINE, TIP, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, GREY, INK, LINE, TIP, plain_axes, shown, shown_names
 from rmcalib.report._headline import direction, leaves_out_zero
 from rmcalib.report._labels import label_points
 
@@ -27,10 +27,19 @@ _MOST_LABELS = 40
 def says_right_figure(table: Table) -> Figure | None:
     """Draw what each model says (mean confidence) against how often it is right (accuracy).
 
-    ``table`` has tidy rows (model, category, metric, value, low, high) of `mean_confidence`, `accuracy` and
-    `overconfidence`, for one model or many; other rows are ignored. One point per model, with its intervals
-    both ways. None if no model has both numbers.
+    Each model is one point, with intervals in both directions.
 
+    Parameters
+    ----------
+    table : tidy rows (model, category, metric, value, low, high) of `mean_confidence`, `accuracy` and
+        `overconfidence`, for one model or many; other rows are ignored.
+
+    Returns
+    -------
+    matplotlib Figure, or None if no model has both numbers.
+
+    Examples
+    --------
     >>> rows = [{"model": "m", "category": "overall", "metric": name, "value": value, "low": value - 0.1,
     ...          "high": value + 0.1} for name, value in [("mean_confidence", 0.8), ("accuracy", 0.5)]]
     >>> axes = says_right_figure(rows).axes[0]
@@ -56,7 +65,7 @@ def says_right_figure(table: Table) -> Figure | None:
                 draw(point[other], low, high, color=GREY, linewidth=0.8, alpha=0.7)
     frame = pandas.DataFrame(points)
     for i, (kind, x, y) in enumerate(zip(frame.kind, frame.x, frame.y, strict=True)):
-        # One artist per model, so that each has a tip of its own on the page.
+        # One artist per model, so that each has its own tooltip on the page.
         marker, colour = _STYLES[kind]
         axes.plot([x], [y], marker, color=colour, markersize=6.5, gid=f"{TIP}{i}", zorder=4)
     seaborn.scatterplot(
@@ -80,8 +89,8 @@ def says_right_figure(table: Table) -> Figure | None:
         axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axis.label.set(color=INK, fontsize=9)
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, frameon=False, fontsize=8, labelcolor=INK)
-    names = short_names(point["model"] for point in points)
-    # Those with the largest gaps first, and all of them are obstacles.
+    names = shown_names(point["model"] for point in points)
+    # The largest gaps are labelled first. Labels must not cover any point.
     order = sorted(points, key=lambda point: -abs(point["x"] - point["y"]))
     places = np.array([(point["x"], point["y"]) for point in order])
     labels = [names[point["model"]] for point in order]
@@ -116,10 +125,9 @@ def says_right_points(table: Table) -> list[dict[str, Any]]:
 
 
 def groups_figure(rows: Table) -> Figure | None:
-    """Draw the gap of each group of prompts with its interval, from rows of an audit by group.
+    """Draw the gap of each group of prompts with its interval; None without rows.
 
-    Rows have group_by, group, n, gap, low, high and flagged: a group is flagged if its gap is more than
-    chance explains, also after correcting for looking at many groups. None without rows.
+    Rows are those of `rmcalib.metrics.audit`: group_by, group, n, gap, low, high, flagged.
 
     >>> row = {"group_by": "category", "group": "code", "n": 90, "gap": 0.12, "low": 0.05, "high": 0.19}
     >>> [text.get_text() for text in groups_figure([row | {"flagged": True}]).axes[0].get_yticklabels()]
@@ -153,7 +161,7 @@ def groups_figure(rows: Table) -> Figure | None:
 
 
 def _draw_halves(axes: Axes) -> None:
-    """Label the halves: below the diagonal a model says more than it is right."""
+    """Shade and label the two halves: below the diagonal models are over-confident."""
     axes.fill_between([0, 1], [0, 1], [0, 0], color=LINE, alpha=0.35, linewidth=0, zorder=0)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--", zorder=1)
     options: dict[str, Any] = {"color": GREY, "fontsize": 10, "style": "italic", "zorder": 1}

@@ -1,4 +1,4 @@
-"""The figure of what happens if one acts on the probabilities: accepting the surest, and best-of-k."""
+"""The figure about decisions: the accuracy of the surest choices, and of the best of k responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["decisions_figure"]
 
 
 def decisions_figure(decisions: Decisions) -> Figure:
-    """Draw the accuracy-rejection curve and best-of-k, each with what the judge says.
+    """Draw the accuracy-rejection curve and best-of-k, each with the confidence of the judge.
 
     >>> from rmcalib.repair import decide
     >>> from rmcalib.scores import Scores

@@ -1,4 +1,4 @@
-"""What all figures share: the page's colours, names that fit, and figures as files.
+"""Shared by all figures: the page's colours, short names, and figures as files.
 
 Figures are drawn once, in the colours of the page's light theme. :func:`figure_svg` turns those colours into
 the page's variables, so that the same drawing follows light and dark themes. PNG and PDF are for papers.
@@ -10,7 +10,9 @@ import io
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from rmcalib._util.display import short_names, shortened
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -31,8 +33,8 @@ __all__ = [
     "figure_svg",
     "plain_axes",
     "scale_errors",
-    "short_names",
     "shown",
+    "shown_names",
 ]
 
 INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
@@ -44,7 +46,7 @@ _READABLE = 8.5  # pixels on a screen that the smallest letters need
 
 
 def figure_bytes(figure: Figure, kind: str, *, transparent: bool = False) -> bytes:
-    """Return a figure as the bytes of a "png", "pdf" or "svg" file, the same ones for the same figure.
+    """Return a figure as the bytes of a "png", "pdf" or "svg" file; the same figure gives the same bytes.
 
     >>> from matplotlib.figure import Figure
     >>> figure_bytes(Figure(), "pdf")[:4]
@@ -58,24 +60,39 @@ def figure_bytes(figure: Figure, kind: str, *, transparent: bool = False) -> byt
         # The font may lack some letters of a name; the page's table shows it in full.
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
         if figure.get_layout_engine() is not None:
-            # The layout is the same in every format, so solve for it once.
+            # The layout is the same in every format, so compute it once.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
-        # Pillow's usual effort on tall figures takes as long as drawing them, for a few per cent of the size.
+        # Pillow's default compression of tall figures takes as long as drawing, and saves a few per cent.
         quick: dict[str, Any] = {"pil_kwargs": {"compress_level": 2}} if kind == "png" else {}
         figure.savefig(buffer, format=kind, metadata=undated, transparent=transparent, **quick)
     return buffer.getvalue()
 
 
 def figure_png(figure: Figure) -> bytes:
-    """Return a figure as the bytes of a PNG, the same ones for the same figure."""
+    """Return a figure as the bytes of a PNG file; the same figure gives the same bytes.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure.
+
+    Returns
+    -------
+    bytes
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> figure_png(Figure())[1:4]
+    b'PNG'
+    """
     return figure_bytes(figure, "png")
 
 
 def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str] | None = None) -> Markup:
     """Return a figure as SVG for a page: in the page's colours, with unique ids, and with tooltips.
 
-    ``tips`` are texts shown over artists whose gid is ``tip-<number>``; they are escaped.
+    ``tips`` are the tooltips of artists whose gid is ``tip-<number>``; they are escaped.
 
     >>> from matplotlib.figure import Figure
     >>> drawing = figure_svg(Figure(), "one", label="A & B")
@@ -90,12 +107,12 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
         r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL
     )  # base.html styles it
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    # Use the page's font; versions of matplotlib write the font in different ways.
+    # Use the page's font. Versions of matplotlib write the font in different ways.
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", text)
     text = re.sub(r" ?font-family: [^;\"]*;?", "", text)
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    # The page draws it large enough for its smallest letters; on a small screen it scrolls sideways.
+    # The page shows it large enough to read its smallest letters; on a small screen it scrolls sideways.
     smallest = min(map(float, re.findall(r"font-size: ([\d.]+)px", text)), default=_READABLE)
     head = (
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" '
@@ -112,32 +129,25 @@ def figure_svg(figure: Figure, name: str, *, label: str, tips: Mapping[int, str]
 
 
 def shown(text: str, longest: int = 46) -> str:
-    """Shorten a text in the middle, and escape what matplotlib would read as mathematics.
+    """Shorten a text, and escape what matplotlib would read as mathematics.
 
     >>> shown("a$b"), shown("x" * 50, longest=9)
     ('a\\\\$b', 'xxxx…xxxx')
     """
-    half = (longest - 1) // 2
-    short = text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
-    return "".join(sign if sign.isprintable() else "�" for sign in short).replace("$", r"\$")
+    return shortened(text, longest).replace("$", r"\$")
 
 
-def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
-    """Return a short name for each model: without its organisation where that stays unique.
+def shown_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
+    """Return a short name for each model (`short_names`), escaped for matplotlib.
 
-    >>> short_names(["a/rm", "b/rm", "c/other"])
-    {'a/rm': 'a/rm', 'b/rm': 'b/rm', 'c/other': 'other'}
+    >>> shown_names(["org/a$b"])
+    {'org/a$b': 'a\\\\$b'}
     """
-    names = list(models)
-    last = [name.rpartition("/")[2] or name for name in names]
-    return {
-        name: shown(short if last.count(short) == 1 else name, longest)
-        for name, short in zip(names, last, strict=True)
-    }
+    return {model: name.replace("$", r"\$") for model, name in short_names(models, longest).items()}
 
 
-def plain_axes(axes: Axes, *, grid: str = "") -> None:
-    """Style axes: no box, soft colours, and a grid in the directions asked for."""
+def plain_axes(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
+    """Style axes: no box, soft colours, and grid lines along an axis if wanted."""
     for side in ("top", "right", *(("left",) if grid == "x" else ())):
         axes.spines[side].set_visible(False)
     for spine in axes.spines.values():
@@ -148,12 +158,12 @@ def plain_axes(axes: Axes, *, grid: str = "") -> None:
     axes.yaxis.label.set(color=INK, fontsize=9)
     axes.title.set_color(INK)
     if grid:
-        axes.grid(axis="both" if grid == "both" else ("x" if grid == "x" else "y"), color=LINE, linewidth=0.6)
+        axes.grid(axis=grid, color=LINE, linewidth=0.6)
         axes.set_axisbelow(True)
 
 
 def scale_errors(axes: Axes, values: Iterable[float]) -> bool:
-    """Use a logarithmic x axis if a few errors would dwarf the others; return whether it was needed."""
+    """Use a logarithmic x axis if a few errors are far larger than the others; return whether it is used."""
     found = sorted(values)
     skewed = bool(found) and found[0] >= 0 and found[-1] > max(1.0, 20 * found[len(found) // 2])
     if skewed:

@@ -1,13 +1,13 @@
-"""The headline of a report: what the model says, how often it is right, and what its scale loses."""
+"""The headline of a report: mean confidence, accuracy, their gap, and the information lost by the scale."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.display import number, percent, points
 from rmcalib._util.terminal import count
 from rmcalib.metrics import OVERALL, find_value
-from rmcalib.report._numbers import number, percent, points
 
 __all__ = [
     "HEADLINE",
@@ -30,17 +30,27 @@ HEADLINE: dict[str, str] = {
     "lost_information": "lost information",
     "usable_information": "usable information",
 }
-"""The metrics that lead every table, with their headings."""
+"""The first metrics of every table, with their headings."""
 
 FEW = 30  # prompts; with fewer, even bad probabilities look calibrated
 _CROWDED = 0.8  # of all probabilities in one bin
 
 
 def headline_keys(metric: str) -> dict[str, str]:
-    """Return the metrics that a table sorted by a metric leads with, and their headings.
+    """Return the first metrics of a table that is sorted by a metric, and their headings.
 
-    Tables sorted by a metric of pairs show pairs, which every judge has.
+    If the metric is about pairs, so are these: all judges have them.
 
+    Parameters
+    ----------
+    metric : name of the metric that the table is sorted by.
+
+    Returns
+    -------
+    dict from names of metrics to headings: confidence, accuracy and gap.
+
+    Examples
+    --------
     >>> list(headline_keys("pairwise_brier"))[:2], list(headline_keys("ece"))[:2]
     (['pairwise_confidence', 'pairwise_accuracy'], ['mean_confidence', 'accuracy'])
     """
@@ -52,8 +62,20 @@ def headline_keys(metric: str) -> dict[str, str]:
 
 
 def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str:
-    """Return the first sentences of a report; empty if the model has no probabilities.
+    """Return the first sentences of a report.
 
+    Parameters
+    ----------
+    rows : rows of `metric_rows`.
+    category : the category that they are about; by default all prompts.
+    subject : the first word of the sentence.
+
+    Returns
+    -------
+    str, empty if the model has no probabilities.
+
+    Examples
+    --------
     >>> values = {"mean_confidence": 0.9, "accuracy": 0.222, "overconfidence": 0.678}
     >>> rows = [{"metric": name, "category": "overall", "value": value, "low": value - 0.04,
     ...          "high": value + 0.04, "n": 483} for name, value in values.items()]
@@ -65,9 +87,9 @@ def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str
 
 
 def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metric: str = "accuracy") -> str:
-    """Say how sure the model is, how often it is right, and whether chance explains the difference.
+    """Return confidence, accuracy, and whether chance explains the gap, in a sentence.
 
-    With a metric of pairs, say it of pairs.
+    If ``metric`` is about pairs, so is the sentence.
 
     >>> values = {"pairwise_confidence": 1.0, "pairwise_accuracy": 0.76, "pairwise_overconfidence": 0.24}
     >>> rows = [{"metric": name, "category": "overall", "value": value, "low": value - 0.02,
@@ -80,7 +102,7 @@ def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metri
         return ""
     start = f"{subject} says {percent(says['value'])} and is right {percent(right['value'])} of the time"
     if gap.get("low") is None:
-        return f"{start}: {count(gap['n'], 'prompt')} cannot show whether that is chance."
+        return f"{start}: {count(gap['n'], 'prompt')} cannot show whether this is chance."
     if leaves_out_zero(gap):
         return f"{start}: {direction(gap['value'])} by {points(gap, sign=False, unit=' points')}."
     start += f": no more over- or under-confident than chance explains (gap {points(gap, unit=' points')})."
@@ -91,7 +113,7 @@ def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metri
 
 
 def information_words(rows: Rows, category: str = OVERALL) -> str:
-    """Say what the ranking of the responses is worth at its best scale, and what its own scale loses."""
+    """Return usable and lost information in a sentence."""
     lost, usable = (_row(rows, name, category) for name in ("lost_information", "usable_information"))
     if lost is None or usable is None:
         return ""
@@ -130,32 +152,32 @@ def leaves_out_zero(row: Row | None) -> bool:
 
 
 def crowded_bin(reliability: Rows) -> str:
-    """Warn if most probabilities lie in one bin, where the ECE hides errors; empty if they do not.
+    """Return a warning if most probabilities lie in one bin, where the ECE hides errors; else empty.
 
     >>> rows = [{"low": 0.2, "high": 0.3, "count": 95}, {"low": 0.3, "high": 0.4, "count": 5}]
     >>> crowded_bin(rows)
-    '95% of all probabilities lie in one bin of the ECE (0.2 to 0.3): it says little here. Read the gap.'
+    '95% of all probabilities are in one bin of the ECE (0.2 to 0.3), where it hides errors. Use the gap.'
     """
     total = sum(row["count"] for row in reliability)
     fullest = max(reliability, key=lambda row: row["count"], default=None)
     if fullest is None or fullest["count"] < _CROWDED * total:
         return ""
     return (
-        f"{percent(fullest['count'] / total)} of all probabilities lie in one bin of the ECE "
-        f"({fullest['low']:.3g} to {fullest['high']:.3g}): it says little here. Read the gap."
+        f"{percent(fullest['count'] / total)} of all probabilities are in one bin of the ECE "
+        f"({fullest['low']:.3g} to {fullest['high']:.3g}), where it hides errors. Use the gap."
     )
 
 
 def _cancelled_words(rows: Rows, category: str) -> str:
-    """Say that the gap is small only because errors of both signs cancel, if a test shows it."""
+    """Return a sentence if a test shows that the gap is small only because errors of both signs cancel."""
     for metric in ("confidence_ece", "ece"):
         p = _row(rows, f"{metric}_p_value", category)
         error, null = (_row(rows, name, category) for name in (metric, f"{metric}_null_mean"))
         if p is not None and p["value"] < 0.05 and error is not None and null is not None:
-            name = "ECE of its first choice" if metric == "confidence_ece" else "ECE"
+            name = "the ECE of its first choice" if metric == "confidence_ece" else "its ECE"
             return (
-                f"Errors of both signs cancel, though: its {name} is {number(error['value'])}, and a "
-                f"calibrated model would show about {number(null['value'])}."
+                f"But errors of both signs cancel: {name} is {number(error['value'])}, and that of a "
+                f"calibrated model would be about {number(null['value'])}."
             )
     return ""
 
@@ -166,7 +188,7 @@ def _row(rows: Rows, metric: str, category: str) -> Row | None:
 
 
 def _share(row: Row) -> str:
-    """A fraction of the uncertainty, with its interval: a percentage, or how many times the whole."""
+    """Return a fraction with its interval, as a percentage, or as "times" if it is above 1."""
     values = [row["value"], row.get("low"), row.get("high")]
     if row["value"] >= 1:
         texts = [

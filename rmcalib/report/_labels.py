@@ -1,7 +1,7 @@
-"""Labels beside points that cover neither points nor each other.
+"""Labels beside points that cover neither points nor other labels.
 
-Labels that fit nowhere are left out. adjustText was tried instead: it takes seconds for fifty labels, keeps
-all of them, and lets them cover points.
+Labels that do not fit are left out. We do not use adjustText: it takes seconds for fifty labels, keeps all of
+them, and lets them cover points.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def label_points(
     box = axes.get_window_extent()
     corner = np.array([box.x0, box.y0])
     inches = (axes.transData.transform(points) - corner) / dpi
-    # Estimated: measuring text means drawing it. Capitals are wider.
+    # Widths are estimated, because measuring text means drawing it. Capitals are wider.
     letters = np.array([0.6 * len(name) + 0.12 * sum(map(str.isupper, name)) for name in names])
     widths = letters * font / 72
     frame = (box.width / dpi, box.height / dpi)
     for number, left, middle, far in place_labels(inches, widths, _HEIGHT * font / 72, frame, most, gap):
-        # A name starts or ends beside its point, whatever width it really has.
+        # A name starts or ends beside its point, even if the estimated width is wrong.
         before = left + widths[number] <= inches[number][0]
         near = np.clip(inches[number][0], left, left + widths[number])
         spots = np.array([[left + widths[number] * before, middle], [near, middle]]) * dpi + corner
@@ -59,11 +59,11 @@ def place_labels(
     most: int,
     gap: float = 0.05,
 ) -> list[tuple[int, float, float, bool]]:
-    """Find places for labels beside points, without covering points or each other; earlier ones go first.
+    """Find places for labels beside points, without covering points or other labels.
 
-    ``points`` (n, 2), ``widths`` (k,) of the labels of the first k points, ``height`` and the ``box`` around
-    all are in inches. Returns the number of the point, the left and the middle of its label, and whether it
-    is far enough to need a line. Points whose label fits nowhere are left out.
+    ``points`` (n, 2), the ``widths`` (k,) of the labels of the first k points, their ``height`` and the
+    ``box`` around all of them are in inches. Returns the number of each labelled point, the left and the
+    middle of its label, and whether it is far enough to need a line. Labels that do not fit are left out.
 
     >>> place_labels(np.array([[1.0, 1.0]]), np.array([0.5]), 0.1, (3.0, 3.0), 5)[0][0]
     0

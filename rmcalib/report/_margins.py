@@ -1,4 +1,4 @@
-"""Histograms of margins: how far the correct response's reward is ahead of the best wrong one's."""
+"""Histograms of margins: the reward of the correct response minus that of the best wrong one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["margin_figure", "margin_svg"]
 
 
 def margin_figure(rows: Table, title: str) -> Figure:
-    """Draw the histogram of one panel from ``margin_table`` rows; wrong choices, left of 0, are hatched.
+    """Draw the histogram of one panel from rows of `margin_panels`; wrong choices, left of 0, are hatched.
 
     >>> rows = [{"low": -1.0, "high": 0.0, "count": 2}, {"low": 0.0, "high": 1.0, "count": 1}]
     >>> len(margin_figure(rows, "all").axes[0].patches)

@@ -1,15 +1,15 @@
-"""Self-contained HTML pages: templates that escape everything, figures inside, no network."""
+"""Self-contained HTML pages: templates that escape all text, with figures inside and no network access."""
 
 from typing import Any
 
+from rmcalib._util.display import interval, number, p_value, percent, points, signed
 from rmcalib._util.terminal import clean
-from rmcalib.report._numbers import interval, number, p_value, percent, points, signed
 
 __all__ = ["render"]
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill in one of the package's templates; all text is escaped, without control characters.
+    """Fill in one of the package's templates; text is escaped, and control characters are removed.
 
     >>> "&lt;script&gt;" in render("base.html", title="<script>", subtitle="")
     True
@@ -41,5 +41,5 @@ def render(template: str, **content: Any) -> str:
 
 
 def _small(value: float) -> str:
-    """Return a probability; tiny ones in scientific notation, because how tiny they are matters."""
+    """Return a probability; below 0.001 in scientific notation, because its size matters."""
     return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"

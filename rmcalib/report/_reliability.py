@@ -1,4 +1,4 @@
-"""The one drawing of a reliability diagram: for files, for pages, and for arrays in one call."""
+"""Reliability diagrams: for files, for pages, and from arrays in one call."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ def plot_reliability(
 ) -> Figure:
     """Draw the reliability diagram of binary forecasts.
 
-    The observed frequency of the outcome against the mean probability, bin by bin, with the band that holds
-    95% of the points of a calibrated forecast.
+    It shows the observed frequency against the mean probability of each bin, with a band that contains 95% of
+    the points of a calibrated forecast.
 
     Parameters
     ----------
     probabilities : (N,) predicted probabilities.
     outcomes : (N,) 1 where the event happened, else 0.
     bins : number of equal-width bins.
-    curve : "isotonic" also draws the isotonic (CORP) curve, which needs no bins: the frequencies that rise
-        with the probability and fit the outcomes best.
+    curve : "bins", or "isotonic" to add the isotonic (CORP) curve, which needs no bins: the increasing curve
+        that fits the outcomes best.
     groups : (N,) prompt of each forecast, if exactly one outcome per prompt is 1; the band then accounts for
-        it. Default: independent forecasts.
-    ax : axes to draw into; default a new figure with the counts below the diagram.
+        it. By default forecasts are independent.
+    ax : axes to draw into; by default a new figure with the counts below the diagram.
 
     Returns
     -------
-    The matplotlib figure.
+    matplotlib Figure
 
     Examples
     --------
@@ -75,10 +75,20 @@ def plot_reliability(
 
 
 def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:
-    """Draw reliability diagrams, one panel for each value of "panel", from ``reliability_table`` rows.
+    """Draw reliability diagrams, one panel for each value of "panel".
 
-    ``curve`` has rows (panel, probability, frequency) of an isotonic curve, if one is to be drawn.
+    Parameters
+    ----------
+    table : rows of `rmcalib.metrics.reliability_table` or `reliability_panels`.
+    curve : rows of `rmcalib.metrics.isotonic_table` or `isotonic_panels`, to draw isotonic curves as well.
+    columns : largest number of panels side by side.
 
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
     >>> figure = reliability_figure(reliability_table([0.2, 0.8], [0, 1], panel="all"))
     >>> [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
     ['all']
@@ -94,7 +104,7 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
     for number, panel in enumerate(panels):
         corner = (_WIDTH * (number % n_columns), height - _HEIGHT * (1 + number // n_columns))
         _draw_panel(figure, corner, *_of(panel, table, curve), panel, named=number % n_columns == 0)
-    # One legend for all panels, where it covers no point.
+    # One legend for all panels, below them, where it covers no points.
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
         loc="lower left",
@@ -132,7 +142,7 @@ def _draw_panel(
 ) -> None:
     """Draw a diagram with its counts below; ``corner`` and all sizes are in inches.
 
-    Axes are placed by hand, because solving for a layout takes as long as all the drawing.
+    Axes are placed by hand, because matplotlib's layout engine takes as long as all the drawing.
     """
     width, height = figure.get_size_inches()
     left, bottom = corner

@@ -46,7 +46,7 @@ def test_a_registered_judge_is_evaluated_and_found_again(tmp_path: Path, invoke:
     assert done.code == 0, done.err
     (evaluation,) = json.loads(done.out)["evaluations"]
     assert evaluation["model"] == "lab/lengths"
-    assert "Marked: its rewards are ratings: a softmax of them means little." in evaluation["notes"]
+    assert "Its rewards are ratings: a softmax of them means little." in evaluation["notes"]
     folder = folder_of(tmp_path / "runs")
     assert folder.parent.name == "lab__lengths"
     assert json.loads((folder / "run.json").read_text())["scale"] == "ratings"

@@ -126,7 +126,7 @@ def test_official_figures_from_the_hub(tmp_path: Path) -> None:
     ours = check["org/model-0", "Focus"]
     assert ours["difference"] == pytest.approx(ours["ours"] - 0.54)
     assert any(commit in note and "of 2 of 4 models" in note for note in reported["notes"])
-    assert any("no figures for org/model-2" in note for note in reported["notes"])
+    assert any("no scores of org/model-2" in note for note in reported["notes"])
     # Now from the cache, with no Hub there any more; a model that was never asked for is not available then.
     offline = rmcalib(*options, cwd=tmp_path, env=env | {"HF_HUB_OFFLINE": "1"})
     assert offline.returncode == 0, offline.stderr

@@ -162,5 +162,5 @@ def test_other_prompts_or_responses_are_refused() -> None:
     with pytest.raises(ValueError, match="no prompt in common"):
         compare_scores(scores, other)
     turned = Scores.from_columns({**columns, "is_correct": np.tile([False, True, False, False], 4)})
-    with pytest.raises(ValueError, match="not of the same benchmark"):
+    with pytest.raises(ValueError, match="differ in the responses to a prompt: were they scored on the same"):
         compare_scores(scores, turned)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.metrics import forecast, select_prompts, set_forecasts, top_1_prompts
-from rmcalib.metrics._events import pairwise_forecasts
+from rmcalib.metrics import forecast, select_prompts, top_1_prompts
+from rmcalib.metrics._events import pairwise_forecasts, set_forecasts
 from rmcalib.metrics._forecasts import log_softmax
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import prompts_of, ragged_scores, scores_of

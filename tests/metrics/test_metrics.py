@@ -13,11 +13,11 @@ from rmcalib.metrics import (
     forecast,
     metric_rows,
     select_prompts,
-    ties_score,
     top_1_prompts,
 )
 from rmcalib.metrics._catalogue._lengths import spearman_sums
 from rmcalib.metrics._events import pairwise_forecasts, picked_rows
+from rmcalib.metrics._rewardbench import ties_score
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from rmcalib.metrics import Settings, category_scores, compare_scores, find_value, measure_model, metric_rows
+from rmcalib.metrics import Settings, compare_scores, find_value, metric_rows
+from rmcalib.metrics._boards._models import measure_model
 from rmcalib.metrics._catalogue._rewardbench import lone_categories
+from rmcalib.metrics._rewardbench import category_scores
 from rmcalib.metrics._statistic import NO_INTERVAL
 from rmcalib.report import evaluate, write_evaluation
 from rmcalib.scores import Scores

@@ -14,8 +14,7 @@ from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import Recipe
 from rmcalib.metrics import Settings, disagreements
 from rmcalib.report import Evaluation, evaluate, write_evaluation
-from rmcalib.report.evaluation._examples import clean_text
-from rmcalib.report.evaluation._page import evaluation_page, folded
+from rmcalib.report.evaluation._page import clean_text, evaluation_page, folded
 from rmcalib.report.evaluation._words import plain_words
 from rmcalib.scores import COLUMNS, Scores
 from tests.metrics.slow_metrics import Prompt

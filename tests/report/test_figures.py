@@ -10,7 +10,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from rmcalib.metrics import isotonic_table
-from rmcalib.report import figure_bytes, groups_figure, plot_reliability, says_right_figure
+from rmcalib.report import plot_reliability, says_right_figure
+from rmcalib.report._confidence import groups_figure
+from rmcalib.report._drawing import figure_bytes
 
 REAL = {
     "Skywork/Skywork-Reward-Llama-3.1-8B": (0.9, 0.222),

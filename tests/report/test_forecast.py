@@ -5,7 +5,7 @@ import numpy as np
 from rmcalib.calibration import Summary, SummaryRow, TemperatureFit
 from rmcalib.metrics import reliability_table
 from rmcalib.ranking.synthetic import synthetic_plackett_luce
-from rmcalib.report import forecast_report, reliability_figure, report_content, write_forecast_report
+from rmcalib.report import forecast_report, reliability_figure, write_forecast_report
 from rmcalib.report._page import render
 from rmcalib.report.rankings._forecast import plain_words
 
@@ -67,7 +67,7 @@ def test_the_page_draws_in_its_own_colours_and_its_table_can_be_read_aloud(tmp_p
 def test_report_content_is_what_was_measured() -> None:
     data = synthetic_plackett_luce(150, 3, confidence=2.0, rng=np.random.default_rng(0))
     report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
-    content = report_content(report)
+    content = report.content()
     assert content["n"] == 150
     assert [metric["value"] for metric in content["metrics"]] == [row.value for row in report.summary.rows]
     assert sum(row["count"] for row in report.reliability) == 150 * 3

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmcalib.report import headline, interval, number, p_value, percent, points, signed
+from rmcalib._util.display import interval, number, p_value, percent, points, signed
+from rmcalib.report import headline
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report.evaluation._words import plain_words
 
@@ -71,13 +72,13 @@ def test_a_model_that_chance_explains() -> None:
 def test_errors_of_both_signs_that_cancel_are_named() -> None:
     test = [row("confidence_ece", 0.186), row("confidence_ece_null_mean", 0.03)]
     shown = headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.001)])
-    assert "Errors of both signs cancel, though: its ECE of its first choice is 0.186" in shown
+    assert "But errors of both signs cancel: the ECE of its first choice is 0.186" in shown
     assert "cancel" not in headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.4)])
 
 
 def test_few_prompts_and_missing_numbers() -> None:
     assert "12 prompts are too few to tell." in headline(says(0.6, 0.5, 0.3, n=12))
-    assert headline(says(0.6, 1.0, None, n=1)).endswith("1 prompt cannot show whether that is chance.")
+    assert headline(says(0.6, 1.0, None, n=1)).endswith("1 prompt cannot show whether this is chance.")
     assert headline([]) == ""
     assert headline([row("accuracy", 0.5)]) == ""
     assert plain_words([row("accuracy", 0.5), row("ece", None) | {"note": "ratings"}]) == (
@@ -93,7 +94,7 @@ def test_the_ece_keeps_its_null_its_bound_and_a_warning() -> None:
     assert "Its ECE is 0.139 [0.129, 0.149]; a calibrated model would show about 0.021" in shown
     assert "(p < 0.001)" in shown
     bins = [{"low": 0.2, "high": 0.3, "count": 1932}]
-    assert "Read the gap" in crowded_bin(bins)
+    assert "Use the gap" in crowded_bin(bins)
     assert crowded_bin([*bins, {"low": 0.3, "high": 0.4, "count": 1000}]) == ""
     assert crowded_bin([]) == ""
 
@@ -109,7 +110,7 @@ def test_a_p_value_at_its_floor_says_so(draws: int, shown: str) -> None:
 
 def test_numbers_as_text() -> None:
     values = (0.0, 0.0004, -0.0004, 0.0005, 0.12345, 1.0, 3.8, 77.0, 1234.5, None, float("nan"))
-    shown = ("0.000", "<0.001", ">-0.001", "0.001", "0.123", "1.000", "3.80", "77.0", "1,234", "–", "–")
+    shown = ("0.000", "<0.001", "about 0", "0.001", "0.123", "1.000", "3.80", "77.0", "1,234", "–", "–")
     assert tuple(map(number, values)) == shown
     assert number(0.00004, 4) == "<0.0001"
     assert (signed(0.5), signed(-0.5), signed(0.0), signed(None)) == ("+0.500", "-0.500", "0.000", "–")
@@ -125,8 +126,11 @@ def test_numbers_as_text() -> None:
 @given(st.floats(-1e6, 1e6).filter(bool), st.integers(2, 4))
 def test_a_number_that_is_not_zero_never_reads_as_zero(value: float, digits: int) -> None:
     text = number(value, digits)
-    assert text[0] in "<>" or float(text.replace(",", "")) != 0
-    if text[0] not in "<>":
+    if text.startswith("<") or text == "about 0":
+        assert abs(value) < 10.0**-digits
+        assert text.startswith("<") == (value > 0)
+    else:
+        assert float(text.replace(",", "")) != 0
         assert float(text.replace(",", "")) == pytest.approx(value, rel=5e-3, abs=10.0**-digits)
 
 

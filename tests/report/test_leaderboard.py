@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings, measure_model, metric_rows
+from rmcalib._util.display import short_names
+from rmcalib.metrics import Settings, metric_rows
+from rmcalib.metrics._boards._models import measure_model
 from rmcalib.report import (
     Leaderboard,
     leaderboard_from_runs,
@@ -19,11 +21,10 @@ from rmcalib.report import (
     read_official,
     write_leaderboard,
 )
-from rmcalib.report._drawing import short_names
 from rmcalib.report._labels import place_labels
 from rmcalib.report.leaderboard._figures import draw_figures
 from rmcalib.report.leaderboard._lists import heat_words, rank_words
-from rmcalib.report.leaderboard._page import leaderboard_page, wide_rows
+from rmcalib.report.leaderboard._page import leaderboard_page
 from rmcalib.report.leaderboard._words import to_markdown
 from tests.metrics.worlds import flat_scores
 from tests.report.boards import synthetic, write_run, write_runs
@@ -166,6 +167,26 @@ def test_the_figure_of_ranks_explains_its_colours(board: Leaderboard) -> None:
     assert shown in leaderboard_page(board)
 
 
+def test_models_without_usable_information_have_no_rank_at_the_best_temperature(tmp_path: Path) -> None:
+    write_runs(tmp_path, 4)
+    write_run(tmp_path, "org/noise", synthetic(20, skill=0.0))
+    board = leaderboard_from_runs([tmp_path], settings=FAST)
+    noise = next(row for row in board.models if row["model"] == "org/noise")
+    assert noise["values"]["usable_information"]["low"] == 0
+    assert noise["rank"] is not None
+    assert noise["ranks"]["ece"] is not None
+    assert noise["ranks"]["ece_at_temperature"] is None
+    ranks = [row["rank"] for row in board.ranks if row["by"] == "ece_at_temperature"]
+    assert sorted(ranks) == [1, 2, 3, 4]
+    assert "these prompts do not show that their rewards have usable information" in rank_words(board)
+    assert "left out" not in rank_words(board)
+    by_it = leaderboard_from_runs([tmp_path], metric="ece_at_temperature", settings=FAST)
+    assert len(by_it.ranked) == 4
+    assert by_it.models[-1]["model"] == "org/noise"
+    words = "org/noise is not ranked by ECE at the best temperature: these prompts do not show"
+    assert words in to_markdown(by_it)
+
+
 def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> None:
     largest = max(
         row["value"]
@@ -184,7 +205,7 @@ def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
         for row in board.metrics
         if row["metric"] == "rewardbench_score" and row["category"] == "overall"
     }
-    assert {row["model"]: row["score"] for row in wide_rows(board)} == pytest.approx(overall)
+    assert {row["model"]: row["score"] for row in board.wide_rows()} == pytest.approx(overall)
     assert all(0 < score <= 1.01 for score in overall.values())
     page = leaderboard_page(board)
     assert "scores are from 0 to 1" in page
@@ -405,8 +426,8 @@ def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> No
     first.write_text(json.dumps(json.loads(first.read_text()) | {"status": "scoring"}))
     second.write_text(json.dumps(json.loads(second.read_text()) | {"hash": "another run's"}))
     board = leaderboard_from_runs([tmp_path], settings=FAST)
-    assert len(wide_rows(board)) == 2
-    assert sum("is not finished and left out" in note for note in board.notes) == 2
+    assert len(board.wide_rows()) == 2
+    assert sum("is not finished, and left out" in note for note in board.notes) == 2
 
 
 def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> None:

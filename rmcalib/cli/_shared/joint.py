@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmcalib._util.display import number, points, temperature_text
 from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-from rmcalib.report import number, points, temperature_text
 
 if TYPE_CHECKING:
     from rmcalib.report import Joint

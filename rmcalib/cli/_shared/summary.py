@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rmcalib._util.display import interval, number, p_value, percent, points, short_names
 from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
 from rmcalib.metrics import OVERALL, find_value
-from rmcalib.report import interval, number, p_value, percent, points, short_names
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,13 +1,9 @@
-"""Leaderboards of many models: measure, rank, correlate."""
+"""Leaderboards: measure many models, rank them, and correlate their metrics."""
 
 from rmcalib.metrics._boards._board import DEFAULT_METRIC, Entry, leaderboard, measure_entries
-from rmcalib.metrics._boards._correlation import METHODS, Method, correlation_rows
-from rmcalib.metrics._boards._models import (
-    BOARD_DRAWS,
-    check_sortable,
-    measure_model,
-)
-from rmcalib.metrics._boards._ranking import SCORE, Board, rank_models, wide_rows
+from rmcalib.metrics._boards._correlation import METHODS, Method
+from rmcalib.metrics._boards._models import BOARD_DRAWS, check_sortable
+from rmcalib.metrics._boards._ranking import SCORE, Board, rank_models
 from rmcalib.metrics._boards._two_way import correlate_models
 
 __all__ = [
@@ -20,10 +16,7 @@ __all__ = [
     "Method",
     "check_sortable",
     "correlate_models",
-    "correlation_rows",
     "leaderboard",
     "measure_entries",
-    "measure_model",
     "rank_models",
-    "wide_rows",
 ]

@@ -1,4 +1,4 @@
-"""A leaderboard: measure many models on the same benchmark, and rank them."""
+"""Make a leaderboard: measure many models on the same benchmark, and rank them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,26 @@ __all__ = ["DEFAULT_METRIC", "Entry", "leaderboard", "measure_entries"]
 
 Row = dict[str, Any]
 DEFAULT_METRIC = "lost_information"
+"""The metric that models are sorted by if none is given."""
 _ALWAYS = ("lost_information", "ece", "ece_at_temperature", "reference_top_1")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One model of a leaderboard: its name, how to get its scores, and what is known about it.
+    """One model of a leaderboard.
 
-    ``no_calibration`` says why it has no probabilities, if so. Models of one ``family`` are not independent;
-    by default the part of the name before the slash.
+    Attributes
+    ----------
+    name : the name of the model.
+    scores : a function that returns its scores, so that only one model is in memory at a time.
+    no_calibration : why its rewards are not utilities; None if they are.
+    family : models of one family are resampled together; by default the part of the name before the slash.
+
+    Examples
+    --------
+    >>> entry = Entry("org/rm", lambda: Scores.from_arrays([[1.0, 0.0]]))
+    >>> len(entry.scores())
+    2
     """
 
     name: str
@@ -58,15 +69,15 @@ def leaderboard(
     Parameters
     ----------
     scores : the scores of each model, on the same benchmark; or a mapping from names to scores.
-    names : what to call the models; by default what the manifests of the scores say.
-    metric : what to sort by: a metric of the catalogue with a better direction.
+    names : names of the models; by default those in the manifests of the scores.
+    metric : the metric to sort by: one of the catalogue for which low, high or near 0 is better.
     methods : coefficients of correlation: kendall, spearman, pearson.
-    recipes : YAML files that describe more models, to know which rewards are not utilities.
-    resamples, level, seed : of the intervals.
+    recipes : YAML files that describe more models. They say which rewards are not utilities.
+    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
-    Board: its ``table`` has one row per model, best first.
+    Board, whose ``table`` has one row per model, best first.
 
     Examples
     --------
@@ -95,15 +106,27 @@ def measure_entries(
     settings: Settings | None = None,
     on_model: Callable[[int, int, str], None] | None = None,
 ) -> Board:
-    """Measure and rank models whose scores are read one after the other.
+    """Measure and rank models, reading the scores of one after the other.
 
     Parameters
     ----------
     entries : one per model.
-    metric : what to sort by.
+    metric : the metric to sort by.
     methods : coefficients of correlation.
     settings : bins, resamples, level and seed.
-    on_model : called before each model is read, with the number done, the number of all and its name.
+    on_model : called before each model is read, with the number of models done, their total number and the
+        name.
+
+    Returns
+    -------
+    Board
+
+    Examples
+    --------
+    >>> made = {"a": [[1.0, 0.0]] * 3, "b": [[0.0, 1.0]] * 3}
+    >>> entries = [Entry(name, partial(Scores.from_arrays, rewards)) for name, rewards in made.items()]
+    >>> measure_entries(entries, metric="accuracy", settings=Settings(resamples=20)).models[0]["model"]
+    'a'
     """
     settings = settings or Settings()
     check_sortable(metric)
@@ -162,7 +185,7 @@ def _prompt_notes(prompts: Mapping[str, str]) -> list[str]:
         return []
     odd = ", ".join(_odd_ones(prompts))
     return [
-        f"Not all models were scored on the same prompts. Different from most: {odd}. Compare them with care."
+        f"Not all models were scored on the same prompts. These differ from most: {odd}. Compare with care."
     ]
 
 

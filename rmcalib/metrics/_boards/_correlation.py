@@ -1,7 +1,7 @@
-"""Correlations of calibration with scores over models, with bootstrap intervals and p-values.
+"""Correlations of calibration errors with scores over models, with bootstrap intervals and p-values.
 
-A resample of models is a vector of weights (how often each model was drawn), and each coefficient is a
-function of weighted sums, so that a thousand resamples are a few matrix products.
+A resample of models is a vector of weights that says how often each model was drawn. Each coefficient is a
+function of weighted sums, so a thousand resamples take a few matrix products.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ METHODS: dict[str, str] = {
 }
 _FEWEST = 3
 _LEADERBOARD = "leaderboard"
-_FEW = 6  # resamples of fewer models hardly differ, and their interval would look like certainty
+_FEW = 6  # models: resamples of fewer hardly differ, so their interval would be far too narrow
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """A coefficient over n models, its interval and p-value; None where there is none, and ``note`` why."""
+    """A coefficient over n models, with interval and p-value; ``note`` says why a value is missing."""
 
     value: float | None
     low: float | None
@@ -61,10 +61,10 @@ def correlate(
 ) -> Correlation:
     """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models.
 
-    ``kendall`` is tau-b = (C − D) / sqrt((P − X)(P − Y)): concordant less discordant pairs, over the pairs
-    that are not tied in x and those not tied in y. ``spearman`` correlates mid-ranks, recomputed in every
-    resample; ``pearson`` the values. Of fewer than six models the interval is all of -1 to 1. The p-value is
-    that of no association (exact for tau-b without ties and few models).
+    ``kendall`` is tau-b = (C − D) / sqrt((P − X)(P − Y)), with C concordant and D discordant among P pairs,
+    of which X are tied in x and Y in y. ``spearman`` correlates mid-ranks, which every resample computes
+    again; ``pearson`` correlates the values. With fewer than six models the interval is -1 to 1. The p-value
+    tests that there is no association (exact for tau-b without ties and few models).
 
     >>> found = correlate([0.1, 0.2, 0.3, 0.4], [10, 30, 20, 40])
     >>> round(found.value, 4), found.n
@@ -106,9 +106,10 @@ def correlation_rows(
 ) -> list[dict[str, Any]]:
     """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out.
 
-    The error is compared with the leaderboard's rank (1, 2, ... in the order of ``leaderboard``) and with
-    minus each score. Errors and ranks are better when small, so a positive correlation means that better
-    calibrated models have better scores. Pearson uses the leaderboard's score itself. One row per target.
+    There is one row per target. The error is correlated with the rank on the leaderboard (1, 2, ... in the
+    order of ``leaderboard``) and with minus each score. Errors and ranks are better when small, so the
+    correlation is positive if better calibrated models have better scores. Pearson's r uses the score instead
+    of the rank.
 
     >>> rows = correlation_rows([0.1, 0.2, 0.3], {"Math": [90, 80, 70]}, metric="ece", leaderboard=[9, 8, 7])
     >>> [(row["target"], row["value"]) for row in rows]
@@ -145,14 +146,14 @@ def correlation_rows(
 
 
 def ranks_from_scores(scores: ArrayLike) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep the order they are given in.
+    """Number models 1, 2, ... from the best score down; equal scores keep their order.
 
     >>> ranks_from_scores([70.0, 90.0, 70.0])
     array([2., 1., 3.])
     """
     values = np.asarray(scores, dtype=np.float64)
     if len(values) and np.ptp(values) == 0:
-        return np.ones(len(values))  # an order among equals would be made up
+        return np.ones(len(values))  # equal models have no order
     ranks = np.empty(len(values))
     ranks[np.argsort(-values, kind="stable")] = np.arange(1, len(values) + 1)
     return ranks

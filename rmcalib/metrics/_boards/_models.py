@@ -1,7 +1,7 @@
-"""What a leaderboard shows of each model: the ranked metrics of the catalogue, and two curves.
+"""The numbers of one model on a leaderboard: the ranked metrics of the catalogue, and two curves.
 
 The numbers are those of an evaluation with the same settings, except that intervals and p-values of
-calibration errors come from fewer simulated data sets, to be quick with a hundred models.
+calibration errors come from fewer simulated data sets, which is faster for a hundred models.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 BOARD_DRAWS = 200
+"""The number of simulated data sets for calibration errors on a leaderboard."""
 _REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
 Row = dict[str, Any]
 
@@ -41,7 +42,7 @@ class ModelMeasures:
     """Tidy rows of one model.
 
     ``metrics``: category, metric, value, low, high, n, note. ``reliability``: one row per bin. ``rejection``:
-    the accuracy that is left when the least confident fraction of the prompts is dropped.
+    the accuracy on the remaining prompts when a fraction of the prompts, the least confident, is dropped.
     """
 
     metrics: list[Row]
@@ -62,6 +63,13 @@ def sortable_metrics() -> list[str]:
 def check_sortable(metric: str) -> None:
     """Raise a ValueError unless a leaderboard can be sorted by this metric.
 
+    Parameters
+    ----------
+    metric : name of a metric.
+
+    Examples
+    --------
+    >>> check_sortable("ece")
     >>> check_sortable("temperature")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -79,7 +87,7 @@ def measure_model(
     settings: Settings | None = None,
     metrics: Sequence[Metric] | None = None,
 ) -> ModelMeasures:
-    """Measure one model; ``no_calibration`` leaves what needs probabilities empty, with this note.
+    """Measure one model; with ``no_calibration``, metrics that need probabilities are empty, with this note.
 
     >>> columns = {"item_id": ["a", "a", "b", "b"], "category": ["x"] * 4, "response": [0, 1] * 2,
     ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
@@ -116,7 +124,7 @@ def _reliability(part: Forecasts, model: str, bins: int) -> list[Row]:
 
 
 def _rejection(part: Forecasts, model: str, seed: int) -> list[Row]:
-    """Accuracy on the prompts that are left when the least confident fraction of them is dropped."""
+    """Accuracy on the remaining prompts when the least confident ones are dropped."""
     picked, _ = picked_rows(part, seed)
     # Equal confidences are ordered at random: the order of the file may follow difficulty.
     chance = np.random.default_rng(seed).random(len(part))

@@ -1,4 +1,4 @@
-"""Ranks of models by their metrics, correlations with their scores, and one wide row per model."""
+"""Rank models by their metrics, and correlate their errors with their scores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray
+from rmcalib._util.arrays import BoolArray, FloatArray
 from rmcalib.metrics._boards._correlation import Method, correlation_rows
 from rmcalib.metrics._catalogue import catalogue
 from rmcalib.metrics._statistic import Settings
@@ -17,30 +17,45 @@ from rmcalib.metrics._table import OVERALL
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SCORE", "Board", "rank_models", "wide_rows"]
+__all__ = ["SCORE", "Board", "rank_models"]
 
 Row = dict[str, Any]
 SCORE = "rewardbench_score"
+"""The metric that is the score of a model, over all categories and in each of them."""
+_UNINFORMATIVE = (
+    "these prompts do not show that its rewards have usable information; at a high temperature such rewards "
+    "give a uniform guess, whose ECE is near 0"
+)
 
 
 @dataclass(frozen=True)
 class Board:
-    """Models by one metric, as tidy tables.
+    """Models ranked by a metric, as tidy tables.
 
     Attributes
     ----------
-    metric : what models are sorted by.
-    score : what their score is: rewardbench_score, or accuracy where that is not available.
+    metric : the metric that models are sorted by.
+    score : the metric that is their score: rewardbench_score, or accuracy where that is not available.
     categories : the categories of the benchmark.
-    models : one row per model, best first; models without a value come last, and ``why`` says why.
+    models : one row per model, best first. Models without a rank come last, with the reason in ``why``.
     metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method; errors and scores are of the same prompts, and
+    correlations : one row per metric, target and method. Errors and scores are from the same prompts, and
         intervals resample models only.
     split_correlations : one row per error and target, from different halves of the prompts
-        (`correlate_models`); empty for a table of figures.
+        (`correlate_models`); empty if the numbers come from a table.
     ranks : one row per model and way of ranking.
-    reliability, rejection : curves of each model.
-    notes : what a reader must know.
+    reliability, rejection : the reliability and the rejection curve of each model.
+    notes : warnings and remarks for readers.
+    settings : bins, resamples, level and seed.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import leaderboard
+    >>> from rmcalib.scores import Scores
+    >>> made = {"a": Scores.from_arrays([[1.0, 0.0]] * 3), "b": Scores.from_arrays([[0.0, 1.0]] * 3)}
+    >>> board = leaderboard(made, metric="accuracy", resamples=20)
+    >>> [(row["rank"], row["model"]) for row in board.models]
+    [(1, 'a'), (2, 'b')]
     """
 
     metric: str
@@ -61,7 +76,24 @@ class Board:
         """One row per model as a pandas table: rank, score, every metric with its interval, categories."""
         import pandas
 
-        return pandas.DataFrame(wide_rows(self.models, self.metric, self.categories))
+        return pandas.DataFrame(self.wide_rows())
+
+    def wide_rows(self) -> list[Row]:
+        """Return one flat row per model: rank, score, values with their intervals, categories, ranks."""
+        keys = list(dict.fromkeys([self.metric, *(key for row in self.models for key in row["values"])]))
+        rows = []
+        for row in self.models:
+            flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
+            for key in keys:
+                found = row["values"].get(key)
+                flat[key] = found and found["value"]
+                if any((other["values"].get(key) or {}).get("low") is not None for other in self.models):
+                    flat[f"{key}_low"] = found and found["low"]
+                    flat[f"{key}_high"] = found and found["high"]
+            flat |= {f"score[{name}]": row["category_scores"][name] for name in self.categories}
+            flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
+            rows.append(flat | {"note": row["why"]})
+        return rows
 
 
 def rank_models(
@@ -84,15 +116,29 @@ def rank_models(
     ----------
     models : names, in any order.
     metrics : one row per model, category and metric.
-    metric : what to sort by.
+    metric : the metric to sort by.
     categories : the categories of the benchmark.
     correlated : names of the errors to correlate with the scores.
-    ranked_by : names of the metrics to rank models by; "score" is the score over all categories.
+    ranked_by : names of the metrics to rank models by; "score" is the score over all categories. Models
+        whose usable information may be 0 get no rank by "ece_at_temperature".
     methods : coefficients of correlation.
     settings : resamples, level and seed of the correlations' intervals.
     curves : rows of the reliability curves and of the rejection curves.
-    notes : what a reader must know.
+    notes : warnings and remarks for readers.
     split_correlations : correlations from different halves of the prompts (`correlate_models`).
+
+    Returns
+    -------
+    Board
+
+    Examples
+    --------
+    >>> rows = [{"model": name, "category": "overall", "metric": "ece", "value": value, "low": None,
+    ...          "high": None, "n": 100, "note": ""} for name, value in [("a", 0.2), ("b", 0.1)]]
+    >>> board = rank_models(["a", "b"], rows, metric="ece", categories=[], correlated=[], ranked_by=["ece"],
+    ...                     methods=[], settings=Settings())
+    >>> [row["model"] for row in board.models]
+    ['b', 'a']
     """
     found: dict[str, dict[tuple[str, str], Row]] = {name: {} for name in models}
     for row in metrics:
@@ -100,15 +146,20 @@ def rank_models(
     notes, score = list(notes), SCORE
     if not np.isfinite(_column(found, SCORE)).any():
         score = "accuracy"
-        notes.append("There is no score over all categories; accuracy is used instead.")
+        notes.append("There is no score over all categories, so accuracy is used instead.")
     scores = _column(found, score)
     columns = {name: scores if name == "score" else _column(found, name) for name in (*ranked_by, metric)}
+    if "ece_at_temperature" in columns:
+        columns["ece_at_temperature"][_uninformative(found)] = np.nan
     ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
     rows = [
         _wide(found[name], name, categories, metric, scores[i])
         | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
         for i, name in enumerate(models)
     ]
+    for row in rows:
+        if row["rank"] is None and metric in row["values"]:
+            row["why"] = _UNINFORMATIVE
     rows.sort(key=lambda row: (row["rank"] is None, row["rank"] or 0, row["model"]))
     # One category is the same as all of them together.
     targets = categories if len(categories) > 1 else ()
@@ -156,40 +207,21 @@ def _column(
     return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
 
 
+def _uninformative(found: Mapping[str, Mapping[tuple[str, str], Row]]) -> BoolArray:
+    """Return which models (n,) are not shown to have usable information: its interval reaches 0."""
+    usable = [rows.get((OVERALL, "usable_information"), {}) for rows in found.values()]
+    return np.array([row.get("low") is not None and row["low"] <= 0 for row in usable], dtype=bool)
+
+
 def _rank_notes(metric: str, rows: Sequence[Row]) -> list[str]:
     notes = []
     known = [row["rank"] for row in rows if row["rank"] is not None]
     if len(known) > 1 and len(set(known)) == 1:
         label = catalogue()[metric].label if metric in catalogue() else metric
-        notes.append(f"All models have the same {label}: their order means nothing.")
+        notes.append(f"All models have the same {label}, so their order has no meaning.")
     if len(known) < 3:
         notes.append("Correlations need at least three models with probabilities.")
     return notes
-
-
-def wide_rows(models: Sequence[Row], metric: str, categories: Sequence[str]) -> list[Row]:
-    """Return one flat row per model: rank, score, values with their intervals, categories, ranks.
-
-    Parameters
-    ----------
-    models : rows of a `Board`.
-    metric : what models are sorted by; its columns come first.
-    categories : whose scores have a column.
-    """
-    keys = list(dict.fromkeys([metric, *(key for row in models for key in row["values"])]))
-    rows = []
-    for row in models:
-        flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
-        for key in keys:
-            found = row["values"].get(key)
-            flat[key] = found and found["value"]
-            if any((other["values"].get(key) or {}).get("low") is not None for other in models):
-                flat[f"{key}_low"] = found and found["low"]
-                flat[f"{key}_high"] = found and found["high"]
-        flat |= {f"score[{name}]": row["category_scores"][name] for name in categories}
-        flat |= {f"rank_by[{by}]": rank for by, rank in row["ranks"].items()}
-        rows.append(flat | {"note": row["why"]})
-    return rows
 
 
 def _wide(

@@ -1,9 +1,9 @@
-"""Correlations of calibration with accuracy over models, without the effect of shared prompts.
+"""Correlations of calibration errors with accuracy over models, without the effect of shared prompts.
 
-The models of a leaderboard answer the same prompts, so a lucky draw of prompts moves the errors and the
-accuracies of all of them together. Here the error comes from one half of the prompts and the accuracy from
-the other, averaged over many splits, and intervals resample both models and prompts. Errors and accuracies on
-parts of the prompts follow from the influence of each prompt, so nothing is fitted again.
+The models of a leaderboard answer the same prompts, so the choice of prompts affects the errors and the
+accuracies of all of them. Here the error comes from one half of the prompts and the accuracy from the other,
+averaged over many splits, and intervals resample both models and prompts. Errors and accuracies on parts of
+the prompts follow from the influence of each prompt, so nothing is fitted again.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """What correlations over models need from each model: n prompts with one correct response.
+    """The data of one model for correlations over models: n prompts with one correct response.
 
     Attributes
     ----------
     ids : (n,) the names of the prompts, in increasing order.
     category : (n,) their categories.
     right : (n,) whether the model is right; 1/t if t responses share the largest reward.
-    errors : the value of each error, and the influence (n,) of each prompt on it; without those that the
-        model does not have.
+    errors : the value of each error, and the influence (n,) of each prompt on it. Errors that the model does
+        not have are left out.
     """
 
     ids: npt.NDArray[np.str_]
@@ -72,14 +72,14 @@ def correlate_models(
     """Correlate the ECE, lost information and |log T| of models with their accuracy.
 
     Kendall's tau is positive if better calibrated models are more accurate. The ECE depends on the scale of
-    the rewards, and so does its correlation; lost information and |log T| say how much of it is scale.
+    the rewards, and so does its correlation. Lost information and |log T| show how much of it is scale.
 
     Parameters
     ----------
-    scores : the scores of each model; the prompts with one correct response that all models have are used.
-    families : the family of each model, such as its base model or its maker. Models of a family are resampled
-        together. By default the part of the name before the slash.
-    resamples, level, seed : of the intervals.
+    scores : the scores of each model. Only prompts with one correct response that all models have are used.
+    families : the family of each model, such as its base model or its maker; by default the part of the name
+        before the slash. Models of a family are resampled together.
+    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
@@ -187,7 +187,7 @@ def two_way_kendall(
     clusters: IntArray,
     settings: Settings,
 ) -> list[Row]:
-    """Return Kendall's tau of minus the errors and each kind of score, taken from different prompts.
+    """Return Kendall's tau of minus the errors and each kind of score, from different prompts.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ def _interval(value: float, drawn: FloatArray, level: float) -> Row:
     drawn = drawn[np.isfinite(drawn)]
     if not len(drawn) or not np.isfinite(value):
         return _NOTHING
-    # Resampling prompts adds noise a second time, which pulls every draw towards 0: only their spread counts.
+    # Resampling prompts adds noise a second time and moves all draws towards 0, so only their spread is used.
     around = value + drawn - drawn.mean()
     low, high = np.quantile(around, [(1 - level) / 2, (1 + level) / 2]).tolist()
     beyond = min(int((around <= 0).sum()), int((around >= 0).sum()))
@@ -251,9 +251,9 @@ def _split_taus(
 
     def signs(measured: Stacked, weights: FloatArray) -> SmallFloats:
         value, influence = measured
-        own = influence.any(axis=0)  # prompts of other categories have none
+        own = influence.any(axis=0)  # prompts of other categories have no influence
         values = value[:, None] + influence[:, own] @ weights[:, own].T
-        # Signs of float64 differences: float32 would make ties of close values.
+        # Signs of float64 differences: in float32, close values would be tied.
         return np.sign(values[i] - values[j]).astype(np.float32)
 
     found = []

@@ -1,14 +1,14 @@
-"""The catalogue: every metric, in one place and one order.
+"""The catalogue of all metrics.
 
 To add a metric to rmcalib, add one entry to a module of this package. To add one from another package, name a
 `Metric` (or a list of them) in the entry point group ``rmcalib.metrics``. Either way it appears in
-metrics.csv, on the pages, in `compare`, on the leaderboard, in ``--fail-if`` and in the documentation.
+metrics.csv, on the pages, in `compare`, on the leaderboard and in ``--fail-if``.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib._util.markdown import markdown_table
 from rmcalib.metrics._catalogue._calibration import CALIBRATION, SMOOTH_RESAMPLES
 from rmcalib.metrics._catalogue._decomposition import DECOMPOSITION
 from rmcalib.metrics._catalogue._first_choice import FIRST_CHOICE
@@ -39,9 +38,7 @@ __all__ = [
     "SMOOTH_RESAMPLES",
     "TRAINING_METRICS",
     "Metric",
-    "added_metrics",
     "catalogue",
-    "catalogue_markdown",
     "chosen_metrics",
     "official_of",
     "scale",
@@ -58,7 +55,7 @@ TRAINING_METRICS = (
     "ece_null_mean",
     "ece_p_value",
 )
-"""The metrics to watch while a model is trained: those that are logged, and those of the table of steps."""
+"""The metrics that are logged during training, and shown in the table of training steps."""
 _OWN = (
     *FIRST_CHOICE,
     *INFORMATION,
@@ -78,8 +75,14 @@ _OWN = (
 
 @lru_cache(maxsize=1)
 def catalogue() -> dict[str, Metric]:
-    """Return every metric by its name, in the order of tables: those of rmcalib, then installed ones.
+    """Return all metrics: those of rmcalib, then those of other installed packages.
 
+    Returns
+    -------
+    dict from names to metrics, in the order of tables.
+
+    Examples
+    --------
     >>> next(iter(catalogue())), catalogue()["ece"].better
     ('mean_confidence', 'low')
     """
@@ -88,14 +91,26 @@ def catalogue() -> dict[str, Metric]:
         for metric in _load(point):
             if metric.name in found:
                 other = found[metric.name].source or "rmcalib"
-                raise ValueError(f"{_place(point)}: there is a metric {metric.name!r} already, of {other}")
+                raise ValueError(
+                    f"{_place(point)}: there is a metric {metric.name!r} already, of {other}; rename yours"
+                )
             found[metric.name] = metric
     return found
 
 
 def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
-    """Return the metrics of some names in the order of the catalogue; all of them by default.
+    """Return the metrics with some names, in the order of the catalogue.
 
+    Parameters
+    ----------
+    names : names of metrics; by default all. A ValueError suggests a similar name for an unknown one.
+
+    Returns
+    -------
+    tuple of Metric
+
+    Examples
+    --------
     >>> [metric.name for metric in chosen_metrics(["nll", "ece"])]
     ['ece', 'nll']
     >>> chosen_metrics(["eec"])
@@ -115,41 +130,8 @@ def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
     return tuple(metric for name, metric in have.items() if name in wanted)
 
 
-def added_metrics() -> list[str]:
-    """Return the names of the metrics that other packages add.
-
-    >>> added_metrics()
-    []
-    """
-    return [name for name, metric in catalogue().items() if metric.source]
-
-
-def catalogue_markdown(metrics: Sequence[Metric] | None = None) -> str:
-    """Return the catalogue as Markdown: one table per group, with name, meaning, unit and direction.
-
-    Parameters
-    ----------
-    metrics : which ones; default all metrics of rmcalib.
-
-    Examples
-    --------
-    >>> catalogue_markdown(chosen_metrics(["ece"])).splitlines()[2]
-    '| metric | meaning | unit | better |'
-    """
-    metrics = metrics if metrics is not None else _OWN
-    better = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}
-    lines: list[str] = []
-    for group, heading in GROUPS.items():
-        rows = [metric for metric in metrics if metric.group == group]
-        if rows:
-            cells = [[f"`{one.name}`", one.meaning, one.unit or "–", better[one.better]] for one in rows]
-            table = markdown_table(["metric", "meaning", "unit", "better"], cells, escape=False)
-            lines += [f"### {heading}", "", *table, ""]
-    return "\n".join(lines)
-
-
 def _load(point: EntryPoint) -> list[Metric]:
-    """The metrics of an entry point; a ValueError in one line says what is wrong with it."""
+    """Load the metrics of an entry point; raise a ValueError with one line if it is broken."""
     try:
         found: Any = point.load()
     except Exception as error:
@@ -167,7 +149,7 @@ def _load(point: EntryPoint) -> list[Metric]:
 
 
 def _guarded(metric: Metric, place: str) -> Measure:
-    """Turn what goes wrong in another package's metric into one line that names it."""
+    """Turn errors in another package's metric into a ValueError with one line that names it."""
 
     def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
         try:

@@ -30,6 +30,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["CALIBRATION", "SMOOTH_RESAMPLES", "one_per_prompt"]
 
 SMOOTH_RESAMPLES = 200
+"""The number of simulated data sets for the interval of the smooth ECE, which takes longer."""
 
 
 def pooled_ece(**options: Any) -> Measure:
@@ -69,7 +70,7 @@ def smooth(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Binned error of the pairs of a correct and a wrong response."""
-    if forecasts.scores.beats is not None:  # not Plackett-Luce: how its pairs vary together is not known
+    if forecasts.scores.beats is not None:  # not Plackett-Luce: the dependence between pairs is unknown
         p, y, _ = pairwise_forecasts(forecasts)
         return Statistic.constant(_error_of(p, y, ErrorOptions(bins=settings.bins)), len(forecasts))
     found = _pairwise(forecasts, settings)
@@ -77,7 +78,7 @@ def pairwise_ece(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 
 def ece_bound(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """Return the largest ECE that this number of responses allows: 2/m."""
+    """Return the largest possible ECE with m responses: 2/m."""
     return Statistic.constant(2 * len(forecasts) / len(forecasts.reward), len(forecasts))
 
 
@@ -134,7 +135,7 @@ def _pairwise(forecasts: Forecasts, settings: Settings) -> Inference:
 
 _ECE = Metric(
     "ece",
-    "top-1 ECE: all responses pooled, equal-width bins",
+    "top-1 ECE: expected calibration error of the probabilities of all responses, in equal-width bins",
     pooled_ece(),
     better="low",
     unit="probability",
@@ -155,7 +156,7 @@ _CONFIDENCE = Metric(
 )
 _PAIRWISE = Metric(
     "pairwise_ece",
-    "sub-2 ECE over correct-versus-wrong pairs, both orientations",
+    "sub-2 ECE: pairs of a correct and a wrong response, in both orders",
     pairwise_ece,
     better="low",
     unit="probability",
@@ -169,7 +170,7 @@ CALIBRATION = (
     *null_metrics(_ECE, _ece, "ECE", heading="p"),
     Metric(
         "ece_bound",
-        "the largest ECE that this number of responses allows: 2/m",
+        "largest possible ECE with this number of responses m: 2/m",
         ece_bound,
         unit="probability",
         label="largest possible ECE",
@@ -180,7 +181,7 @@ CALIBRATION = (
     ),
     Metric(
         "ece_fullest_bin",
-        "fraction of probabilities in the fullest bin of the ECE: near 1, the ECE sees next to nothing",
+        "fraction of probabilities in the fullest bin of the ECE; near 1, the ECE hides errors",
         ece_fullest_bin,
         unit="fraction of responses",
         label="fraction in the fullest bin",
@@ -193,7 +194,7 @@ CALIBRATION = (
     *null_metrics(_CONFIDENCE, _confidence_inference, "confidence ECE"),
     Metric(
         "debiased_ece",
-        "root of the binned squared error minus its sampling variance",
+        "square root of the binned squared error minus its sampling variance",
         pooled_ece(norm=2, debias=True),
         better="low",
         unit="probability",
@@ -204,7 +205,7 @@ CALIBRATION = (
     ),
     Metric(
         "equal_mass_ece",
-        "ECE with bins of equal numbers",
+        "ECE with equally many probabilities in each bin",
         pooled_ece(spacing="mass"),
         better="low",
         unit="probability",
@@ -215,7 +216,7 @@ CALIBRATION = (
     ),
     Metric(
         "smooth_ece",
-        "smooth ECE: no bins",
+        "smooth ECE, which needs no bins",
         smooth,
         better="low",
         unit="probability",

@@ -1,4 +1,4 @@
-"""The Brier score and the log loss of the first choice, split into what can and what cannot be improved."""
+"""The Brier score and the log loss of the first choice: miscalibration, discrimination and uncertainty."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ __all__ = ["DECOMPOSITION"]
 
 Score = Literal["brier", "log"]
 _PARTS = {
-    "miscalibration": ("low", "what recalibrating its probability would gain"),
-    "discrimination": ("high", "what its recalibrated probability gains over a constant one"),
-    "uncertainty": (None, "the score of a constant probability"),
+    "miscalibration": ("low", "how much isotonic recalibration would lower the {score} of the first choice"),
+    "discrimination": (
+        "high",
+        "recalibrated {score} of the first choice: how much lower than with a constant probability",
+    ),
+    "uncertainty": (None, "{score} of the first choice with a constant probability"),
 }
 _UNITS = {"brier": "squared probability", "log": "nats"}
 _SCORES = {"brier": "Brier score", "log": "log loss"}
@@ -36,7 +39,7 @@ def _entry(score: Score, part: str) -> Metric:
     better, meaning = _PARTS[part]
     return Metric(
         f"{score}_{part}",
-        f"{_SCORES[score]} of the first choice: {meaning} (isotonic, no bins)",
+        meaning.format(score=_SCORES[score]),
         statistic,
         better=better,  # type: ignore[arg-type]
         unit=_UNITS[score],

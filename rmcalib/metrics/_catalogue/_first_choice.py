@@ -50,7 +50,7 @@ FIRST_CHOICE = (
     ),
     Metric(
         "accuracy",
-        "how often the correct response has the largest reward (1/t if t share it)",
+        "how often the correct response has the largest reward (a tie of t responses counts 1/t)",
         accuracy,
         better="high",
         unit="fraction of prompts",
@@ -61,7 +61,7 @@ FIRST_CHOICE = (
     ),
     Metric(
         "overconfidence",
-        "mean confidence minus accuracy: positive is over-confident",
+        "mean confidence minus accuracy; positive is over-confident",
         overconfidence,
         better="zero",
         unit="probability",

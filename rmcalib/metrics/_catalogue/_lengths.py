@@ -1,4 +1,4 @@
-"""How rewards and confidence go with length, and what picking a response by its length alone would score."""
+"""Correlations of rewards and confidence with length, and the accuracy of picking responses by length."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def longest_baseline(forecasts: Forecasts, settings: Settings) -> Statistic:  # 
 
 
 def spearman_sums(x: FloatArray, y: FloatArray, groups: IntArray) -> tuple[FloatArray, OfTotals] | None:
-    """Return what each group adds to Spearman's correlation (G, 6), and how it follows from totals (R, 6).
+    """Return the sums of each group for Spearman's correlation (G, 6), and its function of totals (R, 6).
 
-    Ranks are those of the whole data in every resample. None if x or y is constant, or has fewer than three
+    Every resample uses the ranks of the whole data. None if x or y is constant, or has fewer than three
     values.
     """
     from scipy.stats import rankdata

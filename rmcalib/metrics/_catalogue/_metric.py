@@ -1,4 +1,4 @@
-"""Metric: one entry of the catalogue, and everything that is known about it."""
+"""Metric: one entry of the catalogue."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ GROUPS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: what it is called, what it means, and how it is computed.
+    """One metric: its name, its meaning, and how it is computed.
 
     Attributes
     ----------
-    name : its name in files and conditions: letters, digits and underscores.
-    meaning : one line that says what it is.
-    statistic : computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic` of the prompts.
-    better : whether a "low" or a "high" value is better, or one near "zero"; None if none is.
-    unit : what the number counts, such as "probability" or "nats".
-    prompts : what it is computed on: prompts with "one" correct response, with "several", "all", or those
-        with people's "votes". A metric of "several" or "votes" is left out where there are none.
-    needs : "probabilities" if it means nothing for rewards that are not utilities; "pairs" if pairwise
-        probabilities are enough; "lengths" if it needs the lengths of the responses; "official" if the
-        benchmark's authors must have defined a score.
-    label : what people call it; the name by default.
-    heading : the heading of its column in the leaderboard's table; the label by default, none if empty.
-    digits : digits after the point.
-    group : one of ``GROUPS``.
-    compared : where `compare` reports a difference: in every category, overall only, or nowhere.
-    ranked : where the leaderboard computes it: in every category, overall only, or nowhere.
-    depends_on_m : whether values for different numbers of responses cannot be compared.
-    source : the distribution that it comes from; empty for those of rmcalib.
+    name : the name in files and conditions: letters, digits and underscores.
+    meaning : the meaning in one line.
+    statistic : a function that computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic`.
+    better : which values are better: "low", "high", or near "zero"; None if none are.
+    unit : the unit of the value, such as "probability" or "nats".
+    prompts : the prompts it is computed on: those with "one" correct response, with "several", "all", or
+        those with people's "votes". A metric of "several" or "votes" is left out where there are none.
+    needs : what it needs: "probabilities" if it has no meaning for rewards that are not utilities; "pairs" if
+        pairwise probabilities are enough; "lengths" of the responses; "official" for a score that the
+        benchmark's authors define.
+    label : the usual name; by default ``name``.
+    heading : the heading of its column on the leaderboard; by default ``label``. Empty: no column.
+    digits : number of decimals.
+    group : the group on pages and in the documentation: a key of ``GROUPS``.
+    compared : where `compare` reports a difference: "everywhere", "overall" or "nowhere".
+    ranked : where the leaderboard computes it: "everywhere", "overall" or "nowhere".
+    depends_on_m : whether values cannot be compared between different numbers of responses.
+    source : the package it comes from; empty for metrics of rmcalib.
 
     Examples
     --------
@@ -86,11 +86,11 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Check the entry, and fill in what follows from other fields."""
+        """Check the entry, and set label and heading if they are not given."""
         if not isinstance(self.name, str) or not self.name.isidentifier() or keyword.iskeyword(self.name):
-            raise ValueError(f"metric {self.name!r}: a name has letters, digits and underscores only")
+            raise ValueError(f"metric {self.name!r}: expected a name of letters, digits and underscores")
         if not callable(self.statistic):
-            raise ValueError(f"metric {self.name}: statistic is not a function of forecasts and settings")
+            raise ValueError(f"metric {self.name}: statistic: expected a function of forecasts and settings")
         check_choice(self.better, f"metric {self.name}: better", ("low", "high", "zero", None))
         check_choice(self.prompts, f"metric {self.name}: prompts", ("one", "several", "all", "votes"))
         check_choice(self.group, f"metric {self.name}: group", tuple(GROUPS))

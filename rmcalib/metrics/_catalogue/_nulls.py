@@ -1,4 +1,4 @@
-"""The numbers of a null test, as metrics: how large an error is by chance alone."""
+"""Null tests as metrics: how large the error of a calibrated model is by chance."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["null_metrics"]
 def null_metrics(
     error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
 ) -> tuple[Metric, ...]:
-    """Return the three numbers of a null test, as metrics beside the error that it is about."""
+    """Return the null mean, its 95th percentile and the p-value of an error, as three metrics."""
 
     def entry(suffix: str, field: str, meaning: str, **more: Any) -> Metric:
         def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
             if "pairs" in error.needs and forecasts.scores.beats is not None:
-                return Statistic.missing(len(forecasts), "no null test of pairwise probabilities")
+                return Statistic.missing(len(forecasts), "there is no null test for pairwise probabilities")
             found = inference(forecasts, settings)
             if found is None:
-                return Statistic.missing(0, f"no prompt to compute the {what} of")
+                return Statistic.missing(0, f"no prompt to compute the {what} from")
             return Statistic.constant(getattr(found.test(), field), len(forecasts))
 
         return Metric(
@@ -41,12 +41,12 @@ def null_metrics(
         )
 
     return (
-        entry("null_mean", "mean", f"mean {what} of a calibrated forecast with as much data"),
-        entry("null_95", "high", f"95% point of the {what} of a calibrated forecast"),
+        entry("null_mean", "mean", f"mean {what} of a calibrated model on as many prompts"),
+        entry("null_95", "high", f"95th percentile of the {what} of a calibrated model"),
         entry(
             "p_value",
             "p_value",
-            f"chance that a calibrated forecast has at least this {what}",
+            f"probability that the {what} of a calibrated model is at least as large",
             unit="probability",
             heading=heading,
             label=f"p-value of {error.label}",

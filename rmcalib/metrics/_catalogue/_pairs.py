@@ -1,6 +1,6 @@
-"""Pairs of a correct and a wrong response: questions for every judge, also for one that knows only pairs.
+"""Metrics of pairs of a correct and a wrong response. Judges that only compare pairs have them, too.
 
-A value is a mean over prompts of the mean over the prompt's pairs. So the pairs of one prompt, which depend
+A value is the mean over prompts of the mean over a prompt's pairs. So the pairs of one prompt, which depend
 on each other, count as one observation.
 """
 
@@ -20,7 +20,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["PAIRS"]
 
 _NEEDS: frozenset[Need] = frozenset({"pairs"})
-_CERTAIN = "a certain verdict that is wrong loses without limit"
+_CERTAIN = "a wrong verdict with probability 1 has an infinite loss"
 
 
 def confidence(log_odds: FloatArray) -> FloatArray:
@@ -36,12 +36,12 @@ def right(log_odds: FloatArray) -> FloatArray:
 
 
 def gap(log_odds: FloatArray) -> FloatArray:
-    """Return the probability of the preferred response minus whether it is the correct one (P,)."""
+    """Return `confidence` minus `right`: (P,)."""
     return confidence(log_odds) - right(log_odds)
 
 
 def brier(log_odds: FloatArray) -> FloatArray:
-    """Return the squared error of P(correct one wins): (P,)."""
+    """Return the squared error of P(the correct response wins): (P,)."""
     from scipy.special import expit
 
     return np.asarray(expit(-log_odds) ** 2)
@@ -61,7 +61,7 @@ def _mean_of(function: object) -> Measure:
 
 
 def lost_information(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Return what the wrong scale costs: (NLL(1) − NLL(T)) / log 2, over pairs."""
+    """Information lost by the wrong scale: (NLL(1) − NLL(T)) / log 2, over pairs."""
     log_odds, prompt = _known(forecasts)
     if not len(prompt):
         return Statistic.missing(len(forecasts), "no pair is known")
@@ -92,7 +92,7 @@ def _known(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
 PAIRS = (
     Metric(
         "pairwise_confidence",
-        "pairs of a correct and a wrong response: mean probability of the preferred one",
+        "mean probability of the preferred response of a pair",
         _mean_of(confidence),
         unit="probability",
         needs=_NEEDS,
@@ -102,7 +102,7 @@ PAIRS = (
     ),
     Metric(
         "pairwise_accuracy",
-        "pairs: how often the correct response is preferred (1/2 if none is)",
+        "how often the correct response of a pair is preferred (a tie counts 1/2)",
         _mean_of(right),
         better="high",
         unit="fraction of pairs",
@@ -113,7 +113,7 @@ PAIRS = (
     ),
     Metric(
         "pairwise_overconfidence",
-        "pairs: mean confidence minus accuracy; positive is over-confident",
+        "confidence minus accuracy in pairs; positive is over-confident",
         _mean_of(gap),
         better="zero",
         unit="probability",
@@ -124,7 +124,7 @@ PAIRS = (
     ),
     Metric(
         "pairwise_lost_information",
-        "pairs: fraction of the uncertainty of tossing a coin that is lost because the scale is wrong",
+        "fraction of the uncertainty of a coin toss that is lost because the scale is wrong",
         lost_information,
         better="low",
         unit="fraction",
@@ -135,7 +135,7 @@ PAIRS = (
     ),
     Metric(
         "pairwise_brier",
-        "pairs: squared error of the probability that the correct response wins",
+        "squared error of the probability that the correct response of a pair wins",
         _mean_of(brier),
         better="low",
         needs=_NEEDS,

@@ -1,4 +1,4 @@
-"""The benchmark's official score; RewardBench 2's own, with an interval that combines those of categories."""
+"""RewardBench 2's score, with an interval that combines those of categories, and other official scores."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from rmcalib.scores import Scores
 
 __all__ = ["BENCHMARK_SCORE", "lone_categories", "official_of"]
 
-_CACHED = 8_000_000  # numbers: weights of so many prompts times resamples are kept for the next model
-_ALIKE = "no interval: a category has one prompt only, or all resamples of Ties are alike"
+_CACHED = 8_000_000  # prompts times resamples: up to here, weights are kept for the next model
+_ALIKE = "no interval: a category has only one prompt, or all resamples of Ties are equal"
 
 
 def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Return the score of a category, or the plain mean of all categories.
+    """Return the score of a category, or the mean of all categories.
 
     Accuracies have Wilson's interval. In Ties the prompts of one number N (`ref:N` and `tied:N`) are
-    resampled together. A category with a single prompt has no interval, and then the mean has none either.
+    resampled together. A category with a single prompt has no interval; then the mean has none either.
     """
     whole = forecasts.whole or forecasts
     n, values, scores = len(forecasts), _values(whole), whole.scores
@@ -56,7 +56,7 @@ def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
         found = [_limits(whole, one, replace(settings, level=level)) for one in names]
         if any(one is None for one in found):
             return None
-        # Categories err independently, so distances add up as squares do.
+        # Categories are independent, so the squares of the distances add up.
         ends = np.array([one for one in found if one is not None])
         middle = np.array([[values[one]] for one in names])
         below, above = np.sqrt(((ends - middle) ** 2).sum(axis=0)) / len(names)
@@ -66,7 +66,7 @@ def rewardbench_score(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 
 def official(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
-    """Return what the benchmark's authors report: their headline, or the same number of a category."""
+    """Return the score that the benchmark's authors define, overall or of a category."""
     found = official_of(forecasts)
     if found is None:
         return Statistic.missing(len(forecasts), "the benchmark has no official score")
@@ -149,7 +149,7 @@ def _limits(whole: Forecasts, name: str, settings: Settings) -> tuple[float, flo
 BENCHMARK_SCORE = (
     Metric(
         "rewardbench_score",
-        "score as RewardBench 2 defines it: accuracy, the Ties score; overall their plain mean",
+        "RewardBench 2's score: accuracy, or the Ties score; overall the mean over categories",
         rewardbench_score,
         better="high",
         unit="score",
@@ -163,7 +163,7 @@ BENCHMARK_SCORE = (
     ),
     Metric(
         "official_score",
-        "the score that the benchmark's authors report, computed as they do; the note has its name",
+        "score defined by the benchmark's authors, computed in their way; the note has its name",
         official,
         better="high",
         unit="score",

@@ -1,4 +1,4 @@
-"""Brier score and log loss of the forecasts, and the number of the paper's public code."""
+"""Brier score and log loss of the forecasts, and the error rate that the paper's public code calls ECE."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SCORES = (
 REFERENCE = (
     Metric(
         "reference_top_1",
-        "what the paper's public code calls ECE: 1 − mean P(first chosen); an error rate, not calibration",
+        "1 − mean P(first correct response), which the paper's public code calls ECE; it is an error rate",
         reference_top_1,
         better="low",
         unit="probability",

@@ -31,7 +31,7 @@ def _correct_first(forecasts: Forecasts, settings: Settings) -> Inference:
 
 _CORRECT_FIRST = Metric(
     "correct_first_ece",
-    "ECE of P(a correct response is first) and P(a wrong one is)",
+    "ECE of P(a correct response is first) and P(a wrong response is first)",
     correct_first_ece,
     better="low",
     unit="probability",
@@ -43,7 +43,7 @@ _CORRECT_FIRST = Metric(
 SEVERAL = (
     Metric(
         "correct_first_probability",
-        "mean P(a correct response is first), in Ties or where several are correct",
+        "mean P(a correct response is first), where several are correct and in Ties",
         correct_first_probability,
         better="high",
         unit="probability",

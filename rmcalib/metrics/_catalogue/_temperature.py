@@ -1,4 +1,4 @@
-"""The scale of the rewards: what a wrong one costs, the best temperature, and what it improves."""
+"""The scale of the rewards: the information that a wrong one loses, and the best temperature."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
 
 FEWEST = 20
-"""Prompts below which no temperature is fitted."""
+"""The smallest number of prompts that a temperature is fitted on."""
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
     "cold": "every forecast is right, so larger rewards are always better",
@@ -34,17 +34,17 @@ _LIMITS = {
 
 
 def lost_information(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Return what the wrong scale of the rewards costs: (NLL(1) − NLL(T)) / mean log m."""
+    """Information lost by the wrong scale of the rewards: (NLL(1) − NLL(T)) / mean log m."""
     return _of_scale(forecasts, settings, "lost")
 
 
 def usable_information(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Return what the rewards are worth at their best scale: 1 − NLL(T) / mean log m."""
+    """Information of the rewards at their best scale: 1 − NLL(T) / mean log m."""
     return _of_scale(forecasts, settings, "usable")
 
 
 def temperature(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Return the temperature fitted on all prompts."""
+    """Temperature that maximises the likelihood on all prompts."""
     limit = scale(forecasts, settings.level).at_limit
     if limit is not None:
         return Statistic.missing(len(forecasts), _LIMITS[limit])
@@ -119,7 +119,7 @@ def cross_fitted_logs(forecasts: Forecasts, seed: int) -> FloatArray:
 
 
 def _temperature_limits(forecasts: Forecasts) -> tuple[float, float]:
-    """A hundredth and a hundred times the rewards' spread: beyond them a forecast is one-hot or uniform."""
+    """0.01 and 100 times the rewards' standard deviation: beyond, forecasts are one-hot or uniform."""
     spread = float(np.std(centred(forecasts.reward, forecasts))) or 1.0
     return spread / 100, spread * 100
 
@@ -168,7 +168,7 @@ INFORMATION = (
 TEMPERATURE = (
     Metric(
         "temperature",
-        "best temperature T: dividing the rewards by it maximises the likelihood",
+        "best temperature T: dividing the rewards by T maximises the likelihood",
         _with_enough_prompts(temperature),
         label="best temperature",
         heading="T",

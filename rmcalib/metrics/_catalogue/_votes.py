@@ -1,4 +1,4 @@
-"""Forecasts against people's votes: what they say, what people prefer, and what noise allows."""
+"""Forecasts against people's votes, and the best scores that are possible with so few votes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from rmcalib.metrics._statistic import Settings, Statistic, Ties
 
 __all__ = ["VOTES"]
 
-_NO_CEILING = "every prompt has a single vote: it does not say how much people differ"
+_NO_CEILING = "every prompt has a single vote, which does not show how much people differ"
 _NO_VOTES = "nobody prefers a response: all votes are ties"
 _IMPOSSIBLE = "what some people chose has probability 0"
 
 
 @dataclass(frozen=True)
 class _Ballots:
-    """Forecasts and votes of n prompts, with what the model's first choice says and got.
+    """Forecasts and votes of n prompts.
 
-    votes: the forecasts of all outcomes. says, agree: (n,) the probability of the first choice, and its share
-    of the votes.
+    ``votes``: the forecasts of all outcomes. ``says``, ``agree``: (n,) the probability of the first choice,
+    and the fraction of votes for it.
     """
 
     votes: VoteForecasts
@@ -125,7 +125,7 @@ def _inference(forecasts: Forecasts, settings: Settings) -> Inference | None:
 
 
 def vote_calibration_error(forecasts: Forecasts, settings: Settings) -> Statistic:
-    """Binned error of the first choice's probability against its share of the votes."""
+    """Binned error of the first choice's probability against its fraction of the votes."""
     found = _inference(forecasts, settings)
     if found is None:
         return Statistic.missing(0, _NO_VOTES)
@@ -156,10 +156,11 @@ def _metric(name: str, meaning: str, statistic: Measure, **more: Any) -> Metric:
     return Metric(name, meaning, statistic, prompts="votes", group="votes", **{"heading": "", **more})
 
 
-_ANY: dict[str, Any] = {"needs": frozenset(), "compared": "nowhere", "ranked": "nowhere"}  # of votes alone
+# Metrics of the votes alone, which do not depend on the model.
+_ANY: dict[str, Any] = {"needs": frozenset(), "compared": "nowhere", "ranked": "nowhere"}
 _ERROR = _metric(
     "vote_calibration_error",
-    "calibration error of the first choice: its probability against its share of people's votes",
+    "calibration error of the first choice: its probability against its fraction of people's votes",
     vote_calibration_error,
     better="low",
     unit="probability",
@@ -187,7 +188,7 @@ VOTES = (
     ),
     _metric(
         "vote_confidence",
-        "says: mean probability of the first choice, on prompts that people voted on",
+        "mean probability of the first choice, on prompts that people voted on",
         _of(lambda ballots: ballots.says),
         unit="probability",
         label="says",
@@ -195,7 +196,7 @@ VOTES = (
     ),
     _metric(
         "vote_agreement",
-        "people agree: mean fraction of people who prefer the model's first choice",
+        "mean fraction of people who prefer the model's first choice",
         _of(lambda ballots: ballots.agree, proportion=True),
         better="high",
         unit="fraction of votes",
@@ -205,7 +206,7 @@ VOTES = (
     ),
     _metric(
         "vote_gap",
-        "says minus people agree: positive is over-confident",
+        "vote_confidence minus vote_agreement; positive is over-confident",
         _of(lambda ballots: ballots.says - ballots.agree),
         better="zero",
         unit="probability",
@@ -213,7 +214,7 @@ VOTES = (
     ),
     _metric(
         "vote_agreement_ceiling",
-        "noise ceiling of vote_agreement: the agreement with the response that most people would prefer",
+        "noise ceiling of vote_agreement: agreement with the response that most people would prefer",
         _of(lambda ballots: vote_agreement_ceilings(ballots.votes), ceiling=True),
         unit="fraction of votes",
         label="people agree with the best choice",
@@ -240,7 +241,7 @@ VOTES = (
     ),
     _metric(
         "vote_disagreement_excess",
-        "how often the model's first choice and a voter disagree, minus how often two voters do",
+        "how often a voter disagrees with the model's first choice, minus how often two voters disagree",
         _of(lambda ballots: 1 - ballots.agree - voter_disagreements(ballots.votes), ceiling=True),
         better="low",
         unit="fraction of votes",
@@ -251,7 +252,7 @@ VOTES = (
     *null_metrics(_ERROR, _inference, "calibration error against votes"),
     _metric(
         "vote_log_loss",
-        "log loss: mean over prompts of the mean −log P over votes",
+        "log loss: mean over votes of −log P, then mean over prompts",
         _of(lambda ballots: vote_log_losses(ballots.votes)),
         better="low",
         unit="nats",
@@ -260,16 +261,16 @@ VOTES = (
     ),
     _metric(
         "vote_log_loss_ceiling",
-        "noise ceiling of vote_log_loss: what the true shares of votes would score",
+        "noise ceiling of vote_log_loss: log loss of the true fractions of votes",
         _of(lambda ballots: vote_log_loss_ceilings(ballots.votes), ceiling=True),
         unit="nats",
-        label="log loss of the true shares",
+        label="log loss of the true fractions",
         **_ANY,
         depends_on_m=True,
     ),
     _metric(
         "vote_log_loss_excess",
-        "log loss against votes above its noise ceiling: the divergence of the forecast from the true shares",
+        "vote_log_loss minus its noise ceiling: divergence of the forecast from the true fractions of votes",
         _above(vote_log_losses, vote_log_loss_ceilings),
         better="low",
         unit="nats",
@@ -278,7 +279,7 @@ VOTES = (
     ),
     _metric(
         "vote_brier",
-        "Brier score: mean over prompts of the mean squared error over votes",
+        "Brier score: mean squared error over votes, then mean over prompts",
         _of(lambda ballots: vote_briers(ballots.votes)),
         better="low",
         label="Brier score against votes",
@@ -286,15 +287,15 @@ VOTES = (
     ),
     _metric(
         "vote_brier_ceiling",
-        "noise ceiling of vote_brier: what the true shares of votes would score",
+        "noise ceiling of vote_brier: Brier score of the true fractions of votes",
         _of(lambda ballots: vote_brier_ceilings(ballots.votes), ceiling=True),
-        label="Brier score of the true shares",
+        label="Brier score of the true fractions",
         **_ANY,
         depends_on_m=True,
     ),
     _metric(
         "vote_brier_excess",
-        "Brier score against votes above its noise ceiling: the squared error of the forecast shares",
+        "vote_brier minus its noise ceiling: squared error of the forecast fractions of votes",
         _above(vote_briers, vote_brier_ceilings),
         better="low",
         label="Brier score above the noise ceiling",

@@ -1,4 +1,4 @@
-"""What a reader must know about the answers of a language model that judged."""
+"""Notes on the answers of a language model that judges."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def answer_notes(scores: Scores) -> list[str]:
     graded = int(np.isnan(scores.details["place"])[scores.offsets[:-1]].sum()) if "places" in found else 0
     if graded and "votes" not in found:
         notes.append(
-            f"{count(graded, 'prompt')} got a grade for each response, without comparing them. A softmax of "
-            "grades means little."
+            f"{count(graded, 'prompt')} got a grade for each response, without a comparison. A softmax of "
+            "grades has little meaning."
         )
     unread, answers = found["unread"], found["answers"]
     if unread:
         notes.append(
-            f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They count as no "
-            "vote, so the forecasts of their prompts are closer to even."
+            f"{unread:,} of {answers:,} answers ({unread / answers:.1%}) could not be read. They are not "
+            "counted, so the forecasts of their prompts are closer to uniform."
         )
     if found["floored"]:
         notes.append(
-            f"{found['floored']:,} log-probabilities are not among those that the server returns. They are "
-            f"set to their upper bounds; probabilities are off by {found['largest_floor']:.1g} or less."
+            f"The server did not return {found['floored']:,} log-probabilities. They are set to their upper "
+            f"bounds, so probabilities are off by at most {found['largest_floor']:.1g}."
         )
     if found.get("label_mass", 1.0) < _LITTLE_MASS:
         notes.append(
@@ -51,7 +51,7 @@ def answer_notes(scores: Scores) -> list[str]:
     if "votes" in found:
         fewest, mean, most = found["votes"]
         counted = f"{fewest}" if fewest == most else f"{fewest} to {most} (mean {mean:.1f})"
-        notes.append(f"Forecasts are smoothed shares of {counted} votes per question.")
+        notes.append(f"Forecasts are smoothed fractions of {counted} votes per question.")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""The report of one reward model on one benchmark: metrics, figures, examples, page."""
+"""The evaluation of one model on one benchmark: metrics, figures, examples, page."""
 
 from __future__ import annotations
 
@@ -16,27 +16,30 @@ from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import (
     OVERALL,
+    Example,
     Forecasts,
     Settings,
     Ties,
-    added_metrics,
     answer_rows,
     audit,
+    catalogue,
     chosen_metrics,
     find_value,
     forecast,
+    isotonic_panels,
+    margin_panels,
     metric_rows,
+    reliability_panels,
     response_lengths,
     select_prompts,
     top_1_prompts,
+    worst_examples,
 )
 from rmcalib.repair import Decisions, decide_forecasts
 from rmcalib.report._drawing import figure_png
 from rmcalib.report._headline import crowded_bin
 from rmcalib.report._reliability import CURVES, Curve, reliability_figure
 from rmcalib.report.evaluation._answers import answer_notes
-from rmcalib.report.evaluation._diagrams import isotonic_rows, margin_rows, reliability_rows
-from rmcalib.report.evaluation._examples import Example, worst_examples
 from rmcalib.report.evaluation._notes import score_notes, undecided_notes
 from rmcalib.report.evaluation._votes import has_votes, tie_note
 from rmcalib.report.evaluation._words import beta_notes, plain_words, temperature_notes, values_in_words
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Evaluation", "evaluate", "made_from", "write_evaluation"]
 
 UNNAMED = "unnamed-benchmark"
-"""The benchmark's name where the scores do not say it."""
+"""The name of the benchmark if the scores do not have one."""
 
 
 @dataclass(frozen=True)
@@ -58,20 +61,29 @@ class Evaluation:
 
     Attributes
     ----------
+    model, benchmark : their names.
     metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
     reliability, margins : the tables that the figures are drawn from.
     examples : the prompts with the worst forecasts.
-    notes : what a reader must know.
+    notes : warnings and remarks for readers.
     summary : the result in a few sentences.
-    made_from : a hash of everything that the result depends on.
-    decisions : what the probabilities are worth if one acts on them; None if there are none, or if only some
-        metrics were asked for.
+    manifest : how the scores were made.
+    settings : bins, resamples, level, seed and ties.
+    made_from : a hash of all inputs of the result.
     groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
-        empty if none was asked for.
-    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty if none was
-        asked for.
-    answers : rows about what a language model answered (name, value, low, high, n, meaning); empty for other
+        empty without ``group_by``.
+    decisions : how well the probabilities work for decisions; None if there are none, or if only some metrics
+        were computed.
+    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty unless ``curve``
+        is "isotonic".
+    answers : rows about the answers of a language model (name, value, low, high, n, meaning); empty for other
         judges.
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> report.value("accuracy"), report.content()["model"]
+    (0.5, 'org/rm')
     """
 
     model: str
@@ -91,7 +103,7 @@ class Evaluation:
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        """Name model and benchmark, and summarise the result."""
+        """Return the names of model and benchmark, and the summary."""
         return f"Evaluation({self.model!r} on {self.benchmark!r}: {self.summary})"
 
     @property
@@ -105,9 +117,34 @@ class Evaluation:
         """Return the value of one metric; None if it is not available (the row's note says why)."""
         row = find_value(self.metrics, metric, category)
         if row is None:
-            raise ValueError(f"metric {metric!r} of category {category!r}: no such row")
+            raise ValueError(f"metric {metric!r} of category {category!r}: no such row (see .table)")
         value: float | None = row["value"]
         return value
+
+    def content(self) -> dict[str, Any]:
+        """Return everything except the texts of the examples, ready for JSON."""
+        settings = self.settings
+        return {
+            "model": self.model,
+            "benchmark": self.benchmark,
+            "protocol": "exact",
+            "bins": settings.bins,
+            "resamples": settings.resamples,
+            "level": settings.level,
+            "seed": settings.seed,
+            "made_from": self.made_from,
+            "summary": self.summary,
+            "notes": self.notes,
+            "metrics": self.metrics,
+            "reliability": self.reliability,
+            "margins": self.margins,
+            **({"groups": self.groups} if self.groups else {}),
+            **({"decisions": self.decisions.content()} if self.decisions else {}),
+            **({"isotonic": self.isotonic} if self.isotonic else {}),
+            **({"answers": self.answers} if self.answers else {}),
+            "worst": [example.item_id for example in self.examples],
+            "manifest": self.manifest,
+        }
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page: one self-contained file."""
@@ -117,7 +154,7 @@ class Evaluation:
 
     def to_json(self, path: str | Path) -> Path:
         """Write all numbers as JSON."""
-        return write_json(path, evaluation_content(self))
+        return write_json(path, self.content())
 
     def to_csv(self, path: str | Path) -> Path:
         """Write the metrics as CSV."""
@@ -150,22 +187,22 @@ def evaluate(
     Parameters
     ----------
     scores : the result of :func:`rmcalib.score` or :func:`rmcalib.load_scores`.
-    benchmark : the texts, or what :func:`rmcalib.load_benchmark` accepts. Needed for examples to read and for
-        lengths in characters, not for the metrics.
-    model : the model's name; default the name in the scores' manifest.
-    recipe, recipes : how the model was trained; default the registry's entry (and those of more YAML files),
-        or what was known when it was scored.
+    benchmark : where the texts come from: a benchmark, or what :func:`rmcalib.load_benchmark` accepts. It is
+        needed for the texts of examples and for lengths in characters, not for the other metrics.
+    model : the name of the model; by default the name in the scores' manifest.
+    recipe, recipes : how the model was trained; by default the entry in the registry (or in these YAML
+        files), or what was known when it was scored.
     bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
-    n_examples : number of the worst forecasts to keep.
-    metrics : names of the metrics to compute (see docs/metrics.md); all of them by default.
-    group_by : what to audit the gap by: category, length, responses, or a column of the benchmark.
-    ties : what to do with people who find responses equally good: "split" their vote, "drop" it, or give ties
-        a probability of their own ("davidson", "rao-kupper").
+    n_examples : number of examples with the worst forecasts.
+    metrics : names of the metrics to compute (see docs/metrics.md); by default all.
+    group_by : groupings to report the gap by: category, length, responses, or a column of the benchmark.
+    ties : how votes for "equally good" are counted: "split" them among the responses, "drop" them, or give
+        ties a separate probability ("davidson", "rao-kupper").
     curve : "isotonic" adds the isotonic (CORP) curve, which needs no bins, to the reliability diagrams.
 
     Returns
     -------
-    An :class:`Evaluation`.
+    Evaluation
 
     Examples
     --------
@@ -203,14 +240,14 @@ def evaluate(
         official=official_score(every, benchmark),
     )
     everything = forecast(scores)
-    reliability = [] if reason else reliability_rows(everything, settings)
+    reliability = [] if reason else reliability_panels(everything, settings)
     crowded = crowded_bin([row for row in reliability if row["panel"] == OVERALL])
     return Evaluation(
         model=name,
         benchmark=on,
         metrics=rows,
         reliability=reliability,
-        margins=margin_rows(everything),
+        margins=margin_panels(everything),
         examples=[] if reason else worst_examples(scores, everything, benchmark, n_examples),
         notes=[
             *undecided_notes(every.n_items - scores.n_items, voted=has_votes(rows)),
@@ -228,7 +265,7 @@ def evaluate(
         groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
         if grouped and not reason
         else [],
-        isotonic=isotonic_rows(everything) if curve == "isotonic" and not reason else [],
+        isotonic=isotonic_panels(everything) if curve == "isotonic" and not reason else [],
         answers=answer_rows(scores, settings),
         decisions=None if reason or wanted is not None else _decisions(everything, settings),
     )
@@ -250,15 +287,19 @@ def made_from(
     group_by: Sequence[str] = (),
     curve: Curve = "bins",
 ) -> str:
-    """Return a hash of the inputs of an evaluation: if it has not changed, the evaluation is up to date.
+    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date.
 
-    It is stored in `metrics.json`. From the recipe only the scale counts, from the benchmark only the texts.
+    It is stored in `metrics.json`. Only the scale of the recipe and the texts of the benchmark matter.
 
     Parameters
     ----------
     scores, benchmark, metrics, group_by, curve : as for :func:`evaluate`.
-    recipe : what is known about the model.
+    recipe : how the model was trained.
     settings : bins, resamples, level, seed and ties.
+
+    Returns
+    -------
+    str
 
     Examples
     --------
@@ -276,18 +317,27 @@ def made_from(
             **({} if metrics is None else {"metrics": list(metrics)}),
             **({"group_by": list(group_by)} if group_by else {}),
             **({} if curve == "bins" else {"curve": curve}),
-            **({"more": more} if (more := sorted(added_metrics())) else {}),
+            **({"more": added} if (added := _added_metrics()) else {}),
         }
     )
 
 
+def _added_metrics() -> list[str]:
+    """Return the names of the metrics that other packages add."""
+    return sorted(name for name, metric in catalogue().items() if metric.source)
+
+
 def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
-    """Write metrics.csv, reliability.png, report.html and metrics.json; return the path of the page.
+    """Write metrics.csv, reliability.png, report.html and metrics.json.
 
     Parameters
     ----------
     evaluation : the result of :func:`evaluate`.
     folder : a folder or URL; files of an earlier evaluation are replaced.
+
+    Returns
+    -------
+    Path of the page.
 
     Examples
     --------
@@ -308,42 +358,5 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     else:
         (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
     page = evaluation.to_html(out / "report.html")
-    evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
+    evaluation.to_json(out / "metrics.json")  # last: for a batch it means that all files are written
     return page
-
-
-def evaluation_content(evaluation: Evaluation) -> dict[str, Any]:
-    """Return an evaluation ready for JSON: everything except the examples' texts.
-
-    Parameters
-    ----------
-    evaluation : the result of :func:`evaluate`.
-
-    Examples
-    --------
-    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
-    >>> evaluation_content(report)["model"]
-    'org/rm'
-    """
-    settings = evaluation.settings
-    return {
-        "model": evaluation.model,
-        "benchmark": evaluation.benchmark,
-        "protocol": "exact",
-        "bins": settings.bins,
-        "resamples": settings.resamples,
-        "level": settings.level,
-        "seed": settings.seed,
-        "made_from": evaluation.made_from,
-        "summary": evaluation.summary,
-        "notes": evaluation.notes,
-        "metrics": evaluation.metrics,
-        "reliability": evaluation.reliability,
-        "margins": evaluation.margins,
-        **({"groups": evaluation.groups} if evaluation.groups else {}),
-        **({"decisions": evaluation.decisions.content()} if evaluation.decisions else {}),
-        **({"isotonic": evaluation.isotonic} if evaluation.isotonic else {}),
-        **({"answers": evaluation.answers} if evaluation.answers else {}),
-        "worst": [example.item_id for example in evaluation.examples],
-        "manifest": evaluation.manifest,
-    }

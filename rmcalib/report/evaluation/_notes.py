@@ -1,4 +1,4 @@
-"""Notes on the scores of an evaluation: what a reader must know before believing the numbers."""
+"""Notes on the scores of an evaluation: scale, truncation, ties, lengths and the dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["score_notes", "undecided_notes"]
 
 
 def undecided_notes(n: int, *, voted: bool) -> list[str]:
-    """Return a note on ``n`` prompts without a correct response, because as many people preferred another.
+    """Return a note on ``n`` prompts without a correct response, because the votes are level.
 
     >>> undecided_notes(1, voted=False)
     ['1 prompt is left out: as many people preferred one response as another.']
@@ -31,9 +31,9 @@ def score_notes(
 
     Parameters
     ----------
-    scores : of one model.
-    benchmark : the texts, if they are at hand.
-    recipe : what is known about the model.
+    scores : the scores of one model.
+    benchmark : where the texts come from; None if they are not available.
+    recipe : how the model was trained.
     in_characters : whether lengths are characters; else tokens.
     """
     notes = []
@@ -43,7 +43,8 @@ def score_notes(
         start = "Top-1 calibration" if only_pairs else "Calibration"
         notes.append(f"{start} is not measured: {reason}. Accuracy does not need it.")
     elif scale_note(recipe):
-        notes.append(f"Marked: {scale_note(recipe)}.")
+        mark = scale_note(recipe)
+        notes.append(f"{mark[0].upper()}{mark[1:]}.")
     notes += [clean_line(str(note)) for note in scores.manifest.get("notes") or ()]
     cut = int(scores.truncated.sum())
     if cut:
@@ -57,17 +58,18 @@ def score_notes(
     if empty:
         were = "is empty; it was" if empty == 1 else "are empty; they were"
         notes.append(f"{count(empty, 'response')} {were} scored like the others.")
-    if recipe.scale != "pairs":  # verdicts are alike
+    if recipe.scale != "pairs":  # verdicts on pairs are often equal
         notes += _shared_rewards(scores)
     if benchmark is not None:
         notes += disagreements(scores, benchmark)
     if in_characters:
-        notes.append("Lengths are characters of the response.")
+        notes.append("Lengths are in characters of the response.")
     elif (scores.n_tokens >= 0).all():
-        notes.append("Lengths are tokens of prompt and response.")
+        notes.append("Lengths are in tokens of prompt and response.")
     if "dtype" in scores.manifest:
         notes.append(
-            f"Scored in {scores.manifest['dtype']}; other dtypes can move probabilities by some hundredths."
+            f"Scored in {scores.manifest['dtype']}. Other dtypes can change probabilities by a few "
+            "hundredths."
         )
     return notes
 
@@ -79,5 +81,5 @@ def _shared_rewards(scores: Scores) -> list[str]:
         return []
     return [
         f"{int(sharing[sharing > 1].sum())} responses share their reward with another response to the "
-        "same prompt (common with coarse dtypes); a tie of t responses counts as 1/t right."
+        "same prompt (common with 16-bit dtypes). A tie of t responses counts as 1/t right."
     ]

@@ -1,24 +1,24 @@
-"""The HTML page of an evaluation: its content, arranged for the template."""
+"""The HTML page of an evaluation: its content, prepared for the template."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
-from rmcalib._util.terminal import clean, clean_line, count
-from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, catalogue, find_value
+from rmcalib._util.display import interval, number, percent, points
+from rmcalib._util.terminal import REPLACEMENT, clean, clean_line, count
+from rmcalib.metrics import OVERALL, SMOOTH_RESAMPLES, Example, catalogue, find_value
 from rmcalib.report._confidence import groups_figure
 from rmcalib.report._decisions import decisions_figure
 from rmcalib.report._drawing import figure_svg
 from rmcalib.report._headline import HEADLINE, crowded_bin, direction, leaves_out_zero
 from rmcalib.report._margins import margin_svg
-from rmcalib.report._numbers import interval, number, percent, points
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_svg
-from rmcalib.report.evaluation._examples import Example
 from rmcalib.report.evaluation._votes import VOTE_METRICS, vote_tiles, who_disagrees
 from rmcalib.report.evaluation._words import score_name, time_words
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmcalib.metrics import Table
     from rmcalib.report.evaluation._evaluation import Evaluation
 
-__all__ = ["evaluation_page", "folded"]
+__all__ = ["clean_text", "evaluation_page", "folded"]
 
 _ECE = ("ece", "ece_null_mean", "ece_null_95", "ece_p_value", "temperature", "ece_at_temperature")
 _SETS = ("correct_first_probability", "correct_first_ece", "correct_first_ece_null_mean")
@@ -42,12 +42,13 @@ _LENGTHS = (
     "confidence_length_correlation",
 )
 _PREVIEW, _LONGEST = 400, 20_000
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
     "overconfidence": "says minus right, in percentage points",
-    "lost_information": "what the wrong scale of the rewards costs",
-    "usable_information": "what the ranking is worth at the best scale",
+    "lost_information": "lost because the rewards have the wrong scale",
+    "usable_information": "information of the rewards at their best scale",
 }
 
 
@@ -104,7 +105,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
 
 
 def _decisions(evaluation: Evaluation) -> dict[str, Any] | None:
-    """What follows from the probabilities: sentences, a figure, and best-of-k."""
+    """The section about decisions: sentences, a figure, and best-of-k."""
     found = evaluation.decisions
     if found is None:
         return None
@@ -115,7 +116,7 @@ def _decisions(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def folded(text: str) -> dict[str, str]:
-    """Split a text into what is shown at once and the whole to unfold (empty if it is short).
+    """Split a text into a preview and the whole text to unfold (empty if the text is short).
 
     >>> folded("short")
     {'preview': 'short', 'whole': ''}
@@ -129,6 +130,17 @@ def folded(text: str) -> dict[str, str]:
     if len(text) > _LONGEST:
         whole = f"{text[:_LONGEST]}… ({len(text) - _LONGEST:,} more characters)"
     return {"preview": text[:_PREVIEW].rstrip() + " …", "whole": whole}
+
+
+def clean_text(text: str) -> str:
+    r"""Return text that every browser shows: control characters and lone surrogates become `�`.
+
+    Marks of direction stay, because right-to-left texts need them; the page isolates each text.
+
+    >>> clean_text("a\x00b\ud800c\u200f")
+    'a�b�c\u200f'
+    """
+    return _UNSHOWN.sub(REPLACEMENT, text.replace("\r\n", "\n"))
 
 
 def _subtitle(evaluation: Evaluation) -> str:
@@ -145,7 +157,7 @@ def _subtitle(evaluation: Evaluation) -> str:
 
 
 def _apart(rows: list[dict[str, Any]]) -> str:
-    """Say how many prompts the first tables leave out."""
+    """Return how many prompts the first tables leave out, in a sentence."""
     every, here = find_value(rows, "rewardbench_score"), find_value(rows, "ece")
     n = every["n"] - here["n"] if every is not None and here is not None else 0
     return (
@@ -156,7 +168,7 @@ def _apart(rows: list[dict[str, Any]]) -> str:
 
 
 def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The headline numbers, each with its interval and meaning; those that are missing are left out."""
+    """The headline metrics with their intervals and meanings; missing ones are left out."""
     tiles = []
     for metric, name in HEADLINE.items():
         row = find_value(rows, metric)
@@ -176,7 +188,7 @@ def _tiles(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
 
 
 def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, Any]]:
-    """The numbers about votes of each category that has some."""
+    """The metrics of votes of each category that has votes."""
     found = _by_category(rows, categories, VOTE_METRICS)
     return [
         row | _direction(row["vote_gap"]) | {"more": who_disagrees(row["vote_disagreement_excess"])}
@@ -186,7 +198,7 @@ def _votes(rows: list[dict[str, Any]], categories: list[str]) -> list[dict[str, 
 
 
 def _direction(gap: Mapping[str, Any] | None) -> dict[str, str]:
-    """What the gap of a category comes to, in words and for its colour."""
+    """The direction of a gap in words, and its colour."""
     if gap is None or gap["value"] is None or gap["low"] is None:
         return {"verdict": "–", "tone": "soft"}
     if not leaves_out_zero(gap):
@@ -201,7 +213,7 @@ def _known(row: Mapping[str, Any] | None) -> bool:
 def _by_category(
     rows: list[dict[str, Any]], categories: list[str], metrics: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """One row per category with the rows of some metrics; categories that have none of them are left out."""
+    """One row per category with the rows of some metrics; categories without any of them are left out."""
     result = []
     for category in categories:
         found = {
@@ -245,12 +257,12 @@ def _example(example: Example) -> dict[str, Any]:
     return {
         "item_id": clean_line(example.item_id),
         "category": clean_line(example.category),
-        "prompt": None if example.prompt is None else folded(example.prompt),
+        "prompt": None if example.prompt is None else folded(clean_text(example.prompt)),
         "correct": correct.probability,
         "first": example.responses[0].probability,
         "responses": [
             {
-                "text": None if response.text is None else folded(response.text),
+                "text": None if response.text is None else folded(clean_text(response.text)),
                 "probability": response.probability,
                 "reward": response.reward,
                 "is_correct": response.is_correct,

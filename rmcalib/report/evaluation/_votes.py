@@ -1,13 +1,13 @@
-"""What the numbers about people's votes mean: sentences, tiles and the rows of their tables."""
+"""The metrics of people's votes on the page: sentences, tiles and the rows of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rmcalib._util.display import interval, number, percent, points
 from rmcalib.metrics import OVERALL, find_value
 from rmcalib.report._headline import direction, leaves_out_zero
-from rmcalib.report._numbers import interval, number, percent, points
 
 __all__ = ["VOTE_METRICS", "has_votes", "tie_note", "vote_tiles", "vote_words", "who_disagrees"]
 
@@ -31,7 +31,7 @@ VOTE_METRICS = (
     "vote_brier_ceiling",
     "vote_brier_excess",
 )
-"""What the page shows of votes."""
+"""The metrics of votes on the page."""
 
 _TILES = {
     "vote_confidence": ("says", "mean probability of its first choice"),
@@ -41,14 +41,14 @@ _TILES = {
         "best possible",
         "how many would agree with the best choice: the noise ceiling",
     ),
-    "vote_log_loss_excess": ("log loss above the ceiling", "what a forecast of the true shares would save"),
+    "vote_log_loss_excess": ("log loss above the ceiling", "the true fractions of votes would have 0"),
 }
 _HOW = {
     "split": "A vote for “equally good” is split evenly among the responses (--ties split).",
     "drop": "Votes for “equally good” are left out (--ties drop).",
-    "davidson": "“Equally good” has a probability of its own, by Davidson's model, cross-fitted "
+    "davidson": "“Equally good” has a separate probability, from Davidson's model, cross-fitted "
     "(--ties davidson).",
-    "rao-kupper": "“Equally good” has a probability of its own, by Rao and Kupper's model, cross-fitted "
+    "rao-kupper": "“Equally good” has a separate probability, from Rao and Kupper's model, cross-fitted "
     "(--ties rao-kupper).",
 }
 
@@ -59,7 +59,7 @@ def has_votes(rows: Rows) -> bool:
 
 
 def vote_words(rows: Rows, category: str = OVERALL) -> str:
-    """Say what the model says, how many people agree, and what noise allows; empty without votes.
+    """Return confidence, agreement with people, and the noise ceiling, in sentences; empty without votes.
 
     >>> values = {"vote_confidence": 0.9, "vote_agreement": 0.7, "vote_gap": 0.2}
     >>> vote_words([{"metric": name, "category": "overall", "value": value, "low": value - 0.04,
@@ -87,7 +87,7 @@ def vote_words(rows: Rows, category: str = OVERALL) -> str:
 
 
 def vote_tiles(rows: Rows) -> list[dict[str, str]]:
-    """Return the headline numbers about votes, each with its interval and meaning."""
+    """Return the headline metrics of votes, each with its interval and meaning."""
     tiles = []
     for metric, (name, meaning) in _TILES.items():
         row = _value(rows, metric)
@@ -107,7 +107,7 @@ def vote_tiles(rows: Rows) -> list[dict[str, str]]:
 
 
 def tie_note(rows: Rows, ties: str) -> list[str]:
-    """Say how many people find responses equally good, and what was done with their votes.
+    """Return how many votes are for "equally good", and how they are counted.
 
     >>> tie_note([{"metric": "vote_tie_share", "category": "overall", "value": 0.1}], "drop")
     ['10% of the votes are for “equally good”. Votes for “equally good” are left out (--ties drop).']
@@ -119,7 +119,7 @@ def tie_note(rows: Rows, ties: str) -> list[str]:
 
 
 def who_disagrees(row: Mapping[str, Any] | None) -> str:
-    """Name who disagrees more with a person: the model, or another person.
+    """Return who disagrees more with a person: the model, or another person.
 
     >>> who_disagrees({"value": 0.1, "low": 0.05, "high": 0.15}), who_disagrees(None)
     ('the model', '–')
@@ -144,8 +144,8 @@ def _ceiling_words(rows: Rows, category: str) -> str:
         sentences.append("There is no noise ceiling: no prompt has two votes.")
     if loss is not None and least is not None and above is not None:
         sentences.append(
-            f"Its log loss against the votes is {number(loss['value'])}; a forecast equal to the true shares "
-            f"would have about {number(least['value'])}."
+            f"Its log loss against the votes is {number(loss['value'])}; that of the true fractions of votes "
+            f"would be about {number(least['value'])}."
         )
     return " ".join(sentences)
 

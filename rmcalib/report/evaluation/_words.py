@@ -1,4 +1,4 @@
-"""What the numbers of one model mean, in sentences."""
+"""The results of one model in sentences."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from rmcalib._util.display import interval, number, p_value, percent, points
 from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import known_entry
 from rmcalib.metrics import OVERALL, catalogue, find_value
 from rmcalib.report._headline import FEW, gap_words, headline, leaves_out_zero
-from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report.evaluation._votes import vote_words
 
 __all__ = [
@@ -31,7 +31,7 @@ _MONTHS = [
 
 
 def plain_words(rows: Rows, *, p_floor: float | None = None) -> str:
-    """Summarise the metrics of one model; ``p_floor`` is the smallest p-value that the draws can give.
+    """Summarise the metrics of one model; ``p_floor`` is the smallest p-value that the draws allow.
 
     >>> plain_words([{"metric": "accuracy", "category": "overall", "value": 0.5, "low": None, "note": ""}])
     'It is right 50% of the time.'
@@ -93,9 +93,9 @@ def time_words(stamp: str) -> str:
 
 
 def temperature_words(rows: Rows, category: str = OVERALL) -> str:
-    """Say what the best temperature would change, or why there is none; empty if it was not fitted.
+    """Return the effect of the best temperature, or why there is none; empty if it was not fitted.
 
-    Whether it helps is decided by the log loss, because the ECE can hide a wrong scale.
+    The log loss decides whether it helps, because the ECE can hide a wrong scale.
 
     >>> values = {"temperature": 3.1, "nll": 1.5, "nll_at_temperature": 0.9, "ece": 0.12,
     ...           "ece_at_temperature": 0.02}
@@ -132,9 +132,9 @@ def _significant(value: float) -> str:
 
 
 def temperature_notes(rows: Rows) -> list[str]:
-    """Name the categories without a best temperature, and those where it makes the log loss worse.
+    """Return notes on categories without a best temperature, and on those where it makes the log loss worse.
 
-    All prompts together are left out: :func:`temperature_words` is about them.
+    :func:`temperature_words` is about all prompts together.
 
     >>> rows = [{"metric": name, "category": "Math", "value": value, "note": note, "n": 9}
     ...         for name, value, note in [("temperature", None, "needs 20 prompts"), ("nll", 0.5, ""),
@@ -163,7 +163,7 @@ def temperature_notes(rows: Rows) -> list[str]:
 
 
 def beta_notes(rows: Rows, manifest: Mapping[str, Any]) -> list[str]:
-    """Say which beta would have calibrated a DPO policy: beta / T, because its rewards are beta times a sum.
+    """Return which beta would calibrate a DPO policy: beta / T, because its rewards are beta times a sum.
 
     >>> rows = [{"metric": "temperature", "category": "overall", "value": 2.0, "low": 1.6, "high": 2.5}]
     >>> beta_notes(rows, {"beta": 0.1, "beta_from": "option", "reference": "org/base"})
@@ -172,7 +172,7 @@ def beta_notes(rows: Rows, manifest: Mapping[str, Any]) -> list[str]:
     beta, best = manifest.get("beta"), find_value(rows, "temperature")
     if not isinstance(beta, (int, float)) or not manifest.get("reference"):
         return []
-    source = {"default": "the default, which may not be that of training"}.get(
+    source = {"default": "the default; training may have used another"}.get(
         str(manifest.get("beta_from")), str(manifest.get("beta_from") or "option")
     )
     start = f"Beta is {beta:.3g} ({clean_line(source)})."
@@ -208,7 +208,7 @@ def _ece_words(rows: Rows, ece: Mapping[str, Any], p_floor: float | None) -> str
 
 
 def _worst_words(rows: Rows) -> str:
-    """Name the category with the largest gap that chance does not explain, if there are several."""
+    """Return the category with the largest gap that chance does not explain, if there are several."""
     gaps = [
         row
         for row in rows

@@ -1,4 +1,4 @@
-"""The leaderboard as a document: the tables of a ranked board, with names, marks and words."""
+"""The leaderboard as a document: a ranked board with names, what is known about each model, and words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmcalib.judges import Recipe, scale_note
-from rmcalib.metrics import METHODS, Board, Settings
+from rmcalib.metrics import METHODS, Board
 from rmcalib.report.leaderboard._words import summary_words
 
 __all__ = ["Leaderboard", "Row", "assemble"]
@@ -16,50 +16,66 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Leaderboard:
-    """Models by calibration, as tidy tables; figures and page are drawn from them.
+class Leaderboard(Board):
+    """Models by calibration: a ranked board with names and words, from which figures and page are drawn.
 
     Attributes
     ----------
-    metric : the metric that models are sorted by.
+    benchmark, protocol : what models were measured on, and how.
     score_name : the name of the score over all categories. Scores are from 0 to 1.
-    models : one row per model, the best first; those without a value come last, and ``why`` gives the reason.
-    metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method, from the same prompts.
-    split_correlations : one row per error and target, from different halves of the prompts; a table has none.
-    ranks : one row per model and way of ranking.
-    reliability, rejection : the curves of each model.
     check : our scores against official ones.
+    summary : the result in a few sentences.
     training : one row per step, if the runs are steps of one training.
+
+    The other attributes are those of :class:`rmcalib.metrics.Board`.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import Settings
+    >>> from rmcalib.report import leaderboard_from_runs
+    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> board.benchmark, board.ranked[0]["model"]
+    ('rewardmath', 'internlm/internlm2-20b-reward')
     """
 
     benchmark: str
-    metric: str
     protocol: str
     score_name: str
-    categories: list[str]
-    models: list[Row]
-    metrics: list[Row]
-    correlations: list[Row]
-    split_correlations: list[Row]
-    ranks: list[Row]
-    reliability: list[Row]
-    rejection: list[Row]
     check: list[Row]
-    notes: list[str]
     summary: str
-    settings: Settings
     training: list[Row] = field(default_factory=list)
 
     @property
     def ranked(self) -> list[Row]:
-        """The models that have a value of the metric, the best first."""
+        """The models that have a rank, the best first."""
         return [row for row in self.models if row["rank"] is not None]
 
     @property
     def other(self) -> str:
         """The other way of ranking: accuracy if it was measured, else the score."""
         return "accuracy" if any("accuracy" in row["ranks"] for row in self.models) else "score"
+
+    def wide_rows(self) -> list[Row]:
+        """Return one flat row per model, for leaderboard.csv."""
+        return [
+            flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
+            for flat, row in zip(super().wide_rows(), self.models, strict=True)
+        ]
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers and words, ready for JSON."""
+        return {
+            "benchmark": self.benchmark,
+            "metric": self.metric,
+            "protocol": self.protocol,
+            "summary": self.summary,
+            "models": self.wide_rows(),
+            "correlations": self.correlations,
+            "split_correlations": self.split_correlations,
+            "check": self.check,
+            "training": self.training,
+            "notes": self.notes,
+        }
 
 
 def assemble(
@@ -72,9 +88,9 @@ def assemble(
     check: list[Row],
     notes: Sequence[str],
 ) -> Leaderboard:
-    """Turn a ranked board into a report: names, what is known about each model, and words.
+    """Make the document of a ranked board.
 
-    ``marks`` is what is known about each model, ``notes`` come before those of the board.
+    ``marks`` has the recipe of each model; ``notes`` come before those of the board.
     """
     if board.score == "accuracy" or (len(board.categories) == 1 and _same_as_accuracy(board)):
         score_name = "accuracy"
@@ -82,28 +98,24 @@ def assemble(
         row | {"scale": marks[row["model"]].bradley_terry, "mark": scale_note(marks[row["model"]])}
         for row in board.models
     ]
+    summary = summary_words(
+        models, board.correlations, board.metric, METHODS, score_name, board.split_correlations
+    )
+    changed = {
+        "models": models,
+        "metrics": [{"model": row["model"], "benchmark": benchmark, **row} for row in board.metrics],
+        "notes": [*notes, *board.notes],
+    }
     return Leaderboard(
+        **{**vars(board), **changed},
         benchmark=benchmark,
-        metric=board.metric,
         protocol=protocol,
         score_name=score_name,
-        categories=board.categories,
-        models=models,
-        metrics=[{"model": r["model"], "benchmark": benchmark, **r} for r in board.metrics],
-        correlations=board.correlations,
-        split_correlations=board.split_correlations,
-        ranks=board.ranks,
-        reliability=board.reliability,
-        rejection=board.rejection,
         check=check,
-        notes=[*notes, *board.notes],
-        summary=summary_words(
-            models, board.correlations, board.metric, METHODS, score_name, board.split_correlations
-        ),
-        settings=board.settings,
+        summary=summary,
     )
 
 
 def _same_as_accuracy(board: Board) -> bool:
-    """Return whether the score of every model is its accuracy, as where one category asks for one answer."""
+    """Return whether the score of every model equals its accuracy."""
     return all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)

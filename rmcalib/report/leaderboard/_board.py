@@ -1,4 +1,4 @@
-"""The leaderboard by calibration: many models on one benchmark, and the correlation with their scores."""
+"""Make a leaderboard by calibration from run folders, or from a table of a user."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table", "le
 _OF_PAIRS = "pairwise_overconfidence"
 _REFERENCE = {
     "ece_score": (
-        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. That is an error rate, "
+        "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, "
         "not a calibration error, so it correlates with scores by construction.",
     )
 }
@@ -61,21 +61,28 @@ def leaderboard_from_runs(
     ----------
     folders : folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board of
         real reward models.
-    benchmark : which benchmark, if there are runs of several.
-    metric : what to sort by and correlate: a metric of the catalogue that has a better direction. Default:
-        lost_information, or pairwise_overconfidence if one of the judges knows only pairs.
+    benchmark : the benchmark, if there are runs of several.
+    metric : the metric to sort by and correlate: one of the catalogue for which low, high or near 0 is
+        better. Default: lost_information, or pairwise_overconfidence if a judge only compares pairs.
     methods : coefficients of correlation: kendall, spearman, pearson.
-    official : official figures to check our scores against, or a function of a benchmark and models that
-        returns them.
-    bradley_terry_only : leave out models known not to be on a Bradley-Terry scale.
-    recipes : more YAML files that describe models.
-    settings : bins, resamples, level, seed.
-    on_model : called with the number of models read, the number of all models, and a name.
+    official : official scores to check ours against (`read_official`), or a function of a benchmark and
+        models that returns them (`official_from_hub`).
+    bradley_terry_only : leave out models that are known not to be on a Bradley-Terry scale.
+    recipes : YAML files that describe more models.
+    settings : bins, resamples, level and seed.
+    on_model : called before each model is read, with the number of models done, their total number and the
+        name.
     steps, missing : how to read files of scores; see :func:`rmcalib.load_scores`.
 
     Returns
     -------
-    A :class:`Leaderboard`.
+    Leaderboard
+
+    Examples
+    --------
+    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> len(board.ranked), board.ranked[0]["model"]
+    (9, 'internlm/internlm2-20b-reward')
     """
     if metric is not None:
         check_sortable(metric)
@@ -105,7 +112,7 @@ def leaderboard_of(
     settings: Settings,
     on_model: Callable[[int, int, str], None] | None,
 ) -> Leaderboard:
-    """Make a leaderboard of runs of one benchmark; the other parameters as above."""
+    """Make a leaderboard of runs of one benchmark; parameters as in :func:`leaderboard_from_runs`."""
     metric = metric or _default_metric(runs)
     notes = [*source_notes(runs), *notes, *_manifest_notes(runs)]
     known = registry(recipes)
@@ -150,18 +157,18 @@ def leaderboard_of(
     if steps is None:
         return assembled
     of_model = {names[kept[i].folder]: step for i, step in steps.items()}
-    note = "These are steps of one training: correlations over them are not correlations over models."
+    note = "These are steps of one training run, so correlations over them are not correlations over models."
     rows = training_rows(assembled.metrics, of_model)
     return replace(assembled, training=rows, notes=[*assembled.notes, note])
 
 
 def _default_metric(runs: Sequence[ScoredRun]) -> str:
-    """What to sort by: something that all judges have."""
+    """The metric to sort by: one that all judges have."""
     return _OF_PAIRS if any(run.manifest.get("scale") == "pairs" for run in runs) else DEFAULT_METRIC
 
 
 def _manifest_notes(runs: Sequence[ScoredRun]) -> list[str]:
-    """What the manifests say that a reader must know, with the models that it is about."""
+    """The notes of the manifests, with the models that they are about."""
     models: dict[str, list[str]] = {}
     for run in runs:
         for note in run.manifest.get("notes") or ():
@@ -184,13 +191,13 @@ def leaderboard_from_table(
     Parameters
     ----------
     path : the CSV file.
-    metric : the column of the error; default ``ece`` or ``ece_score``.
-    categories : names of the columns with scores of categories; default those of RewardBench 2.
+    metric : the column of the error; by default ``ece`` or ``ece_score``.
+    categories : names of the columns with scores of categories; by default those of RewardBench 2.
     methods, bradley_terry_only, recipes, settings : as for :func:`leaderboard_from_runs`.
 
     Returns
     -------
-    A :class:`Leaderboard`.
+    Leaderboard
 
     Examples
     --------
@@ -262,7 +269,7 @@ def _on_scale(
         off_scale = wanted and found is not None and found.bradley_terry == "no"
         (left_out if off_scale else kept).append(entry)
     if not kept:
-        raise ValueError("--bradley-terry-only: leaves no model")
+        raise ValueError("--bradley-terry-only: no model is left; leave the option out")
     return kept, left_out
 
 

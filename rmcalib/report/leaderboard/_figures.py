@@ -1,4 +1,4 @@
-"""The figures of a leaderboard: each takes its tables and returns a matplotlib Figure, or None."""
+"""The figures of a leaderboard: each function takes a leaderboard and returns a Figure, or None."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.display import number
 from rmcalib.report._confidence import says_right_figure
-from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
-from rmcalib.report._numbers import number
+from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, shown, shown_names
 from rmcalib.report.leaderboard._lists import best_figure, calibration_figure, heat_figure, rank_figure
 from rmcalib.report.leaderboard._scatter import category_figure, protocol_figure, score_figure
 from rmcalib.report.leaderboard._training import training_figure
@@ -35,7 +35,7 @@ def draw_figures(board: Leaderboard) -> dict[str, Figure]:
 
 
 def drawn_correlations(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return the rows that `correlation_figure` draws: from halves of the prompts, or else one method's."""
+    """Return the rows that `correlation_figure` draws: split correlations, or else those of one method."""
     split = [row for row in board.split_correlations if row["value"] is not None]
     method = board.correlations[0]["method"] if board.correlations else ""
     return split or [
@@ -98,7 +98,7 @@ def correlation_figure(board: Leaderboard) -> Figure | None:
 def reliability_figure(board: Leaderboard) -> Figure | None:
     """Draw the reliability diagram of every model as small multiples, the best model first.
 
-    One set of axes holds all panels, because a hundred axes would take a minute.
+    All panels are in one set of axes, because a hundred axes would take a minute.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.figure import Figure
@@ -110,7 +110,7 @@ def reliability_figure(board: Leaderboard) -> Figure | None:
     if not models:
         return None
     many = len(models) > 40
-    names = short_names((row["model"] for row in models), longest=24 if many else 26)
+    names = shown_names((row["model"] for row in models), longest=24 if many else 26)
     columns = min(8 if many else 6, len(models))
     lines = -(-len(models) // columns)
     wide, tall, size, font = 1.12, 1.36 if many else 1.32, 1.25 if many else 1.62, 5.4 if many else 6.4
@@ -157,7 +157,7 @@ def rejection_figure(board: Leaderboard) -> Figure | None:
         return None
     accurate = sorted(models, key=lambda name: -curves[name][0][1])
     named = list(dict.fromkeys([*models[:2], *accurate[:2], *models[-1:], *accurate[-1:]]))
-    names = short_names(models)
+    names = shown_names(models)
     figure = _figure(7.6, 4.6)
     axes = figure.subplots()
     plain_axes(axes, grid="y")

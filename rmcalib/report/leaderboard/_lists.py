@@ -1,12 +1,14 @@
-"""Figures of the leaderboard with one line per model: by calibration, by category, ranks compared."""
+"""Figures of the leaderboard with one line per model: calibration, categories, changes of rank."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.display import number
 from rmcalib.metrics import OVERALL
 from rmcalib.report._drawing import (
     BAD,
@@ -17,10 +19,9 @@ from rmcalib.report._drawing import (
     PAPER,
     plain_axes,
     scale_errors,
-    short_names,
     shown,
+    shown_names,
 )
-from rmcalib.report._numbers import number
 from rmcalib.report.leaderboard._words import metric_name
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["best_figure", "calibration_figure", "heat_figure", "heat_words", "rank_figure", "rank_words"]
 
-_ROW = 0.165  # inches a model takes
-_MOST_NUMBERS = 60  # models whose numbers are written into the heat map; metrics.csv has them all
+_ROW = 0.165  # inches per model
+_MOST_NUMBERS = 60  # models: with more, the heat map has no numbers; metrics.csv has all of them
 
 
 def best_figure(board: Leaderboard) -> Figure | None:
@@ -54,7 +55,7 @@ def heat_figure(board: Leaderboard) -> Figure | None:
     if len(categories) < 2 or "ece" not in {row["metric"] for row in board.metrics}:
         return None
     rows = [row for row in board.ranked if "ece" in row["values"]]
-    names = short_names(row["model"] for row in rows)
+    names = shown_names(row["model"] for row in rows)
     columns = [OVERALL, *categories]
     frame = pandas.DataFrame(
         [[row["values"]["ece"]["value"], *(_category_ece(row, c) for c in categories)] for row in rows],
@@ -75,7 +76,7 @@ def heat_figure(board: Leaderboard) -> Figure | None:
         cbar=False,
         linewidths=0.8,
         linecolor=PAPER,
-        # Its check whether labels overlap takes a gigabyte for a hundred models.
+        # Seaborn's check for overlapping labels takes a gigabyte for a hundred models.
         xticklabels=False,
         yticklabels=False,
         ax=axes,
@@ -94,7 +95,7 @@ def _category_ece(row: Any, category: str) -> float:
 
 
 def heat_words(board: Leaderboard) -> str:
-    """Return the caption of :func:`heat_figure`: what its colours mean, and where its numbers are."""
+    """Return the caption of :func:`heat_figure`."""
     words = (
         f"ECE of each model in each category, from 0 (lightest) to {number(_darkest(board))} (darkest), in "
         "the order of the first table. Small categories show larger errors by chance."
@@ -118,79 +119,101 @@ def rank_figure(board: Leaderboard) -> Figure | None:
     by, rows = _ranked_rows(board)
     if len(rows) < 2 or len(by) < 2:
         return None
-    # Equal ranks are spread, so that every model has a line and a name.
-    places = {key: _places([row["ranks"][key] for row in rows]) for key in by}
-    names = short_names(row["model"] for row in rows)
+    # Equal ranks are spread, so that every model has a line and a name. Models without a rank come last.
+    places = {key: _places([row["ranks"][key] or math.inf for row in rows]) for key in by}
+    names = shown_names(row["model"] for row in rows)
     side = 0.15 + 0.056 * (4 + max(map(len, names.values())))  # inches of a name beside the lines
     step = 2.0
     figure = Figure(figsize=(2 * side + step * (len(by) - 1), 0.4 + _ROW * len(rows)), dpi=130)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
-    xs = list(range(len(by)))
-    lines = [np.column_stack([xs, [places[key][i] for key in by]]) for i in range(len(rows))]
-    shift = np.array([line[0, 1] - line[-1, 1] for line in lines])
-    strong = np.abs(shift) >= _far(len(rows))
-    colours = [GREY if not s else (GOOD if d > 0 else BAD) for s, d in zip(strong, shift, strict=True)]
-    dashes = ["--" if s and d < 0 else "-" for s, d in zip(strong, shift, strict=True)]
-    widths = np.where(strong, 1.7, 0.8)
+    ranked = [row["ranks"][by[-1]] is not None for row in rows]
+    # The line of a model without a rank on the right ends before it.
+    lines = [
+        np.array([(x, places[key][i]) for x, key in enumerate(by if ranked[i] else by[:-1])])
+        for i in range(len(rows))
+    ]
+    shift = _places_gained(rows, by)
+    far = _far(sum(ranked))
+    colours = [GREY if abs(d) < far else (GOOD if d > 0 else BAD) for d in shift]
+    dashes = ["--" if d <= -far else "-" for d in shift]
+    widths = [0.8 if abs(d) < far else 1.7 for d in shift]
     axes.add_collection(
         LineCollection(lines, colors=colours, linewidths=widths, linestyles=dashes, alpha=0.85)
     )
     x, y = np.concatenate(lines).T
-    axes.scatter(x, y, s=9, color=[c for c in colours for _ in by], zorder=3)
+    dots = [colour for colour, line in zip(colours, lines, strict=True) for _ in line]
+    axes.scatter(x, y, s=9, color=dots, zorder=3)
+    text: dict[str, Any] = {"fontsize": 6.5, "va": "center", "in_layout": False}
+    last = len(by) - 1
     for i, row in enumerate(rows):
-        for place, beside, align in ((lines[i][0], -0.04, "right"), (lines[i][-1], 0.04, "left")):
-            rank = row["ranks"][by[0] if align == "right" else by[-1]]
-            text = f"{names[row['model']]}  {rank}" if align == "right" else f"{rank}  {names[row['model']]}"
-            axes.text(
-                place[0] + beside,
-                place[1],
-                text,
-                fontsize=6.5,
-                color=INK,
-                ha=align,
-                va="center",
-                in_layout=False,
-            )
-    for x_, key in zip(xs, by, strict=True):
+        name, first = names[row["model"]], row["ranks"][by[0]]
+        axes.text(-0.04, places[by[0]][i], f"{name}  {first}", color=INK, ha="right", **text)
+        label = f"{row['ranks'][by[-1]]}  {name}" if ranked[i] else f"–  {name}"
+        colour = INK if ranked[i] else GREY
+        axes.text(last + 0.04, places[by[-1]][i], label, color=colour, ha="left", **text)
+    for x_, key in enumerate(by):
         axes.text(
             x_, -0.6, f"by {_by(key)}", fontsize=8.5, color=INK, ha="center", va="bottom", weight="bold"
         )
-    axes.set_xlim(-side / step, len(by) - 1 + side / step)
+    axes.set_xlim(-side / step, last + side / step)
     axes.set_ylim(len(rows) - 0.4, -2.0)
     return figure
 
 
 def rank_words(board: Leaderboard) -> str:
-    """Return the caption of :func:`rank_figure`: what its lines mean."""
+    """Return the caption of :func:`rank_figure`."""
     by, rows = _ranked_rows(board)
     if len(by) < 2:
         return ""
-    far = math.ceil(_far(len(rows)))
-    missing = " Models without all of these numbers are left out."
+    ranked = sum(row["ranks"][by[-1]] is not None for row in rows)
+    far = math.ceil(_far(ranked))
     words = (
         f"Each line is a model, from its rank by {_by(by[0])} on the left to its rank by {_by(by[-1])} on "
         f"the right; 1 is best. Thick and solid (green): at least {far} places better on the right. Thick "
         f"and dashed (red): at least {far} places worse. Thin: all others."
     )
-    return words + (missing if len(rows) < len(board.models) else "")
+    if ranked < len(rows):
+        words += (
+            f" Models with a dash have no rank by {_by(by[-1])}: these prompts do not show that their "
+            "rewards have usable information. At a high temperature such rewards give a uniform guess, whose "
+            "ECE is near 0."
+        )
+    if len(rows) < len(board.models):
+        words += " Models without all of these numbers are left out."
+    return words
 
 
 def _ranked_rows(board: Leaderboard) -> tuple[list[str], list[Any]]:
-    """The ranks that the figure compares, and the models that have all of them."""
+    """The ranks that the figure compares, and the models that have all these numbers."""
     by = [key for key in dict.fromkeys(row["by"] for row in board.ranks) if key != "reference_top_1"]
-    return by, [row for row in board.ranked if all(row["ranks"][key] is not None for key in by)]
+    # A model may have an ECE at the best temperature, but no rank by it.
+    return by, [
+        row
+        for row in board.ranked
+        if all(row["ranks"][key] is not None or (key == by[-1] and key in row["values"]) for key in by)
+    ]
+
+
+def _places_gained(rows: list[Any], by: list[str]) -> list[int]:
+    """How many places each model is better by the last way of ranking, among the models that have both."""
+    both = [i for i, row in enumerate(rows) if row["ranks"][by[-1]] is not None]
+    before, after = (_places([rows[i]["ranks"][key] for i in both]) for key in (by[0], by[-1]))
+    gained = [0] * len(rows)
+    for i, first, second in zip(both, before, after, strict=True):
+        gained[i] = first - second
+    return gained
 
 
 def _far(n: int) -> float:
-    """The number of places that makes a change stand out."""
+    """The smallest change of rank that is highlighted."""
     return max(3, 0.25 * n)
 
 
 def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: float) -> tuple[Figure, Axes]:
     """Axes with one line per name, names on the left; sizes are in inches.
 
-    The layout follows from the lengths of the names; to solve for it, matplotlib would draw the list twice.
+    The layout is computed from the lengths of the names, because matplotlib's layout engine draws twice.
     """
     from matplotlib.figure import Figure
 
@@ -204,7 +227,7 @@ def _list_axes(names: list[str], row: float, plot: float, top: float, bottom: fl
 def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     if not rows:
         return None
-    names = short_names(row["model"] for row in rows)
+    names = shown_names(row["model"] for row in rows)
     found = [row["values"][board.metric] for row in rows]
     figure, axes = _list_axes(list(names.values()), 1.15 * _ROW, 4.9, 0.1, 0.5)
     plain_axes(axes, grid="x")
@@ -236,7 +259,8 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     return figure
 
 
-def _places(ranks: list[int]) -> list[int]:
+def _places(ranks: Sequence[float]) -> list[int]:
+    """Places 0, 1, ... in the order of ranks; equal ranks keep the order of the models."""
     order = np.argsort(ranks, kind="stable")
     places = np.empty(len(ranks), dtype=np.int64)
     places[order] = np.arange(len(ranks))

@@ -1,4 +1,4 @@
-"""The leaderboard's files: the HTML page, the Markdown summary, tidy CSVs and figures."""
+"""The files of a leaderboard: the HTML page, the Markdown summary, tidy CSVs and figures."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
+from rmcalib._util.display import interval, number, p_value, percent, points
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
-from rmcalib.metrics import BOARD_DRAWS, added_metrics, catalogue
-from rmcalib.metrics import wide_rows as flat_rows
+from rmcalib.metrics import BOARD_DRAWS, catalogue
 from rmcalib.report._confidence import says_right_points
 from rmcalib.report._drawing import figure_bytes, figure_svg
-from rmcalib.report._numbers import interval, number, p_value, percent, points
 from rmcalib.report._page import render
 from rmcalib.report.leaderboard._board import Leaderboard
 from rmcalib.report.leaderboard._figures import FIGURES, draw_figures, drawn_correlations
@@ -24,7 +23,7 @@ from rmcalib.report.leaderboard._words import metric_name, target_name, to_markd
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["leaderboard_content", "leaderboard_page", "wide_rows", "write_leaderboard"]
+__all__ = ["leaderboard_page", "write_leaderboard"]
 
 _SOFT = "\u00ad"  # where a heading may be hyphenated: long ones would make the table too wide
 _COLUMNS = (
@@ -49,7 +48,7 @@ _PAIR_COLUMNS = (
 )
 _GAPS = ("overconfidence", "pairwise_overconfidence", "vote_gap")
 _SCATTERS = ("scores", "categories", "protocols")
-_LARGE = 0.01  # a difference to the official score that deserves a look
+_LARGE = 0.01  # differences to official scores above this are marked
 _TABLES = (
     *("training", "metrics", "correlations", "split_correlations"),
     *("ranks", "reliability", "rejection", "check"),
@@ -57,7 +56,7 @@ _TABLES = (
 
 
 def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
-    """Write report.html, summary.md, CSVs and figures/ (PNG and PDF); return the path of the page.
+    """Write report.html, summary.md, CSVs and figures/ (PNG and PDF).
 
     The figure `says_right` is written as SVG, too. Files of an earlier report in the same folder that this
     one does not have are removed.
@@ -66,6 +65,17 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     ----------
     board : the result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
     folder : a folder or URL.
+
+    Returns
+    -------
+    Path of the page.
+
+    Examples
+    --------
+    Make a report of the built-in models in the folder ``report``::
+
+        board = leaderboard_from_runs(["real"])
+        write_leaderboard(board, "report")
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -75,7 +85,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
         for name, figure in figures.items()
         for kind in _kinds(name)
     }
-    tables: dict[str, list[dict[str, Any]]] = {"leaderboard": wide_rows(board)}
+    tables: dict[str, list[dict[str, Any]]] = {"leaderboard": board.wide_rows()}
     tables |= {name: getattr(board, name) for name in _TABLES}
     for name, content in files.items():
         write_bytes(out / name, content)
@@ -197,61 +207,6 @@ def _footer(board: Leaderboard, *, intervals: bool) -> str:
     )
 
 
-def wide_rows(board: Leaderboard) -> list[dict[str, Any]]:
-    """Return one row per model with all numbers of the page's table and more, for leaderboard.csv.
-
-    Parameters
-    ----------
-    board : a leaderboard.
-
-    Returns
-    -------
-    list of dict
-        Rank, model, score, each metric with its interval, the score of each category, ranks, note.
-    """
-    flat = flat_rows(board.models, board.metric, board.categories)
-    return [
-        one | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
-        for one, row in zip(flat, board.models, strict=True)
-    ]
-
-
-def leaderboard_content(board: Leaderboard) -> dict[str, Any]:
-    """Return a leaderboard ready for JSON.
-
-    Parameters
-    ----------
-    board : Leaderboard
-        The result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
-
-    Returns
-    -------
-    dict
-        Benchmark, metric, protocol, summary, models (one row each), correlations, split_correlations, check,
-        training and notes.
-
-    Examples
-    --------
-    >>> from rmcalib.metrics import Settings
-    >>> from rmcalib.report import leaderboard_from_runs
-    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
-    >>> len(leaderboard_content(board)["models"])
-    9
-    """
-    return {
-        "benchmark": board.benchmark,
-        "metric": board.metric,
-        "protocol": board.protocol,
-        "summary": board.summary,
-        "models": wide_rows(board),
-        "correlations": board.correlations,
-        "split_correlations": board.split_correlations,
-        "check": board.check,
-        "training": board.training,
-        "notes": board.notes,
-    }
-
-
 def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
     rows = []
     for row in board.ranked:
@@ -289,14 +244,14 @@ def _shown(row: dict[str, Any] | None, key: str, p_floor: float) -> dict[str, An
 
 
 def _columns(metric: str) -> tuple[tuple[str, str, Any], ...]:
-    """The columns of the first table: those of pairs if it is sorted by a metric of pairs."""
+    """The columns of the first table: metrics of pairs if it is sorted by one of them."""
     return _PAIR_COLUMNS if metric.startswith("pairwise_") else _COLUMNS
 
 
 def _added_columns() -> list[tuple[str, str]]:
     """The metrics of other packages that have a column, with their headings."""
-    about = [catalogue()[name] for name in added_metrics()]
-    return [(one.name, one.heading) for one in about if one.heading and one.ranked != "nowhere"]
+    added = [metric for metric in catalogue().values() if metric.source]
+    return [(one.name, one.heading) for one in added if one.heading and one.ranked != "nowhere"]
 
 
 def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
@@ -311,20 +266,20 @@ def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
 
 
 def _metric_words(board: Leaderboard) -> str:
-    """What the metric that models are sorted by means."""
+    """The meaning of the metric that models are sorted by."""
     if board.metric == "lost_information":
         return (
-            "Lost information is the fraction of a uniform guess's uncertainty that is wasted because the "
-            "rewards have the wrong scale: 0 is best, and it means the same for any number of responses."
+            "Lost information is the fraction of a uniform guess's uncertainty that is lost because the "
+            "rewards have the wrong scale. 0 is best. It means the same for any number of responses."
         )
     if board.metric == "pairwise_overconfidence":
         return (
             "Each judge compares the correct response of a prompt with each wrong one. The gap in pairs is "
-            "the mean probability of the response it prefers minus how often that is the correct one; models "
-            "are sorted by its size."
+            "the mean probability of the preferred response minus how often it is the correct one. Models "
+            "are sorted by the size of the gap."
         )
     if board.metric == "overconfidence":
-        return "The gap is what a model says minus how often it is right; models are sorted by its size."
+        return "The gap is mean confidence (says) minus accuracy (right). Models are sorted by its size."
     return ""
 
 
@@ -333,16 +288,16 @@ def _reading(board: Leaderboard) -> str:
         return "The error is a column of the table; it was not measured here. Scores are from 0 to 1."
     if board.metric.startswith("pairwise_"):
         return (
-            "All numbers are of pairs of a correct and a wrong response. Says: the mean probability of the "
-            "preferred one. Right: how often it is the correct one. The gap is the difference in points; "
+            "All numbers are about pairs of a correct and a wrong response. Says: the mean probability of "
+            "the preferred response. Right: how often it is the correct one. Gap: the difference in points; "
             f"positive is over-confident. Score: {board.score_name}. leaderboard.csv has all numbers."
         )
     by_category = "; the last columns show it for each category" if len(board.categories) > 1 else ""
     return (
-        "Says: the mean probability of the first choice. Right: how often it is correct. The gap is the "
-        "difference in points, with its interval; positive is over-confident. The p-value is the probability "
-        "that a calibrated model shows an ECE at least as large. The best temperature maximises the "
-        f"likelihood if rewards are divided by it. Score: {board.score_name}{by_category}. Errors and scores "
+        "Says: the mean probability of the first choice. Right: how often it is correct. Gap: the "
+        "difference in points, with its interval; positive is over-confident. ECE p-value: the probability "
+        "that the ECE of a calibrated model is at least as large. Best temperature: dividing the rewards by "
+        f"it maximises the likelihood. Score: {board.score_name}{by_category}. Errors and scores "
         "are from 0 to 1. Point at a number to see its interval; leaderboard.csv has all numbers."
     )
 

@@ -1,4 +1,4 @@
-"""Find the run folders of a leaderboard, and name the runs of one model differently."""
+"""Find the runs of a leaderboard, and give different labels to the runs of one model."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark
 
 @dataclass(frozen=True)
 class ScoredRun:
-    """One finished run: its folder, its manifest, the names of model and benchmark, and the label to show.
+    """One finished run: its folder, its manifest, the names of model and benchmark, and its label.
 
-    The scores are in the folder, unless they were read already: from a file, or because they are built in.
+    ``read`` are its scores if they are not in the folder, but from a file or built in.
     """
 
     folder: Path
@@ -57,8 +57,8 @@ def find_runs(
     """Find the finished runs under some folders, and return them with notes.
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
-    kept, and labelled by what differs. If there are runs of several benchmarks, ``benchmark`` selects one.
-    The folder ``real`` is the built-in board. A file of scores counts as one run for each of its models;
+    kept, and labelled by their differences. If there are runs of several benchmarks, ``benchmark`` selects
+    one. The folder ``real`` is the built-in board. A file of scores counts as one run for each of its models;
     ``steps`` and ``missing`` say how to read it (`load_all_scores`).
     """
     runs, notes = _finished_runs(folders, steps, missing)
@@ -78,7 +78,7 @@ def runs_by_benchmark(
 
 
 def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
-    """Say where built-in scores come from, if some are."""
+    """Return where built-in scores come from, if there are any."""
     found = [run.manifest for run in runs if "licence" in run.manifest]
     return [
         f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
@@ -117,7 +117,7 @@ def _finished_runs(
         runs += [run for path, run in known.items() if path not in unfinished]
         notes += [_unfinished_note(run_of(path)) for path in unfinished]
     if not runs:
-        raise ValueError("no finished run: continue the scoring with the same `rmcalib eval` command")
+        raise ValueError("no finished run; run the same `rmcalib eval` command again to finish one")
     return runs, notes
 
 
@@ -129,7 +129,7 @@ def _built_in_runs() -> list[ScoredRun]:
 
 
 def _runs_in_file(file: Path, steps: str, missing: Missing | None) -> list[ScoredRun]:
-    """The models of a file of scores; each has a folder of its own in name only."""
+    """The models of a file of scores; their folders are only names."""
     found = load_all_scores(file, steps=steps, missing=missing)
     return [
         ScoredRun(
@@ -145,7 +145,8 @@ def _runs_in_file(file: Path, steps: str, missing: Missing | None) -> list[Score
 
 
 def _unfinished_note(run: ScoredRun) -> str:
-    return f"The run of {clean_line(run.model)} on {clean_line(run.benchmark)} is not finished and left out."
+    model, benchmark = clean_line(run.model), clean_line(run.benchmark)
+    return f"The run of {model} on {benchmark} is not finished, and left out."
 
 
 def run_of(folder: Path) -> ScoredRun:
@@ -157,11 +158,16 @@ def run_of(folder: Path) -> ScoredRun:
 
 
 def open_scores(source: str | Path) -> tuple[Scores, str]:
-    """Read scores from a run folder, a folder with one run in it, or a file; return them with a name.
+    """Read scores from a run folder, from a folder that contains one run, or from a file.
 
     Parameters
     ----------
     source : the folder or file; ``real/<model>`` are the built-in scores of a real model.
+
+    Returns
+    -------
+    scores : the scores.
+    name : the name of the model, or of the file.
 
     Examples
     --------
@@ -246,7 +252,7 @@ def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun
     for model, same in by_model.items():
         if len(same) > 1:
             labels = _labels(same)
-            # The steps of a training have a table and a note of their own.
+            # Steps of a training run have a separate table and note.
             if step_labels([run.model for run in same], [run.manifest for run in same]) is None:
                 notes.append(f"{model} has {len(same)} different runs, shown as {'; '.join(labels)}.")
             same = [replace(run, label=label) for run, label in zip(same, labels, strict=True)]

@@ -1,4 +1,4 @@
-"""Scatter plots with the names of models: calibration against scores, one protocol against the other."""
+"""Scatter plots with the names of models: calibration against scores, and the two protocols."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, INK, TIP, plain_axes, scale_errors, shown, shown_names
 from rmcalib.report._labels import label_points
 from rmcalib.report.leaderboard._words import metric_name
 
@@ -68,7 +68,7 @@ def category_figure(board: Leaderboard, *, columns: int = 2) -> Figure | None:
 
 
 def protocol_figure(board: Leaderboard) -> Figure | None:
-    """Draw the ECE of the exact protocol against what the reference protocol calls ECE."""
+    """Draw the ECE of the exact protocol against the number that the reference protocol calls ECE."""
     points = [
         (
             row["values"]["ece"]["value"],
@@ -132,14 +132,14 @@ def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
             alpha=0.85,
             gid=f"{TIP}{i}",
         )
-    order = _most_telling(values)
-    names = short_names(point[2] for point in points)
+    order = _from_the_edges(values)
+    names = shown_names(point[2] for point in points)
     labels = [names[points[i][2]][:34] for i in order[: max(most * 2, 40)]]
     label_points(axes, values[order], labels, most=most)
 
 
-def _most_telling(values: Any) -> Any:
-    """Order points from the edges inwards: the best and worst in either direction come first."""
+def _from_the_edges(values: Any) -> Any:
+    """Order points from the edges inwards: the smallest and largest in either direction come first."""
     ranks = np.argsort(np.argsort(values, axis=0, kind="stable"), axis=0, kind="stable")
     from_edge = np.minimum(ranks, len(values) - 1 - ranks).min(axis=1)
     return np.argsort(from_edge, kind="stable")

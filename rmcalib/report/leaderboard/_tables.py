@@ -1,4 +1,4 @@
-"""Tables that users bring: models with a calibration error, and official scores."""
+"""Tables of users: models with a calibration error, and official scores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ModelTable:
 
 @dataclass(frozen=True)
 class Official:
-    """Official scores of each model from 0 to 1: overall (the key "overall") and by category."""
+    """Official scores of each model from 0 to 1, with the key "overall" or a category."""
 
     path: str
     figures: dict[str, dict[str, float]]
@@ -83,13 +83,17 @@ def read_table(
 
 
 def read_official(path: str | Path) -> Official:
-    """Read official scores: a CSV with columns model, score (or leaderboard_score) and categories.
+    """Read official scores from a CSV with columns model, score (or leaderboard_score) and categories.
 
     The categories of RewardBench 2 must be numbers. Other columns count as categories if they are numbers.
 
     Parameters
     ----------
     path : the CSV file.
+
+    Returns
+    -------
+    Official, with the scores of each model as fractions.
 
     Examples
     --------
@@ -113,7 +117,7 @@ def read_official(path: str | Path) -> Official:
         if place not in (names, overall) and (_plain(name) in known or _all_numbers(rows, place))
     }
     if not there:
-        raise ValueError(f"{path}: no scores in it: expected columns score, {', '.join(CATEGORIES)}")
+        raise ValueError(f"{path}: no scores in it; expected columns such as score, {', '.join(CATEGORIES)}")
     values = {
         "overall" if place == overall else name: _fractions(_numbers(path, table, place))
         for name, place in there.items()
@@ -128,12 +132,23 @@ def read_official(path: str | Path) -> Official:
 def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
     """Fetch the official scores of models on RewardBench 2 from its results on the Hub.
 
-    The overall score is the mean of the six categories, if all of them are there.
+    The overall score is the mean of the six categories, if all of them are available.
 
     Parameters
     ----------
-    benchmark : its name; a ValueError if it is not RewardBench 2.
+    benchmark : the name of the benchmark; other names than RewardBench 2's are refused.
     models : Hub ids.
+
+    Returns
+    -------
+    Official, with the scores of each model as fractions, and a note that names the commit.
+
+    Examples
+    --------
+    Needs the network, or the files in the Hugging Face cache::
+
+        official = official_from_hub("allenai/reward-bench-2", ["org/name"])
+        official.figure("org/name", "Math")
     """
     from rmcalib.benchmarks import known_entry
     from rmcalib.scores import RESULTS, published_figures

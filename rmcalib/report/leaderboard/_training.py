@@ -1,4 +1,4 @@
-"""The curve of a training: the same model at several steps, as a table and a figure."""
+"""The same model at several training steps, as a table and a figure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = 20  # temperatures that differ by more than this factor need a logarithm
 
 
 def step_labels(models: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> dict[int, int] | None:
-    """Return the step of each run by its place, if the runs are steps of one training; else None.
+    """Return the step of each run by its position, if the runs are steps of one training run; else None.
 
     >>> step_labels(["a", "a"], [{"step": 10}, {"step": 20}])
     {0: 10, 1: 20}
@@ -56,7 +56,7 @@ def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]
 
 
 def training_figure(rows: Sequence[Row]) -> Figure | None:
-    """Draw the metrics of a training over its steps, with intervals; None without rows.
+    """Draw metrics over the steps of a training run, with intervals; None without rows.
 
     >>> row = {"step": 1, **{name: 0.5 for name in TRAINING_METRICS}}
     >>> [axes.get_title() for axes in training_figure([row, {**row, "step": 2}]).axes]

@@ -1,4 +1,4 @@
-"""What a leaderboard says, in sentences and as Markdown."""
+"""A leaderboard in sentences and as Markdown."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.display import bracketed, interval, number, p_value, percent, points
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import count
 from rmcalib.metrics import catalogue
 from rmcalib.report._headline import direction, headline_keys, leaves_out_zero
-from rmcalib.report._numbers import bracketed, interval, number, p_value, percent, points
 from rmcalib.report.leaderboard._tables import Official
 
 if TYPE_CHECKING:
@@ -36,6 +36,16 @@ _NAMES = {
 def metric_name(metric: str) -> str:
     """Return the usual name of a metric.
 
+    Parameters
+    ----------
+    metric : its name in files.
+
+    Returns
+    -------
+    str, the label in the catalogue; names that are not in it are returned unchanged.
+
+    Examples
+    --------
     >>> metric_name("nll"), metric_name("my_error")
     ('log loss', 'my_error')
     """
@@ -45,7 +55,7 @@ def metric_name(metric: str) -> str:
 
 
 def target_name(board: Leaderboard, target: str) -> str:
-    """Return the name of what an error is correlated with: the score over all categories, or a category."""
+    """Return the name of a target of correlations: the score over all categories, or a category."""
     return board.score_name if target == "leaderboard" else target
 
 
@@ -57,7 +67,7 @@ def summary_words(
     score_name: str,
     split: Sequence[Row] = (),
 ) -> str:
-    """Name the best model, and summarise how its metric correlates with the scores.
+    """Return the best model and the correlation of the metric with the scores, in sentences.
 
     >>> summary_words([{"model": "m", "rank": None, "values": {}}], [], "ece", {}, "score")
     '1 model, none with a value for ECE.'
@@ -83,13 +93,13 @@ def summary_words(
             row["values"]["ece_at_temperature"]["value"] < row["values"]["ece"]["value"] for row in tempered
         )
         sentences.append(
-            f"A temperature of its own lowers the ECE of {better} of {count(len(tempered), 'model')}."
+            f"Its best temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
         )
     return " ".join(filter(None, sentences))
 
 
 def too_few_words(split: Sequence[Row]) -> str:
-    """Say in a sentence that there are too few models for correlations; empty if there are enough.
+    """Return a sentence if there are too few models for correlations; else empty.
 
     >>> too_few_words([{"note": "too few models (4; at least 10 are needed)"}])
     'Correlations over models mean little here: too few models (4; at least 10 are needed).'
@@ -142,12 +152,12 @@ def _gap_words(ranked: Sequence[Row], by: str) -> str:
 
 
 def check_notes(models: Sequence[str], official: Official) -> list[str]:
-    """Name the models without official figures, and similar names that have some.
+    """Return notes on the models without official scores, with similar names that have some.
 
     >>> check_notes(["org/rm"], Official("official.csv", {"org/RM": {"overall": 80.0}}))
-    ['official.csv has no figures for org/rm (did you mean org/RM?).']
+    ['official.csv has no scores of org/rm (did you mean org/RM?).']
     >>> check_notes(["org/rm-1B", "org/rm-8B"], Official("official.csv", {"org/rm-8B": {"overall": 80.0}}))
-    ['official.csv has no figures for org/rm-1B.']
+    ['official.csv has no scores of org/rm-1B.']
     """
     missing = [name for name in dict.fromkeys(models) if name not in official.figures]
     others = {name.lower(): name for name in official.figures if name not in models}
@@ -155,14 +165,14 @@ def check_notes(models: Sequence[str], official: Official) -> list[str]:
     for name in missing[:5]:
         near = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.8)
         hint = f" (did you mean {others[near[0]]}?)" if near else ""
-        notes.append(f"{official.path} has no figures for {name}{hint}.")
+        notes.append(f"{official.path} has no scores of {name}{hint}.")
     if len(missing) > 5:
-        notes.append(f"{official.path} has no figures for {len(missing) - 5} more models.")
+        notes.append(f"{official.path} has no scores of {len(missing) - 5} more models.")
     return notes
 
 
 def unseen_notes(metrics: Sequence[Row]) -> list[str]:
-    """Name the models that are over- or under-confident although chance explains their ECE.
+    """Return notes on models that are over- or under-confident although chance explains their ECE.
 
     >>> row = {"model": "org/rm", "category": "overall", "low": None, "high": None}
     >>> unseen_notes([row | {"metric": "ece_p_value", "value": 0.9},
@@ -200,7 +210,7 @@ def to_markdown(board: Leaderboard) -> str:
         ]
     without = [row for row in board.models if row["rank"] is None]
     error = metric_name(board.metric)
-    notes = [f"{row['model']} has no {error}: {row['why']}." for row in without] + board.notes
+    notes = [f"{row['model']} is not ranked by {error}: {row['why']}." for row in without] + board.notes
     if notes:
         lines += ["## Notes", "", *(f"- {markdown_text(note)}" for note in notes), ""]
     lines.append(f"Protocol: {markdown_text(board.protocol)}. Seed {board.settings.seed}.")
@@ -233,7 +243,7 @@ def _best_lines(board: Leaderboard) -> list[str]:
     ]
     lines = [f"## Smallest {metric_name(main)}", "", *markdown_table(head, rows)]
     if any(row["scale"] == "no" for row in best):
-        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities mean little."]
+        lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities have little meaning."]
     return lines
 
 

@@ -1,1 +1,1 @@
-"""Reports of forecasts of rankings, and figures of the label-ranking experiments."""
+"""The report of a forecast of rankings."""

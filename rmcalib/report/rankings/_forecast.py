@@ -9,13 +9,13 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import IntArray
+from rmcalib._util.display import number
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
 from rmcalib.calibration import Summary, summarise
-from rmcalib.metrics import reliability_table, summary_table
+from rmcalib.metrics import reliability_table
 from rmcalib.ranking import RankingDistribution
 from rmcalib.ranking.events import all_events, occurs
 from rmcalib.report._drawing import figure_png
-from rmcalib.report._numbers import number
 from rmcalib.report._page import render
 from rmcalib.report._reliability import reliability_figure, reliability_svg
 
@@ -26,7 +26,21 @@ _PANEL = "which item comes first"
 
 @dataclass(frozen=True)
 class ForecastReport:
-    """The content of the page and files of a forecast; ``p_floor`` is the smallest p-value it can show."""
+    """The report of a forecast of rankings.
+
+    Attributes
+    ----------
+    title, subtitle, footer : of the page.
+    summary : the calibration errors.
+    words : the result in a sentence or two.
+    reliability : rows of the reliability diagram.
+    p_floor : the smallest p-value that the number of resamples allows.
+
+    Examples
+    --------
+    >>> ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], "").content()["n"]
+    5
+    """
 
     title: str
     subtitle: str
@@ -35,6 +49,20 @@ class ForecastReport:
     reliability: list[dict[str, Any]]
     footer: str
     p_floor: float | None = None
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers of the report, ready for JSON."""
+        fit = self.summary.temperature
+        return {
+            "title": self.title,
+            "protocol": "exact",
+            "n": self.summary.n,
+            "n_items": self.summary.n_items,
+            "metrics": _rows(self.summary),
+            "temperature": None if fit is None else fit.temperature,
+            "temperature_at_limit": None if fit is None else fit.at_limit,
+            "summary": self.words,
+        }
 
 
 def forecast_report(
@@ -48,15 +76,19 @@ def forecast_report(
     resamples: int = 200,
     seed: int = 0,
 ) -> ForecastReport:
-    """Evaluate a forecast of rankings by sub-k and top-k calibration, and collect what its report shows.
+    """Evaluate a forecast of rankings by sub-k and top-k calibration.
 
     Parameters
     ----------
     dist : the forecast, a distribution over rankings for each of n instances.
     orders : (n, m) the true rankings, best item first.
-    title, subtitle : of the page.
-    sub, top : the k to evaluate.
-    resamples, seed : of intervals and nulls.
+    title, subtitle : title and subtitle of the page.
+    sub, top : the values of k to evaluate.
+    resamples, seed : number of resamples and seed of intervals and nulls.
+
+    Returns
+    -------
+    ForecastReport
 
     Examples
     --------
@@ -83,8 +115,19 @@ def forecast_report(
 
 
 def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
-    """Write metrics.json/.csv, reliability.csv/.png and report.html; return the path of the page.
+    """Write metrics.json, metrics.csv, reliability.csv, reliability.png and report.html.
 
+    Parameters
+    ----------
+    report : the result of :func:`forecast_report`.
+    folder : where to write the files.
+
+    Returns
+    -------
+    Path of the page.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from rmcalib.ranking.synthetic import synthetic_plackett_luce
     >>> data = synthetic_plackett_luce(100, 3, rng=np.random.default_rng(0))
@@ -94,7 +137,7 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
     'report.html'
     """
     out = Path(folder)
-    rows = summary_table(report.summary)
+    rows = _rows(report.summary)
     page = render(
         "forecast.html",
         title=report.title,
@@ -108,29 +151,10 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
         footer=report.footer,
     )
     write_csv(out / "metrics.csv", rows)
-    write_json(out / "metrics.json", report_content(report))
+    write_json(out / "metrics.json", report.content())
     write_csv(out / "reliability.csv", report.reliability)
     write_bytes(out / "reliability.png", figure_png(reliability_figure(report.reliability)))
     return write_text(out / "report.html", page)
-
-
-def report_content(report: ForecastReport) -> dict[str, Any]:
-    """Return the numbers of a report, ready for JSON.
-
-    >>> report_content(ForecastReport("t", "s", Summary((), None, 5, 3), "words", [], ""))["n"]
-    5
-    """
-    fit = report.summary.temperature
-    return {
-        "title": report.title,
-        "protocol": "exact",
-        "n": report.summary.n,
-        "n_items": report.summary.n_items,
-        "metrics": summary_table(report.summary),
-        "temperature": None if fit is None else fit.temperature,
-        "temperature_at_limit": None if fit is None else fit.at_limit,
-        "summary": report.words,
-    }
 
 
 def plain_words(summary: Summary) -> str:
@@ -156,3 +180,19 @@ def plain_words(summary: Summary) -> str:
         f"{text} The forecast is {direction}: dividing by a temperature of T = {fit.temperature:.2f} "
         f"changes that error to {number(worst.recalibrated)} on data not used for the fit."
     )
+
+
+def _rows(summary: Summary) -> list[dict[str, Any]]:
+    return [
+        {
+            "notion": f"{row.family}-{row.k}",
+            "value": row.value,
+            "low": row.low,
+            "high": row.high,
+            "null_mean": row.null_mean,
+            "null_high": row.null_high,
+            "p_value": row.p_value,
+            "recalibrated": row.recalibrated,
+        }
+        for row in summary.rows
+    ]

@@ -1,4 +1,4 @@
-"""The figure of temperatures: one line per model and benchmark."""
+"""The figure of the best temperatures: one line per model and benchmark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, short_names, shown
+from rmcalib.report._drawing import BAD, BLUE, GOOD, GREY, INK, plain_axes, shown, shown_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,8 +20,8 @@ _ROW = 0.17  # inches of one benchmark
 def temperatures_figure(rows: Sequence[dict[str, Any]]) -> Figure | None:
     """Draw the best temperature of each model on each benchmark with its interval, on a log scale.
 
-    Rows have model, benchmark, temperature, low and high. Intervals without an end go to the edge of the
-    figure, and infinite temperatures (a uniform guess is best) are arrows there. None if no temperature is
+    Rows have model, benchmark, temperature, low and high. Intervals without an end are drawn to the edge of
+    the figure, and infinite temperatures (a uniform guess is best) as arrows there. None if no temperature is
     finite.
 
     >>> row = {"model": "m", "benchmark": "b", "temperature": 2.0, "low": 1.5, "high": math.inf}
@@ -35,7 +35,7 @@ def temperatures_figure(rows: Sequence[dict[str, Any]]) -> Figure | None:
         return None
     models = list(dict.fromkeys(row["model"] for row in rows))
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
-    names = short_names(models)
+    names = shown_names(models)
     ends = [row[key] for row in rows for key in ("low", "temperature", "high") if 0 < row[key] < math.inf]
     left, right = min(*ends, 1.0) / 1.3, max(*ends, 1.0) * 1.3
     block = _ROW * len(benchmarks) + 0.12

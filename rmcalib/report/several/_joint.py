@@ -1,7 +1,8 @@
-"""Models on several benchmarks: one table, and whether one temperature serves them all."""
+"""Models on several benchmarks: one table, and whether one temperature is right for all of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from rmcalib._util.terminal import clean_line, count
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
-from rmcalib.metrics import OVERALL, Method, Settings, check_sortable, transfer
+from rmcalib.metrics import FEWEST, OVERALL, Method, Settings, check_sortable, transfer
 from rmcalib.report._headline import HEADLINE
 from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_of
 from rmcalib.report.leaderboard._runs import runs_by_benchmark, source_notes
@@ -27,14 +28,22 @@ class Joint:
 
     Attributes
     ----------
-    benchmarks : their names.
-    models : one row per model: model, words (whether one temperature serves all its benchmarks), and the
-        test of that: temperature, statistic, degrees, p_value (None with fewer than two benchmarks).
+    benchmarks : the names of the benchmarks.
+    models : one row per model: model, words (whether one temperature is right for all its benchmarks), and
+        the test of this: temperature, statistic, degrees, p_value (None with fewer than two benchmarks).
     values : one row per model, benchmark and headline metric: value, low, high, n, note.
     temperatures : the best temperature of each model on each benchmark: temperature, low, high, n.
-    effects : what each temperature does on each benchmark; see :class:`rmcalib.metrics.Transfer`.
-    notes : what a reader must know.
+    effects : the effect of each temperature on each benchmark; see :class:`rmcalib.metrics.Transfer`.
+    notes : warnings and remarks for readers.
+    summary : the result in a few sentences.
+    settings : bins, resamples, level and seed.
     boards : the leaderboard of each benchmark, if there is one.
+
+    Examples
+    --------
+    >>> joint = join_benchmarks([], {}, settings=Settings())
+    >>> joint.summary
+    '0 models on 0 benchmarks. No model has two benchmarks to compare temperatures on.'
     """
 
     benchmarks: list[str]
@@ -59,6 +68,16 @@ class Joint:
             None,
         )
 
+    def content(self) -> Row:
+        """Return all numbers, ready for JSON: infinite temperatures and limits become None."""
+        tables = ("models", "values", "temperatures", "effects")
+        return {
+            "benchmarks": self.benchmarks,
+            "summary": self.summary,
+            **{name: [_finite(row) for row in getattr(self, name)] for name in tables},
+            "notes": self.notes,
+        }
+
 
 def join_benchmarks(
     metrics: Iterable[Mapping[str, Any]],
@@ -68,14 +87,31 @@ def join_benchmarks(
     notes: Sequence[str] = (),
     boards: Mapping[str, Leaderboard] | None = None,
 ) -> Joint:
-    """Put the metrics of models on several benchmarks side by side, and compare their temperatures.
+    """Combine the metrics of models on several benchmarks, and compare their temperatures.
 
     Parameters
     ----------
     metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
-    scores : by model and benchmark, how to get the scores. Leave out models without probabilities.
-    settings : the level of the intervals is taken from here.
-    notes, boards : what else the result carries.
+    scores : for each model and benchmark, a function that returns the scores. Leave out models whose rewards
+        are not utilities.
+    settings : its level is that of the intervals.
+    notes : warnings and remarks for readers.
+    boards : the leaderboard of each benchmark.
+
+    Returns
+    -------
+    Joint
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import metric_rows
+    >>> made = {name: Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]] * 15) for name in ("x", "y")}
+    >>> rows = [row for name, one in made.items() for row in metric_rows(
+    ...     one, model="org/rm", benchmark=name, metrics=["accuracy", "overconfidence"])]
+    >>> joint = join_benchmarks(rows, {"org/rm": {name: lambda one=one: one for name, one in made.items()}},
+    ...                         settings=Settings())
+    >>> joint.benchmarks, joint.value("org/rm", "x", "accuracy")["value"]
+    (['x', 'y'], 0.5)
     """
     values = [
         {key: row[key] for key in ("model", "benchmark", "metric", "value", "low", "high", "n", "note")}
@@ -105,8 +141,8 @@ def join_benchmarks(
             }
         )
         more += [
-            f"{name}: no temperature was fitted on {clean_line(bench)}, which has fewer than 20 prompts with "
-            "one correct response."
+            f"{name}: no temperature was fitted on {clean_line(bench)}, which has fewer than {FEWEST} "
+            "prompts with one correct response."
             for bench in found.left_out
         ]
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in values))
@@ -145,8 +181,7 @@ def report_from_runs(
 
     Returns
     -------
-    A :class:`Leaderboard` if all runs are of one benchmark; otherwise a :class:`Joint` with a leaderboard of
-    each.
+    Leaderboard if all runs are on one benchmark, otherwise Joint with a leaderboard of each benchmark.
 
     Examples
     --------
@@ -204,3 +239,10 @@ def _summary(models: Sequence[Row], benchmarks: Sequence[str], level: float) -> 
         f"{start} {differ} of {count(len(tested), 'model')} {'needs' if differ == 1 else 'need'} different "
         "temperatures on different benchmarks, more than chance explains."
     )
+
+
+def _finite(row: Row) -> Row:
+    infinite = (math.inf, -math.inf)
+    return {
+        key: None if isinstance(value, float) and value in infinite else value for key, value in row.items()
+    }

@@ -1,41 +1,30 @@
-"""Sentences about the temperatures of one model on several benchmarks."""
+"""The temperatures of one model on several benchmarks, in sentences."""
 
 from __future__ import annotations
 
 import math
 
+from rmcalib._util.display import bracketed, number, p_value, temperature_text
 from rmcalib.metrics import NO_TEMPERATURE, Transfer
-from rmcalib.report._numbers import bracketed, number, p_value
 
-__all__ = ["model_words", "temperature_text"]
-
-
-def temperature_text(value: float | None) -> str:
-    """Return a temperature as text.
-
-    >>> [temperature_text(value) for value in (16.234, 0.0451, 0.0, math.inf, None)]
-    ['16.2', '0.0451', '0', '∞', '–']
-    """
-    if value is None:
-        return "–"
-    return "∞" if math.isinf(value) else f"{value:.3g}"
+__all__ = ["model_words"]
 
 
 def model_words(found: Transfer, level: float) -> str:
-    """Say whether one temperature serves all benchmarks of a model, and name the worst exchange."""
+    """Return whether one temperature is right for all benchmarks of a model, and the worst effect of one."""
     if not found.temperatures:
         return "There are too few prompts to fit a temperature."
     if found.equality is None:
         (own,) = found.temperatures
-        return f"There is one benchmark to fit a temperature on: {temperature_text(own['temperature'])}."
+        return f"A temperature was fitted on one benchmark only: {temperature_text(own['temperature'])}."
     p = p_value(found.equality.p_value)
     p = p.replace("<", "p < ") if p.startswith("<") else f"p = {p}"
     if all(math.isinf(row["temperature"]) for row in found.temperatures):
         return "No temperature helps on any benchmark: a uniform guess does as well."
     if found.equality.p_value >= 1 - level:
         return (
-            f"One temperature, {temperature_text(found.equality.temperature)}, may serve all benchmarks: the "
-            f"differences are no more than chance explains ({p})."
+            f"One temperature, {temperature_text(found.equality.temperature)}, may be right for all "
+            f"benchmarks: the differences are no more than chance explains ({p})."
         )
     ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
     shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
@@ -44,7 +33,7 @@ def model_words(found: Transfer, level: float) -> str:
 
 
 def _worst(found: Transfer) -> str:
-    """Name the benchmark's temperature that does most harm on another, if one surely does harm."""
+    """Return the temperature that makes another benchmark worst, if one does beyond chance."""
     own = {row["benchmark"] for row in found.temperatures}
     worse = [
         row
@@ -52,7 +41,7 @@ def _worst(found: Transfer) -> str:
         if row["fitted_on"] in own and row["fitted_on"] != row["used_on"] and row["change_low"] > 0
     ]
     if not worse:
-        return "On the other benchmarks, none of them is known to do harm."
+        return "None of them is shown to make another benchmark worse."
     worst = max(worse, key=lambda row: float(row["change"]))
     before = next(
         row
@@ -61,7 +50,7 @@ def _worst(found: Transfer) -> str:
     )
     uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
     return (
-        f"The temperature of {worst['fitted_on']} does harm on {worst['used_on']}: it loses "
-        f"{bracketed({**worst, 'value': worst['lost_information']})} of the information, against "
+        f"The temperature of {worst['fitted_on']} makes {worst['used_on']} worse: the lost information is "
+        f"{bracketed({**worst, 'value': worst['lost_information']})}, against "
         f"{number(before['lost_information'])} without a temperature.{uniform}"
     )

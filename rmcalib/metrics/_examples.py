@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
-from rmcalib._util.terminal import REPLACEMENT
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.metrics import Forecasts, select_prompts, top_1_prompts
+from rmcalib.metrics._forecasts import Forecasts, select_prompts, top_1_prompts
 from rmcalib.scores import Scores
 
-__all__ = ["Example", "ExampleResponse", "clean_text", "worst_examples"]
-
-_UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+__all__ = ["Example", "ExampleResponse", "worst_examples"]
 
 
 @dataclass(frozen=True)
 class ExampleResponse:
-    """One response: its probability and reward, and whether it is correct; text is None if not available."""
+    """One response of an `Example`; the text is None if it is not available."""
 
     text: str | None
     probability: float
@@ -29,7 +25,14 @@ class ExampleResponse:
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt and its responses, the most probable first; prompt is None if its text is not available."""
+    """One prompt and its responses.
+
+    Attributes
+    ----------
+    item_id, category : which prompt it is.
+    prompt : its text; None if it is not available.
+    responses : the most probable first, each with text, probability, reward and is_correct.
+    """
 
     item_id: str
     category: str
@@ -40,14 +43,33 @@ class Example:
 def worst_examples(
     scores: Scores, forecasts: Forecasts, benchmark: Benchmark | None, size: int
 ) -> list[Example]:
-    """Return up to ``size`` prompts where a wrong response is most probable, the worst first.
+    """Return the prompts with the worst forecasts: a wrong response is the most probable one.
 
-    The worst prompt is the one whose correct response has the smallest probability. ``forecasts`` are those
-    of all prompts in ``scores``; only prompts with exactly one correct response are considered.
+    The worst prompt is the one whose correct response has the smallest probability. Only prompts with exactly
+    one correct response are considered.
+
+    Parameters
+    ----------
+    scores : the scores of one model.
+    forecasts : those of all prompts in ``scores``.
+    benchmark : where the texts come from; None if they are not available.
+    size : the largest number of prompts to return.
+
+    Returns
+    -------
+    list of Example, the worst first.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> scores = Scores.from_arrays([[1.0, 0.0], [0.0, 3.0]], item_id=["a", "b"])
+    >>> [example.item_id for example in worst_examples(scores, forecast(scores), None, 10)]
+    ['b']
     """
-    part = select_prompts(forecasts, top_1_prompts(forecasts)) if top_1_prompts(forecasts).any() else None
-    if part is None or size < 1:
+    one_answer = top_1_prompts(forecasts)
+    if not one_answer.any() or size < 1:
         return []
+    part = select_prompts(forecasts, one_answer)
     loss = -part.log_probability[part.is_correct]
     items = {} if benchmark is None else {item.id: item for item in benchmark.items}
     starts = scores.offsets
@@ -62,7 +84,7 @@ def worst_examples(
             item = None
         responses = [
             ExampleResponse(
-                text=None if item is None else clean_text(item.responses[place]),
+                text=None if item is None else item.responses[place],
                 probability=float(np.exp(part.log_probability[row])),
                 reward=float(part.reward[row]),
                 is_correct=bool(part.is_correct[row]),
@@ -70,20 +92,9 @@ def worst_examples(
             for place, row in enumerate(rows)
         ]
         responses.sort(key=lambda response: -response.probability)
-        prompt = None if item is None else clean_text(_prompt_text(item))
+        prompt = None if item is None else _prompt_text(item)
         examples.append(Example(item_id, str(part.category[number]), prompt, tuple(responses)))
     return examples
-
-
-def clean_text(text: str) -> str:
-    r"""Return text that every browser shows: control characters and lone surrogates become `�`.
-
-    Marks of direction stay, because right-to-left texts need them; the page isolates each text.
-
-    >>> clean_text("a\x00b\ud800c\u200f")
-    'a�b�c\u200f'
-    """
-    return _UNSHOWN.sub(REPLACEMENT, text.replace("\r\n", "\n"))
 
 
 def _prompt_text(item: Item) -> str:

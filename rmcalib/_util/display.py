@@ -1,22 +1,35 @@
-"""Numbers as text, the same on the page, in the terminal and in Markdown."""
+"""Numbers and names as text, the same on pages, in the terminal and in Markdown."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-__all__ = ["bracketed", "interval", "number", "p_value", "percent", "points", "signed"]
+__all__ = [
+    "bracketed",
+    "interval",
+    "number",
+    "p_value",
+    "percent",
+    "points",
+    "short_names",
+    "shortened",
+    "signed",
+    "temperature_text",
+]
 
 NOTHING = "–"
-_CHANCE = 1e-9  # p-values this close to their floor are at it
+_CLOSE = 1e-9  # relative: a p-value this close to its floor is at the floor
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with up to ``digits`` decimals: three significant digits beyond 1, and never a false 0.
+    """Return a number with up to ``digits`` decimals, and three significant digits beyond 1.
+
+    Numbers that would be rounded to 0 are shown as below the smallest one, or as about 0 if negative.
 
     >>> [number(value) for value in (0.12345, 0.0, 0.0002, -0.0002, 3.8123, 77.123, 1234.5, 1.0, None)]
-    ['0.123', '0.000', '<0.001', '>-0.001', '3.81', '77.1', '1,234', '1.000', '–']
+    ['0.123', '0.000', '<0.001', 'about 0', '3.81', '77.1', '1,234', '1.000', '–']
     """
     if value is None or math.isnan(value):
         return NOTHING
@@ -25,13 +38,13 @@ def number(value: float | None, digits: int = 3) -> str:
         digits = min(digits, max(0, 2 - math.floor(math.log10(size))))
     least = 10.0**-digits
     if 0 < size < least / 2:
-        return f"<{least:.{digits}f}" if value > 0 else f">-{least:.{digits}f}"
+        return f"<{least:.{digits}f}" if value > 0 else "about 0"
     text = f"{value:,.{digits}f}"
     return text if float(text.replace(",", "")) else text.lstrip("-")
 
 
 def signed(value: float | None, digits: int = 3) -> str:
-    """Return a number with its sign; tiny ones as :func:`number` has them.
+    """Return a number with its sign; small ones as :func:`number` shows them.
 
     >>> [signed(value) for value in (0.1234, -0.5, 0.0, 0.0002)]
     ['+0.123', '-0.500', '0.000', '<0.001']
@@ -74,7 +87,7 @@ def points(row: Mapping[str, Any] | None, *, sign: bool = True, unit: str = "") 
     values = [row["value"], row.get("low"), row.get("high")]
     if not sign and row["value"] < 0:
         values = [None if value is None else -value for value in (values[0], values[2], values[1])]
-    # A decimal for small gaps, and so that no end of the interval reads as 0 which is not.
+    # One decimal for small gaps, and where an end of the interval would be rounded to 0.
     small = abs(row["value"]) < 0.0995 or any(value and abs(value) < 0.005 for value in values)
     digits = 1 if small else 0
     texts = [None if value is None else _points(value, digits, sign=sign) for value in values]
@@ -110,15 +123,51 @@ def bracketed(row: Mapping[str, Any] | None, form: Callable[[float | None], str]
 
 
 def p_value(value: float | None, floor: float | None = None) -> str:
-    """Return a p-value; ``floor`` is the smallest one that its number of draws can give.
+    """Return a p-value; ``floor`` is the smallest value that its number of draws allows.
 
     >>> p_value(0.25), p_value(1 / 201, 1 / 201), p_value(1 / 1001, 1 / 1001), p_value(1e-9)
     ('0.250', '<0.005', '<0.001', '<0.001')
     """
     if value is None:
         return NOTHING
-    if floor is not None and value <= floor * (1 + _CHANCE):
+    if floor is not None and value <= floor * (1 + _CLOSE):
         digits = -math.floor(math.log10(floor))
         # Rounded up to one significant digit, so that the statement is true.
         return "<" + f"{math.ceil(floor * 10**digits) / 10**digits:.{digits}f}".rstrip("0")
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
+
+
+def temperature_text(value: float | None) -> str:
+    """Return a temperature with three significant digits.
+
+    >>> [temperature_text(value) for value in (16.234, 0.0451, 0.0, math.inf, None)]
+    ['16.2', '0.0451', '0', '∞', '–']
+    """
+    if value is None:
+        return NOTHING
+    return "∞" if math.isinf(value) else f"{value:.3g}"
+
+
+def shortened(text: str, longest: int = 46) -> str:
+    """Shorten a text in the middle, and replace characters that cannot be printed.
+
+    >>> shortened("x" * 50, longest=9)
+    'xxxx…xxxx'
+    """
+    half = (longest - 1) // 2
+    short = text if len(text) <= longest else f"{text[:half]}…{text[len(text) - half :]}"
+    return "".join(sign if sign.isprintable() else "�" for sign in short)
+
+
+def short_names(models: Iterable[str], longest: int = 40) -> dict[str, str]:
+    """Return a short name for each model: without its organisation where that stays unique.
+
+    >>> short_names(["a/rm", "b/rm", "c/other"])
+    {'a/rm': 'a/rm', 'b/rm': 'b/rm', 'c/other': 'other'}
+    """
+    names = list(models)
+    last = [name.rpartition("/")[2] or name for name in names]
+    return {
+        name: shortened(short if last.count(short) == 1 else name, longest)
+        for name, short in zip(names, last, strict=True)
+    }
