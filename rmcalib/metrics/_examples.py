@@ -32,6 +32,11 @@ class Example:
     item_id, category : which prompt it is.
     prompt : its text; None if it is not available.
     responses : the most probable first, each with text, probability, reward and is_correct.
+
+    Examples
+    --------
+    >>> Example("a", "math", None, (ExampleResponse("4", 0.9, 2.0, True),)).responses[0].probability
+    0.9
     """
 
     item_id: str

@@ -32,8 +32,8 @@ def test_binary_calibration_of_p_yes() -> None:
     assert found["yes_ece"] == pytest.approx(ece(p.ravel(), y))
 
 
-def test_fair_brier_is_that_of_many_votes() -> None:
-    """Three votes or three hundred: the fair score is the same up to noise, and the plain one is not."""
+def test_the_fair_brier_score_does_not_depend_on_the_number_of_votes() -> None:
+    """With 3 or 300 votes the fair score is the same up to noise, and the ordinary one is not."""
     rng = np.random.default_rng(1)
     share = rng.dirichlet(np.ones(4), 4000)
     correct = np.array([rng.choice(4, p=p) for p in share])
@@ -78,7 +78,7 @@ def test_summary_of_places_and_counts() -> None:
     notes = " ".join(evaluate(scores, resamples=20).notes)
     assert "A 0.700, B 0.300, where 0.500 would be fair" in notes
     assert "3 of 6 answers (50.0%) could not be read" in notes
-    assert "off by 0.02 or less" in notes
+    assert "off by at most 0.02" in notes
     assert "only 20.0% of the next token's probability" in notes
 
 

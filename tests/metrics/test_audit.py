@@ -1,4 +1,4 @@
-"""The audit by group: against plain loops, its correction for many groups, and its bad input."""
+"""The audit by group: against a direct computation, its correction for many groups, and its bad input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import calibrated_scores, prompts_of, ragged_scores, scores_of
 
 
-def world(n: int, seed: int, *, groups: int = 5, bold: tuple[int, float] | None = None) -> Scores:
+def grouped_scores(n: int, seed: int, *, groups: int = 5, bold: tuple[int, float] | None = None) -> Scores:
     """Calibrated prompts in several categories; the rewards of one of them may be too large."""
     rng = np.random.default_rng(seed)
     u = rng.normal(0, 1.5, (n, 3))
@@ -37,7 +37,7 @@ def world(n: int, seed: int, *, groups: int = 5, bold: tuple[int, float] | None 
     )
 
 
-def test_groups_equal_plain_loops() -> None:
+def test_groups_equal_a_direct_computation() -> None:
     scores = ragged_scores(180, seed=4)
     one = [p for p in prompts_of(scores) if sum(p.correct) == 1]
     found = {(row["group_by"], row["group"]): row for row in audit(scores).rows}
@@ -81,18 +81,18 @@ def test_holm_rejects_what_step_down_tests_reject(p_values: list[float]) -> None
 
 def test_calibrated_models_are_rarely_flagged_and_a_bad_category_is_found() -> None:
     flagged = sum(
-        any(row["flagged"] for row in audit(world(400, seed), group_by=["category"]).rows)
+        any(row["flagged"] for row in audit(grouped_scores(400, seed), group_by=["category"]).rows)
         for seed in range(60)
     )
     assert flagged <= 8  # a binomial(60, 0.05) is above 8 with probability 0.003
-    found = audit(world(1000, 1, bold=(2, 6.0)), group_by=["category"])
+    found = audit(grouped_scores(1000, 1, bold=(2, 6.0)), group_by=["category"])
     assert [row["group"] for row in found.rows if row["flagged"]] == ["c2"]
     assert found.summary.startswith("Over-confident on c2 (+0.")
     assert found.summary.endswith("nothing found elsewhere.")
     assert found.table["p_adjusted"].between(0, 1).all()
 
 
-def test_a_group_that_is_always_right_is_not_certain() -> None:
+def test_a_group_that_is_always_right_has_an_interval() -> None:
     sure = [slow.Prompt("easy", [4.0, 0.0], [True, False], [1, 1])] * 30
     hard = [slow.Prompt("hard", [0.1, 0.0], [True, False], [1, 1])] * 30
     rows = {row["group"]: row for row in audit(scores_of([*sure, *hard]), group_by=["category"]).rows}
@@ -102,7 +102,7 @@ def test_a_group_that_is_always_right_is_not_certain() -> None:
     assert rows["hard"]["flagged"]
 
 
-def test_small_groups_and_single_groups_are_left_open() -> None:
+def test_small_groups_are_not_tested_and_single_groups_left_out() -> None:
     few = [slow.Prompt("few", [1.0, 0.0], [True, False], [1, 1])] * 3
     many = [slow.Prompt("many", [1.0, 0.0], [i % 4 > 0, i % 4 == 0], [1, 1]) for i in range(40)]
     found = audit(scores_of([*few, *many]))
@@ -112,7 +112,7 @@ def test_small_groups_and_single_groups_are_left_open() -> None:
     assert row["note"] == "fewer than 10 prompts"
 
 
-def test_columns_of_ones_own() -> None:
+def test_own_columns() -> None:
     scores = calibrated_scores(60)
     language = {str(i): "en" if i % 3 else "de" for i in range(50)}  # some prompts have none
     rows = audit(scores, group_by=["language"], columns={"language": language}).rows
@@ -121,13 +121,13 @@ def test_columns_of_ones_own() -> None:
         audit(scores, group_by=["tongue"], columns={"language": language})
 
 
-def test_an_evaluation_has_its_groups(tmp_path: Path) -> None:
-    report = evaluate(world(200, 3), model="org/rm", resamples=20, group_by=["category"])
+def test_an_evaluation_reports_groups(tmp_path: Path) -> None:
+    report = evaluate(grouped_scores(200, 3), model="org/rm", resamples=20, group_by=["category"])
     write_evaluation(report, tmp_path)
     with (tmp_path / "groups.csv").open(encoding="utf-8") as lines:
         assert [row["group"] for row in csv.DictReader(lines)] == [f"c{k}" for k in range(5)]
     assert len(json.loads((tmp_path / "metrics.json").read_text())["groups"]) == 5
-    without = evaluate(world(200, 3), model="org/rm", resamples=20)
+    without = evaluate(grouped_scores(200, 3), model="org/rm", resamples=20)
     write_evaluation(without, tmp_path)
     assert not (tmp_path / "groups.csv").exists()
     assert report.made_from != without.made_from

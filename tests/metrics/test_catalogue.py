@@ -51,7 +51,7 @@ FEWER = Metric("fewer", "counts wrongly", lambda f, settings: Statistic.constant
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A distribution on the path that has one module and, as yet, no entry points."""
+    """A distribution on the path that has one module and no entry points yet."""
     (tmp_path / "their_metrics.py").write_text(MODULE)
     about = tmp_path / "their_metrics-1.0.dist-info"
     about.mkdir()
@@ -69,7 +69,7 @@ def name_entry(about: Path, value: str) -> None:
     catalogue.cache_clear()
 
 
-def test_an_installed_metric_is_everywhere(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_metric_appears_everywhere(installed: Path, tmp_path: Path) -> None:
     name_entry(installed, "their_metrics:METRIC")
     assert catalogue()["bold_fraction"].source == "their-metrics"
     scores = synthetic(1, ties=True)
@@ -102,7 +102,7 @@ def test_an_installed_metric_is_everywhere(installed: Path, tmp_path: Path) -> N
         ("their_metrics:TAKEN", "there is a metric 'ece' already, of rmcalib"),
     ],
 )
-def test_bad_entry_points_are_one_line(value: str, message: str, installed: Path) -> None:
+def test_bad_entry_points_give_one_line(value: str, message: str, installed: Path) -> None:
     name_entry(installed, value)
     with pytest.raises(ValueError, match=message) as error:
         catalogue()
@@ -118,13 +118,13 @@ def test_bad_entry_points_are_one_line(value: str, message: str, installed: Path
         ("FEWER", "metric fewer of their-metrics: its n is 1, but it was given 90 prompts"),
     ],
 )
-def test_metrics_that_go_wrong_are_named(value: str, message: str, installed: Path) -> None:
+def test_errors_in_installed_metrics_name_the_metric(value: str, message: str, installed: Path) -> None:
     name_entry(installed, f"their_metrics:{value}")
     with pytest.raises(ValueError, match=message):
         metric_rows(synthetic(1), model="m", benchmark="b", settings=FAST)
 
 
-def test_only_what_is_asked_for_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_requested_metrics_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     every = metric_rows(synthetic(1), model="m", benchmark="b", settings=FAST)
 
     def slow(*_: object, **__: object) -> float:
@@ -156,7 +156,7 @@ def test_the_page_about_metrics_is_up_to_date() -> None:
     assert all(f"| `{name}` |" in text for name, metric in catalogue().items() if not metric.source)
 
 
-def test_entries_say_what_pages_need() -> None:
+def test_entries_have_what_pages_need() -> None:
     for metric in catalogue().values():
         assert metric.meaning
         assert "|" not in metric.meaning
@@ -199,7 +199,7 @@ def cut(scores: Scores, m: int) -> Scores:
     return Scores.from_columns({name: getattr(scores, name)[kept] for name in names})
 
 
-def test_numbers_of_responses_that_differ_are_noted_where_they_matter() -> None:
+def test_different_numbers_of_responses_are_noted_if_the_metric_depends_on_them() -> None:
     models = {"four": synthetic(1), "two": cut(synthetic(2), 2)}
     by_ece = rmcalib.leaderboard(models, metric="ece", resamples=20)
     assert any("different numbers of responses per prompt (2, 4)" in note for note in by_ece.notes)
@@ -237,11 +237,11 @@ def test_information_equals_direct_sums() -> None:
     rows = {row["metric"]: row for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
     assert rows["lost_information"]["value"] == pytest.approx((nll(1) - best) / np.log(4), abs=1e-6)
     assert rows["usable_information"]["value"] == pytest.approx(1 - best / np.log(4), abs=1e-6)
-    assert rows["lost_information"]["low"] > 0  # four times too bold
+    assert rows["lost_information"]["low"] > 0  # four times too large
 
 
-def test_a_forecast_in_one_bin_says_so_beside_its_ece() -> None:
-    flat = synthetic(1, scale=1e-3)  # probabilities of about 1/4, which no bin edge separates
+def test_a_forecast_in_one_bin_gives_a_warning_at_the_ece() -> None:
+    flat = synthetic(1, scale=1e-3)  # all probabilities are about 1/4 and in one bin
     rows = {row["metric"]: row["value"] for row in metric_rows(flat, model="m", benchmark="b")[::-1]}
     assert rows["ece_bound"] == 0.5
     assert rows["ece_fullest_bin"] == 1.0
@@ -250,7 +250,7 @@ def test_a_forecast_in_one_bin_says_so_beside_its_ece() -> None:
     assert rows["lost_information"] > 0.1
 
 
-def test_the_split_of_the_first_choice_adds_up() -> None:
+def test_the_decomposition_of_the_first_choice_adds_up() -> None:
     scores = synthetic(1)
     rows = {row["metric"]: row["value"] for row in metric_rows(scores, model="m", benchmark="b")[::-1]}
     p = forecast(scores).probability.reshape(-1, 4)

@@ -11,7 +11,7 @@ from rmcalib.scores import COLUMNS, Scores
 from tests.report.boards import synthetic
 
 
-def test_values_are_those_of_an_evaluation_and_every_metric_is_there() -> None:
+def test_values_equal_those_of_an_evaluation_for_every_metric() -> None:
     a, b = synthetic(1, ties=True), synthetic(2, skill=2.0, ties=True)
     rows = compare_scores(a, b, settings=Settings(resamples=30))
     found = {(row["category"], row["metric"]): row for row in rows}
@@ -41,7 +41,7 @@ def test_the_interval_is_that_of_explicit_paired_resamples() -> None:
     for index in drawn:
         rows = (index[:, None] * 4 + np.arange(4)).reshape(-1)
         rewards = (scores.reward[rows].reshape(-1, 4) for scores in (a, b))
-        # The lower of the two middle values, as a resample of 40 prompts has an even number.
+        # The lower of the two middle values, because 40 is even.
         values = [np.sort(one[:, 0] - one[:, 1:].max(axis=1))[19] for one in rewards]
         differences.append(values[1] - values[0])
     low, high = np.quantile(differences, [0.025, 0.975])
@@ -57,7 +57,7 @@ def test_the_interval_of_a_mean_is_that_of_the_differences_of_each_prompt() -> N
     assert row["difference"] == pytest.approx(np.mean(losses[1] - losses[0]))
 
 
-def test_of_two_calibrated_models_the_bolder_one_is_not_called_worse() -> None:
+def test_the_more_confident_of_two_calibrated_models_is_not_called_worse() -> None:
     # Noise adds much more to the error of a forecast that fills all bins than to that of a nearly flat one.
     errors = ("ece", "equal_mass_ece", "smooth_ece", "pairwise_ece", "ece_at_temperature")
     found: dict[str, list[bool]] = {name: [] for name in errors}
@@ -86,7 +86,7 @@ def test_of_two_calibrated_models_the_bolder_one_is_not_called_worse() -> None:
     assert {name for name, held in found.items() if sum(held) < 8} == set()
 
 
-def test_the_other_way_round_a_difference_is_the_same() -> None:
+def test_swapping_the_models_changes_the_sign_only() -> None:
     a, b = synthetic(1, n=80), synthetic(2, n=80, scale=2.0)
     rows, turned = (compare_scores(*pair, settings=Settings(resamples=60)) for pair in ((a, b), (b, a)))
     for row, other in zip(rows, turned, strict=True):
@@ -100,7 +100,7 @@ def test_a_model_does_not_differ_from_itself() -> None:
         assert (row["difference"], row["low"], row["high"], row["p_value"]) == (0, 0, 0, 1)
 
 
-def test_a_hotter_copy_differs_in_calibration_and_not_in_accuracy() -> None:
+def test_another_temperature_changes_calibration_but_not_accuracy() -> None:
     a, b = synthetic(3, n=300), synthetic(3, n=300, scale=12.0)
     found = {
         row["metric"]: row
@@ -143,7 +143,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
     assert {row["metric"] for row in found if row["note"]} <= empty
 
 
-def test_only_common_prompts_count_in_whatever_order() -> None:
+def test_only_common_prompts_count_in_any_order() -> None:
     a, b = synthetic(1, n=60), synthetic(2, n=60)
     order = np.random.default_rng(0).permutation(60)[:45]
     rows = (order[:, None] * 4 + np.arange(4)).reshape(-1)

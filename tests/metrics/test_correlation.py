@@ -57,7 +57,7 @@ def test_the_bootstrap_is_that_of_explicit_resamples(method: Method) -> None:
     assert found.value == pytest.approx(test(x, y).statistic)
 
 
-def test_plus_means_better_calibrated_goes_with_better_score() -> None:
+def test_a_positive_correlation_means_that_better_calibrated_models_have_better_scores() -> None:
     rows = correlation_rows(
         [0.1, 0.2, 0.3, 0.4], {"Math": [60, 70, 80, 90]}, metric="ece", leaderboard=[90, 80, 70, 60]
     )
@@ -86,7 +86,7 @@ def test_bad_input_is_refused() -> None:
         correlate([1, 2, 3], [1, 2, 3], level=95)
 
 
-def test_equal_scores_have_no_made_up_order() -> None:
+def test_equal_scores_have_no_order() -> None:
     assert ranks_from_scores([5.0, 5.0]).tolist() == [1.0, 1.0]
     assert correlation_rows([0.1, 0.2, 0.3], {}, metric="ece", leaderboard=[5, 5, 5])[0]["value"] is None
 

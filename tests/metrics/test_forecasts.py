@@ -1,3 +1,5 @@
+"""Probabilities from rewards, and the forecasts of pairs and sets, against direct computations."""
+
 import dataclasses
 import math
 
@@ -57,7 +59,7 @@ def test_bad_temperatures_are_refused(temperature: object) -> None:
         log_softmax([0.0, 1.0], np.array([0, 2]), temperature=temperature)  # type: ignore[arg-type]
 
 
-def test_pairs_and_sets_equal_loops() -> None:
+def test_pairs_and_sets_equal_a_direct_computation() -> None:
     scores = ragged_scores(40, seed=2)
     found = forecast(scores)
     prompts = prompts_of(scores)
@@ -66,7 +68,7 @@ def test_pairs_and_sets_equal_loops() -> None:
         assert sorted(zip(p.round(10), y, strict=True)) == sorted(
             (round(q, 10), float(happened)) for q, happened in expected
         )
-        # Both orientations of everything stand in the same prompt.
+        # Both orders of a pair belong to the same prompt.
         np.testing.assert_allclose(np.bincount(prompt, y) * 2, np.bincount(prompt))
 
 
@@ -83,7 +85,7 @@ def test_selected_prompts_keep_their_rows() -> None:
         assert mine.tolist() == theirs.tolist()
 
 
-def test_one_answer_means_one_correct_response_outside_the_ties_of_rewardbench_2() -> None:
+def test_one_answer_means_one_correct_response_outside_ties() -> None:
     prompts = [
         slow.Prompt("Math", [1.0, 0.0], [True, False], [1, 1]),
         slow.Prompt("Math", [1.0, 0.0, 2.0], [True, True, False], [1, 1, 1]),
@@ -91,7 +93,7 @@ def test_one_answer_means_one_correct_response_outside_the_ties_of_rewardbench_2
     ]
     by_ids = scores_of(prompts, ids=["a", "b", "ref:7"])
     assert top_1_prompts(forecast(by_ids)).tolist() == [True, False, False]
-    by_name = scores_of(prompts)  # a category that is only called so
+    by_name = scores_of(prompts)  # a category that only has this name
     assert top_1_prompts(forecast(by_name)).tolist() == [True, False, True]
     for name in ("reward-bench-2", "allenai/reward-bench-2"):
         of_benchmark = dataclasses.replace(by_name, manifest={"benchmark": name})

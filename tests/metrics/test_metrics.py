@@ -1,3 +1,5 @@
+"""Every metric against direct computations, intervals against simulations, and missing values."""
+
 import numpy as np
 import pytest
 
@@ -40,7 +42,7 @@ def value_of(scores: Scores, metric: str, category: str = OVERALL, **options: ob
 
 
 @pytest.mark.parametrize("category", [OVERALL, "Math", "Focus", "Safety"])
-def test_every_metric_equals_plain_loops(category: str) -> None:
+def test_every_metric_equals_a_direct_computation(category: str) -> None:
     scores = ragged_scores(180, seed=4)
     every = [p for p in prompts_of(scores) if category in (OVERALL, p.category)]
     one = [p for p in every if sum(p.correct) == 1]
@@ -81,7 +83,7 @@ def test_every_metric_equals_plain_loops(category: str) -> None:
         expected["correct_first_ece"] = slow.ece(slow.sets(several))
         expected["correct_first_probability"] = np.mean([p for p, kind in slow.sets(several) if kind])
     if category == OVERALL:
-        # The plain mean of the categories.
+        # The mean of the categories.
         expected["rewardbench_score"] = np.mean(
             [
                 find_value(rows, "rewardbench_score", name)["value"]  # type: ignore[index]
@@ -97,7 +99,7 @@ def test_every_metric_equals_plain_loops(category: str) -> None:
             assert row["high"] >= row["value"] - 1e-9, metric
 
 
-def test_temperature_is_the_one_of_largest_likelihood_and_is_cross_fitted() -> None:
+def test_the_temperature_maximises_the_likelihood_and_is_cross_fitted() -> None:
     scores = calibrated_scores(300, confidence=2.5, seed=5)
     prompts = prompts_of(scores)
     fitted = value_of(scores, "temperature")
@@ -125,7 +127,7 @@ def test_a_calibrated_model_measures_as_calibrated_and_an_overconfident_one_does
 
 
 def test_intervals_of_accuracy_and_temperature_cover_the_truth() -> None:
-    """95% intervals over 60 worlds miss rarely: a binomial(60, 0.05) is below 9 with probability 0.996."""
+    """Of 60 intervals at 95%, few miss the truth: binomial(60, 0.05) is below 9 with probability 0.996."""
     missed = {"nll": 0, "temperature": 0}
     truth = []
     for seed in range(60):
@@ -149,7 +151,7 @@ def test_ties_are_resampled_by_number() -> None:
     for number in range(25):
         for kind, n_correct in (("ref", 1), ("tied", 4)):
             if kind == "ref" and number % 7 == 3:
-                continue  # a number that has only one of the two
+                continue  # a number N with only one kind of prompt
             ids.append(f"{kind}:{number}")
             rewards = rng.normal(0, 1, n_correct + 3) + 3.0 * (np.arange(n_correct + 3) < n_correct)
             correct = [i < n_correct for i in range(n_correct + 3)]
@@ -185,7 +187,7 @@ def test_the_ties_category_is_kept_apart() -> None:
     assert at("rewardbench_score", OVERALL) == pytest.approx((1.0 + at("rewardbench_score", "Ties")) / 2)  # type: ignore[operator]
 
 
-def test_equal_rewards_count_as_shares_and_are_not_decided_by_order() -> None:
+def test_equal_rewards_count_as_fractions_and_do_not_depend_on_order() -> None:
     same = [slow.Prompt("Math", [0.0] * 4, [True, False, False, False], [1, 2, 3, 4])] * 400
     scores = scores_of(same)
     assert value_of(scores, "accuracy") == 0.25
@@ -198,7 +200,7 @@ def test_equal_rewards_count_as_shares_and_are_not_decided_by_order() -> None:
     assert row["note"]
 
 
-def test_without_utilities_calibration_is_empty_and_says_why() -> None:
+def test_without_utilities_calibration_is_empty_with_a_reason() -> None:
     scores = ragged_scores(60, seed=7)
     rows = metric_rows(scores, model="m", benchmark="b", no_calibration="quantiles", settings=FEW)
     empty = {row["metric"] for row in rows if row["value"] is None and row["category"] == OVERALL}
@@ -211,7 +213,7 @@ def test_without_utilities_calibration_is_empty_and_says_why() -> None:
     assert empty | full == usual
 
 
-def test_unknown_lengths_are_said() -> None:
+def test_unknown_lengths_are_noted() -> None:
     scores = calibrated_scores(30)
     columns = {
         name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct", "reward")
@@ -254,7 +256,7 @@ def test_rewards_of_any_scale_stay_finite() -> None:
     assert fitted[1] == pytest.approx(1e6 * (fitted[0] or 0), rel=1e-6)
 
 
-def test_same_seed_same_rows_and_categories_stand_alone() -> None:
+def test_same_seed_gives_same_rows_and_categories_are_independent() -> None:
     scores = ragged_scores(90, seed=10)
     rows = metric_rows(scores, model="m", benchmark="b", settings=FEW)
     assert rows == metric_rows(scores, model="m", benchmark="b", settings=FEW)
@@ -267,7 +269,7 @@ def test_correlation_of_groups_that_never_vary_is_none() -> None:
     assert spearman_sums(np.ones(9), np.arange(9.0), np.arange(9)) is None
 
 
-def test_registry_decides_what_is_measured() -> None:
+def test_the_registry_decides_which_models_are_measured() -> None:
     known = registry()
     left_out = {name for name, recipe in known.items() if why_no_calibration(recipe)}
     assert left_out == {"nicolinho/QRM-Gemma-2-27B", "nicolinho/QRM-Llama3.1-8B-v2"}
@@ -292,12 +294,12 @@ def test_the_pairwise_null_is_that_of_winners_drawn_from_the_forecast() -> None:
     rng = np.random.default_rng(2)
     slowly = []
     for _ in range(300):
-        world = []
+        drawn = []
         for start, size in zip(forecasts.starts, forecasts.sizes, strict=True):
             rewards = forecasts.reward[start : start + size].tolist()
             winner = rng.choice(size, p=slow.probabilities(rewards))
-            world.append(slow.Prompt("x", rewards, [i == winner for i in range(size)], [1.0] * size))
-        slowly.append(slow.ece(slow.pairs(world)))
+            drawn.append(slow.Prompt("x", rewards, [i == winner for i in range(size)], [1.0] * size))
+        slowly.append(slow.ece(slow.pairs(drawn)))
     error = np.std(slowly) * (2 / 300) ** 0.5
     assert null.mean == pytest.approx(np.mean(slowly), abs=4 * error)
     assert null.high == pytest.approx(np.quantile(slowly, 0.95), abs=12 * error)

@@ -69,7 +69,7 @@ def test_verdicts_have_metrics_of_pairs_and_no_others() -> None:
     assert found["mean_confidence"]["value"] is None
     assert found["mean_confidence"]["note"] == "it compares two responses"
     assert found["pairwise_lost_information"]["value"] is None
-    assert "certain verdict" in str(found["pairwise_lost_information"]["note"])
+    assert "wrong verdict with probability 1" in str(found["pairwise_lost_information"]["note"])
     p = np.array(wins).ravel()
     both = np.concatenate([p, 1 - p])
     happened = np.repeat([1.0, 0.0], len(p))
@@ -137,7 +137,7 @@ def test_copies_of_a_pair_do_not_make_the_interval_narrower() -> None:
     assert many.low <= one.low + 1e-9
 
 
-def test_intervals_of_pairs_know_their_prompts() -> None:
+def test_intervals_of_pairs_depend_on_the_number_of_prompts() -> None:
     # Pairs of one prompt are all right or all wrong: 100 prompts, not 900 pairs.
     rng = np.random.default_rng(6)
     wins = np.repeat(rng.random((100, 1)) < 0.7, 9, axis=1).astype(float)

@@ -1,4 +1,4 @@
-"""A single prompt has values but no intervals: its resamples are all alike, and would look certain."""
+"""A single prompt has values but no intervals, because all its resamples are equal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_single_pair_of_ties_has_a_score_and_no_interval(more_refs: int) -> No
     assert overall["value"] == pytest.approx(np.mean(list(category_scores(scores).values())))
     assert (ties["low"], ties["high"], overall["low"], overall["high"]) == (None,) * 4
     assert ties["note"] == overall["note"]
-    assert "no interval: a category has one prompt only" in ties["note"]
+    assert "no interval: a category has only one prompt" in ties["note"]
     assert math["low"] < math["high"]
 
 
@@ -103,7 +103,7 @@ def test_reports_of_a_single_prompt_can_be_written(seed: int, tmp_path: Path) ->
     assert {row["low"] for row in measured} == {None}
 
 
-def test_one_prompt_does_not_tell_which_model_is_better() -> None:
+def test_one_prompt_does_not_show_which_model_is_better() -> None:
     rows = compare_scores(made(1, 0), made(1, 0, seed=5), settings=FAST)
     assert {(row["low"], row["high"], row["p_value"]) for row in rows} == {(None, None, None)}
     lone = compare_scores(made(6, 1), made(6, 1, seed=5), settings=FAST)
@@ -113,7 +113,7 @@ def test_one_prompt_does_not_tell_which_model_is_better() -> None:
     assert shown["Math"] is not None
 
 
-def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
+def test_an_accuracy_of_one_has_an_interval_below_one() -> None:
     scores = made(30, 0)
     columns = {name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct")}
     for right in (True, False):
@@ -133,7 +133,7 @@ def test_prompts_that_are_all_right_leave_room_for_one_that_is_wrong() -> None:
             assert (row["low"], row["high"]) == pytest.approx(expected)
 
 
-def test_the_mean_of_categories_knows_that_a_perfect_one_is_not_certain() -> None:
+def test_a_perfect_category_adds_to_the_interval_of_the_mean() -> None:
     easy, hard = made(30, 0), made(40, 0, seed=3)
     names = ("item_id", "category", "response", "is_correct", "reward")
     columns = {name: np.concatenate([getattr(easy, name), getattr(hard, name)]) for name in names}
@@ -152,7 +152,7 @@ def test_the_mean_of_categories_knows_that_a_perfect_one_is_not_certain() -> Non
     assert mean["high"] - mean["value"] == pytest.approx((hard_one["high"] - hard_one["value"]) / 2)
 
 
-def test_ties_that_are_all_alike_have_no_interval() -> None:
+def test_ties_whose_resamples_are_equal_have_no_interval() -> None:
     scores = made(20, 4)
     columns = {name: getattr(scores, name) for name in ("item_id", "category", "response", "is_correct")}
     perfect = Scores.from_columns({**columns, "reward": scores.is_correct * 1.0})
@@ -161,4 +161,4 @@ def test_ties_that_are_all_alike_have_no_interval() -> None:
         row = score_of(rows, category)
         assert row["value"] is not None
         assert (row["low"], row["high"]) == (None, None)
-        assert "all resamples of Ties are alike" in row["note"]
+        assert "all resamples of Ties are equal" in row["note"]

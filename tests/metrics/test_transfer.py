@@ -21,7 +21,7 @@ def made(seed: int, scale: float, n: int = 250, m: int = 4) -> Scores:
 
 
 def log_loss(scores: Scores, temperature: float) -> float:
-    """Directly, prompt by prompt."""
+    """Compute it directly, prompt by prompt."""
     total = []
     for start, end in zip(scores.offsets[:-1], scores.offsets[1:], strict=True):
         r = scores.reward[start:end] / temperature
@@ -29,7 +29,7 @@ def log_loss(scores: Scores, temperature: float) -> float:
     return float(np.mean(total))
 
 
-def test_effects_are_those_of_a_direct_computation() -> None:
+def test_effects_equal_a_direct_computation() -> None:
     scores = {"a": made(0, 2.0), "b": made(1, 0.5, m=6)}
     found = transfer(scores)
     best = {row["benchmark"]: row["temperature"] for row in found.temperatures}
@@ -46,7 +46,7 @@ def test_effects_are_those_of_a_direct_computation() -> None:
     assert {row["fitted_on"] for row in found.effects} == {NO_TEMPERATURE, "a", "b", "all together"}
 
 
-def test_without_a_temperature_the_loss_is_that_of_the_report() -> None:
+def test_without_a_temperature_the_loss_equals_that_of_the_report() -> None:
     scores = made(0, 2.0)
     (row,) = [r for r in transfer({"a": scores}).effects if r["fitted_on"] == NO_TEMPERATURE]
     groups = np.repeat(np.arange(scores.n_items), 4)
@@ -69,7 +69,7 @@ def test_the_common_temperature_is_the_best_of_a_fine_grid() -> None:
     data = [(one.reward, one.is_correct, one.item_id) for one in sets]
     found = equal_temperatures(data)
     assert found.degrees == 2
-    # The sets are right at their best temperature, so that no correction is needed and sums can be compared.
+    # Both models are right at their best temperature, so no correction is needed.
     grid = np.exp(np.linspace(0, 2, 2001))
     total = [sum(one.n_items * log_loss(one, t) for one in sets) for t in grid]
     assert found.temperature == pytest.approx(grid[int(np.argmin(total))], rel=0.05)
@@ -81,10 +81,10 @@ def test_a_calibrated_model_is_rarely_refused() -> None:
     for seed in range(200):
         sets = [made(2 * seed, 2.0, n=60), made(2 * seed + 1, 2.0, n=40, m=3)]
         rejected += equal_temperatures([(s.reward, s.is_correct, s.item_id) for s in sets]).p_value < 0.05
-    assert rejected <= 20  # five standard errors above what conservative tests show
+    assert rejected <= 20  # binomial(200, 0.05) is above 20 with probability 0.001
 
 
-def test_a_model_that_knows_nothing_has_no_temperature() -> None:
+def test_an_uninformative_model_has_no_temperature() -> None:
     rng = np.random.default_rng(0)
     rewards = rng.normal(size=(200, 4))
     backwards = Scores.from_arrays(-np.abs(rewards) * [1, 0, 0, 0])  # the correct one is always last

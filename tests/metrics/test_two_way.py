@@ -32,7 +32,7 @@ def board(n_models: int, *, n: int = 120, linked: bool, seed: int = 0) -> dict[s
     return models
 
 
-def test_without_influence_it_is_plain_kendall() -> None:
+def test_without_influence_it_is_kendalls_tau() -> None:
     rng = np.random.default_rng(0)
     errors, scores = rng.normal(size=12), rng.normal(size=12)
     still = np.zeros(40)
@@ -50,7 +50,7 @@ def test_noise_of_shared_prompts_does_not_correlate() -> None:
     rng = np.random.default_rng(1)
     naive, split = [], []
     for _ in range(20):
-        # Equal models: whatever differs is noise, which error and score of a model share prompt by prompt.
+        # Equal models: all differences are noise, which the error and the score of a model share.
         noise = rng.normal(size=(12, 60))
         influence = (noise - noise.mean(axis=1, keepdims=True)) / 60
         means = noise.mean(axis=1)
@@ -61,11 +61,11 @@ def test_noise_of_shared_prompts_does_not_correlate() -> None:
         (found,) = two_way_kendall(errors, [measured], clusters=np.arange(12), settings=how)
         split.append(found["value"])
     assert np.mean(naive) == pytest.approx(1.0)
-    # Each half has the observed noise of its own prompts only, so that the two are nearly independent.
+    # Each half has only the noise of its own prompts, so the two are nearly independent.
     assert abs(np.mean(split)) < 0.35
 
 
-def test_linked_models_correlate_and_rows_say_what_they_are_about() -> None:
+def test_linked_models_correlate_and_rows_name_metric_and_target() -> None:
     rows = correlate_models(board(14, linked=True), resamples=100)
     assert [row["metric"] for row in rows] == ["ece", "lost_information", "abs_log_temperature"]
     for row in rows[:2]:
@@ -119,7 +119,7 @@ def test_interval_and_p_value_agree_about_zero() -> None:
                 assert (row["p_value"] <= 0.05) == (not row["low"] <= 0 <= row["high"])
 
 
-def test_categories_are_targets_and_prompts_that_not_all_have_are_left_out() -> None:
+def test_categories_are_targets_and_only_shared_prompts_count() -> None:
     models = board(11, linked=True)
     named = {}
     for i, (name, one) in enumerate(models.items()):

@@ -1,4 +1,4 @@
-"""Metrics of people's votes in tables, comparisons and leaderboards; other scores are as before."""
+"""Metrics of people's votes in tables, comparisons and leaderboards; scores without votes do not change."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAST = Settings(resamples=40)
 
 
 def voted(scale: float = 1.0, *, n: int = 120, votes: int = 4, seed: int = 0, ties: float = 0.0) -> Scores:
-    """Scores on pairs whose true shares are softmax(utility); rewards are ``scale`` times the utility."""
+    """Scores on pairs; true fractions of votes are softmax(utility), rewards ``scale`` times the utility."""
     rng = np.random.default_rng(seed)
     utility = rng.normal(scale=1.2, size=(n, 2))
     shares = np.exp(utility) / np.exp(utility).sum(axis=1, keepdims=True)
@@ -47,14 +47,14 @@ def table(
     return {(row["category"], row["metric"]): row for row in rows}
 
 
-def test_metrics_of_votes_are_there_only_with_votes() -> None:
+def test_metrics_of_votes_exist_only_with_votes() -> None:
     plain = Scores.from_arrays([[1.0, 0.0], [0.0, 1.0], [2.0, 0.0]])
     with_votes, without = table(voted()), table(plain, metrics=None)
     assert {("overall", name) for name in VOTES} <= set(with_votes)
     assert not {name for _, name in without} & set(VOTES)
 
 
-def test_other_metrics_do_not_see_votes() -> None:
+def test_other_metrics_do_not_depend_on_votes() -> None:
     scores = voted()
     columns = {
         name: array for name, array in scores.decided().columns().items() if name not in ("votes", "ties")
@@ -64,7 +64,7 @@ def test_other_metrics_do_not_see_votes() -> None:
     assert found == plain
 
 
-def test_values_are_those_of_direct_code() -> None:
+def test_values_equal_a_direct_computation() -> None:
     scores = voted(2.0)
     p = forecast(scores).probability.reshape(-1, 2)
     assert scores.votes is not None
@@ -111,7 +111,7 @@ def test_a_single_vote_has_no_ceiling() -> None:
     assert found["overall", "vote_log_loss"]["value"] > 0
 
 
-def test_ties_by_every_rule() -> None:
+def test_every_rule_for_ties() -> None:
     scores = voted(ties=0.25, n=300)
     found = {
         ties: table(scores, Settings(resamples=40, ties=ties))
@@ -120,7 +120,7 @@ def test_ties_by_every_rule() -> None:
     agree = {ties: rows["overall", "vote_agreement"]["value"] for ties, rows in found.items()}
     assert agree["davidson"] == agree["rao-kupper"] < agree["split"] < agree["drop"]
     assert found["split"]["overall", "vote_tie_share"]["value"] == pytest.approx(0.25, abs=0.05)
-    # Those who choose do so by the forecast, which is therefore calibrated without the ties.
+    # Votes without ties are drawn from the forecast, which is therefore calibrated on them.
     assert found["drop"]["overall", "vote_gap"]["low"] < 0 < found["drop"]["overall", "vote_gap"]["high"]
 
 
@@ -138,7 +138,7 @@ def test_prompts_with_ties_alone_can_be_dropped() -> None:
     assert found["b", "vote_calibration_error_p_value"]["value"] is None
 
 
-def test_models_without_utilities_have_what_needs_no_probabilities() -> None:
+def test_models_without_utilities_have_metrics_without_probabilities() -> None:
     found = table(voted(), no_calibration="ratings")
     assert found["overall", "vote_agreement"]["value"] is not None
     assert found["overall", "vote_agreement_ceiling"]["value"] is not None

@@ -1,4 +1,4 @@
-"""Scores with known truth: rewards drawn at random, and which response is correct drawn from them."""
+"""Synthetic scores: random rewards, and correct responses drawn from a known distribution."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ragged_scores(n: int, *, seed: int = 0, several: bool = True) -> Scores:
 
 
 def calibrated_scores(n: int, *, confidence: float = 1.0, seed: int = 0) -> Scores:
-    """Four responses a prompt; the correct one is drawn from softmax(u), the rewards are confidence · u."""
+    """Four responses per prompt; the correct one is drawn from softmax(u), rewards are confidence · u."""
     rng = np.random.default_rng(seed)
     prompts = []
     for number in range(n):

@@ -42,7 +42,7 @@ def synthetic(
 
 
 def write_run(output: Path, model: str, scores: Scores, **manifest: Any) -> Path:
-    """Keep scores as a run folder of ``model``, as ``rmcalib eval`` lays them out."""
+    """Write scores as a run folder of ``model``, as ``rmcalib eval`` does."""
     about = {"model": model, "benchmark": BENCHMARK, **manifest}
     folder = run_folder(output, model, about["benchmark"])
     keep_scores(folder, replace(scores, manifest=about), fresh=True)
@@ -50,7 +50,7 @@ def write_run(output: Path, model: str, scores: Scores, **manifest: Any) -> Path
 
 
 def write_runs(output: Path, n_models: int = 5, **options: Any) -> Path:
-    """Write several models of rising skill."""
+    """Write several models of increasing skill."""
     for i in range(n_models):
         scores = synthetic(i, skill=0.5 + 0.5 * i, scale=1 + (i % 3), **options)
         write_run(output, f"org/model-{i}", scores)

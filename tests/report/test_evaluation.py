@@ -1,3 +1,5 @@
+"""The report of one model: its files, its page, escaping, notes and words."""
+
 import csv
 import dataclasses
 import html.parser
@@ -24,7 +26,7 @@ EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>"\'</style>'
 
 
 class Page(html.parser.HTMLParser):
-    """What a browser would see: the tags, their attributes, and the text."""
+    """The tags of a page, their attributes, and its text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -96,7 +98,7 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     # Reliability and margins: overall, Math, Focus; and decisions.
     assert page.tags.count("svg") == 2 * 3 + 1
     assert page.tags.count("article") == 10
-    # Every heading of a table says what it heads, every drawing what it shows.
+    # Every table heading has a scope, every drawing a label.
     scopes = [value for name, value in page.attributes if name == "scope"]
     assert len(scopes) == page.tags.count("th")
     assert set(scopes) == {"col", "row"}
@@ -109,9 +111,7 @@ def test_the_page_needs_no_network_and_shows_the_numbers(bold: Evaluation, tmp_p
     ("benchmark", "name"),
     [("allenai/reward-bench-2", "RewardBench 2 score"), ("mine.jsonl", "mean category score")],
 )
-def test_the_head_names_the_score_and_says_the_time_as_people_do(
-    benchmark: str, name: str, tmp_path: Path
-) -> None:
+def test_the_subtitle_has_the_score_and_a_readable_time(benchmark: str, name: str, tmp_path: Path) -> None:
     manifest = {"benchmark": benchmark, "timings": {"finished": "2026-11-16T12:24:31+02:00"}}
     scores = calibrated_scores(30)
     columns = {key: getattr(scores, key) for key in scores.__dataclass_fields__ if key != "manifest"}
@@ -121,7 +121,7 @@ def test_the_head_names_the_score_and_says_the_time_as_people_do(
     assert f"30 prompts of {benchmark} · {name} {score:.3f} · scored 16 November 2026, 10:24 UTC" in text
 
 
-def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
+def test_all_input_text_is_escaped(tmp_path: Path) -> None:
     prompts = [Prompt(f"cat {EVIL}", [float(i % 3), 1.0], [True, False], [1, 2]) for i in range(30)]
     scores = scores_of(prompts, ids=[f"{EVIL}{i}" for i in range(30)])
     items = tuple(
@@ -143,7 +143,7 @@ def test_everything_from_outside_is_escaped(tmp_path: Path) -> None:
     assert '<script>alert("x")</script>' in page.text  # shown as text
 
 
-def test_control_characters_and_half_surrogates_are_shown_not_written(tmp_path: Path) -> None:
+def test_control_characters_and_lone_surrogates_are_replaced(tmp_path: Path) -> None:
     scores = calibrated_scores(25)
     bench = benchmark_of(scores, "a\x00b\x1b[31m\ud800 🙂 \u202e")
     result = evaluate(scores, benchmark=bench, model="m\x00\ud800", resamples=30)
@@ -178,7 +178,7 @@ def test_examples_are_the_largest_losses_with_their_own_texts() -> None:
         )
 
 
-def test_a_prompt_that_the_model_gets_right_is_no_mistake(tmp_path: Path) -> None:
+def test_prompts_that_the_model_gets_right_are_not_examples(tmp_path: Path) -> None:
     prompts = [Prompt("x", [2.0, 1.0], [True, False], [1, 2]) for _ in range(4)]
     prompts += [
         Prompt("x", [1.0, 1.0], [True, False], [1, 2]),
@@ -206,7 +206,7 @@ def test_a_benchmark_that_does_not_fit_is_noted(tmp_path: Path) -> None:
     write_evaluation(result, tmp_path)
 
 
-def test_a_model_without_utilities_gets_its_reason(tmp_path: Path) -> None:
+def test_a_model_without_utilities_has_a_reason(tmp_path: Path) -> None:
     recipe = Recipe("org/qrm", bradley_terry="no", loss="quantile regression")
     result = evaluate(calibrated_scores(40), model="org/qrm", recipe=recipe, resamples=30)
     assert result.value("ece") is None
@@ -247,7 +247,7 @@ def test_words_follow_the_numbers(bold: Evaluation) -> None:
     assert plain_words([]) == "No prompt here has exactly one correct response."
 
 
-def test_only_ties_still_makes_a_report(tmp_path: Path) -> None:
+def test_scores_of_ties_alone_make_a_report(tmp_path: Path) -> None:
     prompts = [Prompt("Ties", [2.0, float(i), 0.0], [True, True, False], [1, 2, 3]) for i in range(8)]
     result = evaluate(scores_of(prompts), resamples=30)
     write_evaluation(result, tmp_path)
@@ -269,7 +269,7 @@ def test_unknown_rows_are_refused(bold: Evaluation) -> None:
         bold.value("eec")
 
 
-def test_public_names_are_there_and_lazy() -> None:
+def test_public_names_exist_and_are_lazy() -> None:
     assert set(rmcalib.__all__) >= {"load_benchmark", "score", "evaluate", "load_scores"}
     assert dir(rmcalib) == sorted(rmcalib.__all__)
     assert rmcalib.evaluate is evaluate
@@ -288,13 +288,13 @@ def test_a_recipe_used_for_scoring_is_remembered() -> None:
     assert evaluate(scores, resamples=20).value("ece") is not None
 
 
-def test_the_footer_tells_all_numbers_of_resamples(bold: Evaluation) -> None:
+def test_the_footer_has_the_numbers_of_resamples(bold: Evaluation) -> None:
     assert "95% intervals from 50 resamples of prompts, seed 0." in evaluation_page(bold)
     more = dataclasses.replace(bold, settings=Settings(resamples=300))
     assert "from 300 resamples of prompts (smooth ECE: 200), seed 0." in evaluation_page(more)
 
 
-def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
+def test_the_page_shows_the_requested_level_and_bins() -> None:
     result = evaluate(calibrated_scores(60), model="org/rm", resamples=20, level=0.8, bins=5)
     page = evaluation_page(result)
     assert "80% interval" in page
@@ -302,7 +302,7 @@ def test_the_page_names_the_level_and_bins_that_were_asked_for() -> None:
     assert "10 equal-width bins" not in page
 
 
-def test_a_choice_that_is_too_sure_is_reported_where_the_ece_does_not_show_it() -> None:
+def test_over_confidence_is_reported_where_the_ece_does_not_show_it() -> None:
     result = evaluate(flat_scores(200), model="org/rm", resamples=50)
     assert result.value("ece") == pytest.approx(0, abs=0.01)
     assert "and is right 0% of the time: over-confident by" in result.summary
@@ -328,7 +328,7 @@ def test_scores_that_do_not_fit_their_benchmark_are_counted() -> None:
     ]
 
 
-def test_what_is_no_scores_is_reported_and_a_benchmark_may_be_named() -> None:
+def test_other_objects_than_scores_are_refused_and_a_benchmark_may_be_a_name() -> None:
     with pytest.raises(TypeError, match="or load_scores, got str"):
         evaluate("scores.parquet")  # type: ignore[arg-type]
     scores = rmcalib.score(model="demo", benchmark=rmcalib.load_benchmark("demo", limit=6))
@@ -338,7 +338,7 @@ def test_what_is_no_scores_is_reported_and_a_benchmark_may_be_named() -> None:
 
 
 def with_information(result: Evaluation, lost: float) -> Evaluation:
-    """Add lost and usable information to an evaluation, in place of what it has of them."""
+    """Replace the lost and usable information of an evaluation."""
     first = next(row for row in result.metrics if row["metric"] == "overconfidence")
     rows = [row for row in result.metrics if not row["metric"].endswith("_information")]
     for name, value in (("lost_information", lost), ("usable_information", 0.41)):
@@ -346,7 +346,7 @@ def with_information(result: Evaluation, lost: float) -> Evaluation:
     return replace(result, metrics=rows, summary=plain_words(rows, p_floor=1 / 51))
 
 
-def test_the_page_leads_with_the_headline(bold: Evaluation) -> None:
+def test_the_page_begins_with_the_headline(bold: Evaluation) -> None:
     page = Page(evaluation_page(with_information(bold, 3.8)))
     text = " ".join(page.text.split())
     assert re.search(r"It says \d+% and is right \d+% of the time: over-confident by \d+ points \[", text)
@@ -376,7 +376,7 @@ def test_groups_are_shown_only_if_there_are_any(bold: Evaluation) -> None:
     assert page.count("over-confident</td>") >= 1
 
 
-def test_texts_from_right_to_left_are_isolated(tmp_path: Path) -> None:
+def test_right_to_left_texts_are_isolated(tmp_path: Path) -> None:
     scores = calibrated_scores(25)
     result = evaluate(
         scores, benchmark=benchmark_of(scores, "שלום \u202eabc"), model="m\u202en", resamples=30

@@ -51,7 +51,7 @@ def test_says_against_right_has_a_point_for_each_model() -> None:
     assert {"Skywork-Reward-Llama-3.1-8B", "internlm2-20b-reward", "ArmoRM"} <= texts
     assert any(text.startswith("over-confident:") for text in texts)
     assert any(text.startswith("under-confident:") for text in texts)
-    # Shape and words tell the direction, not only the colour.
+    # Shape and words show the direction, not only the colour.
     legend = axes.get_legend()
     assert legend is not None
     kinds = [text.get_text() for text in legend.get_texts()]
@@ -60,7 +60,7 @@ def test_says_against_right_has_a_point_for_each_model() -> None:
         assert figure_bytes(figure, kind) == figure_bytes(figure, kind)
 
 
-def test_says_against_right_without_numbers_is_no_figure() -> None:
+def test_says_against_right_without_numbers_gives_none() -> None:
     assert says_right_figure([]) is None
     empty = [row | {"value": None, "low": None, "high": None} for row in rows(REAL)]
     assert says_right_figure(empty) is None
@@ -118,7 +118,7 @@ def pool_adjacent(y: list[float]) -> list[float]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_isotonic_curve_is_that_of_pooled_neighbours(seed: int) -> None:
+def test_the_isotonic_curve_equals_pooled_neighbours(seed: int) -> None:
     rng = np.random.default_rng(seed)
     p = np.sort(rng.random(40))
     y = (rng.random(40) < p).astype(float)

@@ -1,3 +1,5 @@
+"""The report of a forecast of rankings: words, figure, page."""
+
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +39,7 @@ def test_figure_has_two_axes_for_each_panel() -> None:
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")] == list("abcd")
 
 
-def test_every_label_of_the_figure_is_inside_it_whatever_the_counts() -> None:
+def test_all_labels_are_inside_the_figure_for_any_counts() -> None:
     p = np.repeat(np.linspace(0.05, 0.95, 10), 40_000)
     figure = reliability_figure(reliability_table(p, p > 0.4, panel="many", rng=0))
     figure.draw_without_rendering()
@@ -49,22 +51,22 @@ def test_every_label_of_the_figure_is_inside_it_whatever_the_counts() -> None:
     assert all(box.x0 >= 0 and box.x1 <= width for box in boxes.values())
     named = [box for text, box in boxes.items() if text[0].isalpha()]  # ticks beyond the axes are not drawn
     assert all(box.y0 >= 0 and box.y1 <= height for box in named)
-    # The names of the axes stand clear of the longest number.
+    # The axis labels do not overlap the longest number.
     assert boxes["forecasts"].x1 < min(label.get_window_extent().x0 for label in ticks if label.get_text())
 
 
-def test_the_page_draws_in_its_own_colours_and_its_table_can_be_read_aloud(tmp_path: Path) -> None:
+def test_figures_use_the_page_colours_and_the_table_is_accessible(tmp_path: Path) -> None:
     data = synthetic_plackett_luce(150, 3, confidence=2.0, rng=np.random.default_rng(0))
     report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
     text = write_forecast_report(report, tmp_path).read_text(encoding="utf-8")
-    assert "<img" not in text  # a picture would stay white in the dark theme
+    assert "<img" not in text  # an image would stay white in the dark theme
     assert 'aria-label="Reliability diagram, which item comes first: predicted 0.' in text
     assert text.count('<th scope="col">') == 8
     assert text.count('<th scope="row">') == 4
     assert "<th>" not in text
 
 
-def test_report_content_is_what_was_measured() -> None:
+def test_the_content_has_the_measured_values() -> None:
     data = synthetic_plackett_luce(150, 3, confidence=2.0, rng=np.random.default_rng(0))
     report = forecast_report(data.forecast, data.orders, title="t", subtitle="s", resamples=20)
     content = report.content()

@@ -63,13 +63,13 @@ def test_an_under_confident_model() -> None:
     assert shown.endswith("their own scale loses 10% [7, 13] of it (lost information).")
 
 
-def test_a_model_that_chance_explains() -> None:
+def test_a_gap_that_chance_explains() -> None:
     shown = headline(says(0.42, 0.41, 0.02) + information(0.001, 0.0, 0.004))
     assert "no more over- or under-confident than chance explains (gap +1.0 points [-1.0, +3.0])." in shown
     assert "their own scale loses no more than chance explains (lost information 0.1% [0.0, 0.4])." in shown
 
 
-def test_errors_of_both_signs_that_cancel_are_named() -> None:
+def test_errors_of_both_signs_that_cancel_are_reported() -> None:
     test = [row("confidence_ece", 0.186), row("confidence_ece_null_mean", 0.03)]
     shown = headline([*says(0.62, 0.61, 0.03), *test, row("confidence_ece_p_value", 0.001)])
     assert "But errors of both signs cancel: the ECE of its first choice is 0.186" in shown
@@ -124,7 +124,7 @@ def test_numbers_as_text() -> None:
 
 
 @given(st.floats(-1e6, 1e6).filter(bool), st.integers(2, 4))
-def test_a_number_that_is_not_zero_never_reads_as_zero(value: float, digits: int) -> None:
+def test_numbers_that_are_not_zero_are_not_shown_as_zero(value: float, digits: int) -> None:
     text = number(value, digits)
     if text.startswith("<") or text == "about 0":
         assert abs(value) < 10.0**-digits

@@ -57,7 +57,7 @@ def test_the_papers_table_gives_the_papers_correlations() -> None:
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_numbers_are_those_of_an_evaluation(ties: bool) -> None:
+def test_the_numbers_equal_those_of_an_evaluation(ties: bool) -> None:
     scores = synthetic(3, ties=ties)
     full = {
         (row["category"], row["metric"]): row
@@ -88,7 +88,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
     return leaderboard_from_runs([folder], settings=FAST, methods=("kendall", "pearson"))
 
 
-def test_models_are_ranked_and_those_without_calibration_say_why(board: Leaderboard) -> None:
+def test_models_are_ranked_and_those_without_calibration_have_a_reason(board: Leaderboard) -> None:
     errors = [row["values"]["lost_information"]["value"] for row in board.ranked]
     assert errors == sorted(errors)
     assert [row["rank"] for row in board.ranked] == list(range(1, 8))
@@ -132,7 +132,7 @@ class _Reader(html.parser.HTMLParser):
         self.sources += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href")]
 
 
-def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> None:
+def test_the_page_is_self_contained_and_escapes_all_text(board: Leaderboard) -> None:
     page = leaderboard_page(board)
     reader = _Reader()
     reader.feed(page)
@@ -146,14 +146,14 @@ def test_the_page_stands_alone_and_escapes_everything(board: Leaderboard) -> Non
     assert "<script>" not in to_markdown(board)
 
 
-def test_the_page_can_be_read_aloud(board: Leaderboard) -> None:
+def test_the_page_is_accessible(board: Leaderboard) -> None:
     page = leaderboard_page(board)
     heads = re.findall(r"<th\b[^>]*>", page)
     assert heads
     assert all('scope="' in head for head in heads)
     labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
     assert len(set(labels)) == page.count("<svg") == 10
-    # What is sorted at first says so, and every heading is a button.
+    # The column that is sorted first has aria-sort, and every heading is a button.
     assert page.count('aria-sort="ascending"') == 2
     assert len(heads) == page.count('<button type="button">')
 
@@ -187,7 +187,7 @@ def test_models_without_usable_information_have_no_rank_at_the_best_temperature(
     assert words in to_markdown(by_it)
 
 
-def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> None:
+def test_the_heat_map_explains_its_colours(board: Leaderboard) -> None:
     largest = max(
         row["value"]
         for row in board.metrics
@@ -195,7 +195,7 @@ def test_the_heat_map_says_what_its_colours_stand_for(board: Leaderboard) -> Non
     )
     shown = heat_words(board)
     assert f"from 0 (lightest) to {largest:.3f} (darkest)" in shown
-    assert "metrics.csv" not in shown  # so few models have their numbers in the figure
+    assert "metrics.csv" not in shown  # with so few models, the figure has the numbers
     assert shown in leaderboard_page(board)
 
 
@@ -219,7 +219,7 @@ def test_scores_have_one_unit_everywhere(board: Leaderboard) -> None:
     ("benchmark", "name"),
     [("allenai/reward-bench-2", "RewardBench 2 score"), ("org/bench", "mean category score")],
 )
-def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: Path) -> None:
+def test_the_score_has_the_right_name(benchmark: str, name: str, tmp_path: Path) -> None:
     for i in range(3):
         write_run(tmp_path, f"org/model-{i}", synthetic(i, skill=0.5 + i), benchmark=benchmark)
     board = leaderboard_from_runs([tmp_path], settings=FAST)
@@ -230,7 +230,7 @@ def test_the_score_is_named_for_what_it_is(benchmark: str, name: str, tmp_path: 
         assert "leaderboard rank" not in text
 
 
-def test_files_are_written_repeat_and_leave_nothing_stale(board: Leaderboard, tmp_path: Path) -> None:
+def test_files_are_written_repeatably_and_stale_ones_removed(board: Leaderboard, tmp_path: Path) -> None:
     page = write_leaderboard(board, tmp_path / "a")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "check.csv").write_text("old")
@@ -247,7 +247,7 @@ def test_files_are_written_repeat_and_leave_nothing_stale(board: Leaderboard, tm
     assert (tmp_path / "a/figures/ranks.pdf").read_bytes()[:4] == b"%PDF"
 
 
-def test_bradley_terry_only_leaves_out_and_says_so(tmp_path: Path) -> None:
+def test_bradley_terry_only_leaves_models_out_with_a_note(tmp_path: Path) -> None:
     write_runs(tmp_path, 3)
     write_run(tmp_path, "LxzGordon/URM-LLaMa-3.1-8B", synthetic(7))
     board = leaderboard_from_runs([tmp_path], bradley_terry_only=True, settings=FAST)
@@ -255,7 +255,7 @@ def test_bradley_terry_only_leaves_out_and_says_so(tmp_path: Path) -> None:
     assert board.notes == ["Left out, because not on a Bradley-Terry scale: LxzGordon/URM-LLaMa-3.1-8B."]
 
 
-def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Path) -> None:
+def test_the_recipe_in_the_manifest_counts(tmp_path: Path) -> None:
     write_runs(tmp_path, 3)
     quantile = {"loss": "quantile regression", "bradley_terry": "no", "parameters": 8.0, "status": "recipe"}
     write_run(tmp_path, "org/mine", synthetic(7), about_model=quantile)
@@ -273,7 +273,7 @@ def test_what_was_known_of_a_model_when_it_was_scored_still_counts(tmp_path: Pat
     assert len(leaderboard_from_runs([tmp_path], recipes=[mine], settings=FAST).ranked) == 4
 
 
-def test_the_footer_tells_all_numbers_of_resamples(tmp_path: Path) -> None:
+def test_the_footer_has_the_numbers_of_resamples(tmp_path: Path) -> None:
     board = leaderboard_from_runs([write_runs(tmp_path, 3)], settings=Settings(resamples=400))
     shown = (
         "95% intervals over prompts, those of calibration errors and p-values from 200 simulated data sets"
@@ -335,7 +335,7 @@ def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
     assert "all models are equal" in leaderboard_page(equal)
 
 
-def test_models_that_lack_a_category_take_part_in_the_others(tmp_path: Path) -> None:
+def test_models_without_a_category_are_ranked_in_the_others(tmp_path: Path) -> None:
     write_runs(tmp_path, 4, ties=True)
     write_run(tmp_path, "org/short", synthetic(20, ties=False))
     board = leaderboard_from_runs([tmp_path], settings=FAST)
@@ -373,7 +373,7 @@ def test_unfinished_runs_and_several_benchmarks(tmp_path: Path) -> None:
         ("model,score,ece\n,1,1\n", "line 2: the model has no name"),
     ],
 )
-def test_bad_tables_are_one_line(text: str, message: str, tmp_path: Path) -> None:
+def test_bad_tables_give_one_line(text: str, message: str, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(text)
     with pytest.raises(ValueError, match=message) as error:
@@ -382,7 +382,7 @@ def test_bad_tables_are_one_line(text: str, message: str, tmp_path: Path) -> Non
     assert "\n" not in str(error.value)
 
 
-def test_a_table_with_gaps_and_shares(tmp_path: Path) -> None:
+def test_a_table_with_gaps_and_fractions(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(
         "model,leaderboard_score,Math,my-cat,my_error\na,0.9,0.8,1,0.1\nb,0.8,,2,0.2\nc,0.7,0.6,3,\nd,0.6,0.5,4,0.4\n"
@@ -420,7 +420,7 @@ def test_long_names_are_cut_and_equal_ones_keep_their_organisation() -> None:
     assert names["b/rm"] == "b/rm"
 
 
-def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> None:
+def test_scores_with_the_manifest_of_another_run_are_left_out(tmp_path: Path) -> None:
     write_runs(tmp_path, 4)
     first, second = sorted(tmp_path.glob("*/*/run.json"))[:2]
     first.write_text(json.dumps(json.loads(first.read_text()) | {"status": "scoring"}))
@@ -430,7 +430,7 @@ def test_scores_beside_another_run_s_manifest_are_left_out(tmp_path: Path) -> No
     assert sum("is not finished, and left out" in note for note in board.notes) == 2
 
 
-def test_a_first_choice_too_sure_behind_a_small_ece_is_noted(tmp_path: Path) -> None:
+def test_over_confidence_behind_a_small_ece_is_noted(tmp_path: Path) -> None:
     write_runs(tmp_path, 3)
     write_run(tmp_path, "org/flat", flat_scores(200))
     notes = leaderboard_from_runs([tmp_path], settings=FAST).notes

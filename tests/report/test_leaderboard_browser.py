@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens from a file, sorts and filters, and asks the network for nothing."""
+"""The page in a real browser: it opens from a file, sorts and filters, and makes no network requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
     BROWSER is None, reason="no Chromium here: the page is not tried in a browser"
 )
 
-# What a reader would do, written down as the page's last script; what was seen ends up in the document.
+# Actions of a reader as the last script of the page; it writes its observations into the document.
 ACTIONS = """
 <script>
 {
@@ -72,7 +72,7 @@ out.id = "seen"; out.textContent = JSON.stringify(seen); document.body.append(ou
 
 
 def visit(page: Path, tmp_path: Path, *options: str, actions: str = ACTIONS) -> dict[str, Any]:
-    """Open the page with the actions added, and return what they saw."""
+    """Open the page with the actions added, and return their observations."""
     tried = page.with_name("tried.html")
     tried.write_text(
         page.read_text(encoding="utf-8").replace("</body>", f"{actions}</body>"), encoding="utf-8"
@@ -83,8 +83,8 @@ def visit(page: Path, tmp_path: Path, *options: str, actions: str = ACTIONS) -> 
         "--headless=new",
         "--no-sandbox",
         "--disable-gpu",
-        "--disable-dev-shm-usage",  # which is too small for it in many containers
-        f"--user-data-dir={tempfile.mkdtemp(dir=tmp_path)}",  # another one's would be opened in that one
+        "--disable-dev-shm-usage",  # /dev/shm is too small in many containers
+        f"--user-data-dir={tempfile.mkdtemp(dir=tmp_path)}",  # a running browser would open the page
     ]
     dumped = subprocess.run(
         [*command, *options, "--dump-dom", tried.as_uri()],
@@ -131,7 +131,7 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
     assert up == sorted(up)
     assert seen["aria"] == "ascending"
     assert [float(value) for value in seen["down"]] == sorted(up, reverse=True)
-    # The one without an ECE stays below, whichever way it is sorted.
+    # The model without an ECE stays last in both directions.
     for key, turned in (("ece", False), ("eceDown", True)):
         assert seen[key][-1] == ""
         known = [float(value) for value in seen[key][:-1]]
@@ -148,13 +148,13 @@ def test_the_page_sorts_and_filters(page: Path, tmp_path: Path) -> None:
     assert len(seen["letters"]) == 10
     assert min(seen["letters"]) > 9
     assert seen["asked"] == []
-    # Paper shows all of it, and the screen is as before.
+    # Printing unfolds everything, and folds it again afterwards.
     assert seen["folded"][0] > 0
     assert seen["folded"] == [seen["folded"][0], 0, seen["folded"][0]]
 
 
-def test_on_a_phone_boxes_scroll_and_say_so(page: Path, tmp_path: Path) -> None:
-    """Headless Chromium makes no window narrower than 500 pixels, so a frame stands in for the phone."""
+def test_on_a_phone_boxes_scroll_with_a_hint(page: Path, tmp_path: Path) -> None:
+    """Headless Chromium windows are at least 500 pixels wide, so a frame is used as the phone."""
     frame = page.with_name("phone.html")
     seen = """<pre id="seen"></pre><script>
     addEventListener("load", () => {
@@ -177,7 +177,7 @@ def test_on_a_phone_boxes_scroll_and_say_so(page: Path, tmp_path: Path) -> None:
 def test_a_phone_needs_no_sideways_scrolling_and_dark_is_dark(page: Path, tmp_path: Path) -> None:
     light = visit(page, tmp_path, "--window-size=500,900")
     assert light["wide"]
-    assert min(light["letters"]) > 8  # figures scroll in their boxes rather than shrink
+    assert min(light["letters"]) > 8  # figures scroll in their boxes instead of shrinking
     assert light["dark"] == "rgb(255, 255, 255)"
     dark = visit(page, tmp_path, "--window-size=500,900", "--force-dark-mode")
     assert dark["errors"] == []

@@ -1,4 +1,4 @@
-"""Tables that people bring: official figures of categories of their own."""
+"""Tables of users: official scores with categories of their own benchmark."""
 
 from __future__ import annotations
 

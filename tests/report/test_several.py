@@ -17,7 +17,7 @@ FEW = Settings(resamples=20)
 
 @pytest.fixture(scope="module")
 def joint(tmp_path_factory: pytest.TempPathFactory) -> Joint:
-    """Two models on two benchmarks; `org/b` needs another temperature on each of them."""
+    """Two models on two benchmarks; `org/b` needs different temperatures on them."""
     runs = tmp_path_factory.mktemp("runs")
     for model, scales in (("org/a", (2.0, 2.0)), ("org/b", (0.2, 6.0))):
         for i, (benchmark, scale) in enumerate(zip(("org/one", "two<b>"), scales, strict=True)):
@@ -28,7 +28,7 @@ def joint(tmp_path_factory: pytest.TempPathFactory) -> Joint:
     return found
 
 
-def test_every_model_stands_beside_every_benchmark(joint: Joint) -> None:
+def test_the_table_has_every_model_and_benchmark(joint: Joint) -> None:
     assert joint.benchmarks == ["org/one", "two<b>"]
     assert [row["model"] for row in joint.models] == ["org/a", "org/b", "org/c"]
     for benchmark, board in joint.boards.items():
@@ -40,7 +40,7 @@ def test_every_model_stands_beside_every_benchmark(joint: Joint) -> None:
     assert joint.value("org/c", "two<b>", "overconfidence") is None
 
 
-def test_words_say_whether_one_temperature_serves_all(joint: Joint) -> None:
+def test_words_say_whether_one_temperature_is_right_for_all(joint: Joint) -> None:
     words = {row["model"]: row["words"] for row in joint.models}
     assert "may be right for all benchmarks" in words["org/a"]
     assert "No single temperature is right for all benchmarks (p < 0.001)" in words["org/b"]
@@ -51,7 +51,7 @@ def test_words_say_whether_one_temperature_serves_all(joint: Joint) -> None:
     )
 
 
-def test_the_files_hold_what_the_tables_hold(joint: Joint, tmp_path: Path) -> None:
+def test_the_files_equal_the_tables(joint: Joint, tmp_path: Path) -> None:
     page = write_joint(joint, tmp_path / "out").read_text(encoding="utf-8")
     assert "two&lt;b&gt;" in page
     assert "two<b>" not in page

@@ -29,17 +29,17 @@ def test_steps_of_one_training_are_drawn_in_order(tmp_path: Path) -> None:
     assert "steps of one training" in board.notes[-1]
     assert not any("different runs" in note for note in board.notes)
     page = write_leaderboard(board, tmp_path / "report").read_text(encoding="utf-8")
-    assert "Over the training" in page
+    assert "Training steps" in page
     with (tmp_path / "report/training.csv").open(newline="") as file:
         assert [row["step"] for row in csv.DictReader(file)] == ["3", "20", "100"]
     assert (tmp_path / "report/figures/training.pdf").read_bytes()[:4] == b"%PDF"
 
 
-def test_other_runs_have_no_curve(tmp_path: Path) -> None:
+def test_other_runs_have_no_training_steps(tmp_path: Path) -> None:
     write_steps(tmp_path / "runs", (1, 2))
     write_run(tmp_path / "runs", "other", synthetic(5))
     board = leaderboard_from_runs([tmp_path / "runs"], settings=FAST)
     assert board.training == []
     page = write_leaderboard(board, tmp_path / "report").read_text(encoding="utf-8")
-    assert "Over the training" not in page
+    assert "Training steps" not in page
     assert not (tmp_path / "report/training.csv").exists()

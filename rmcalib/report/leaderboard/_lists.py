@@ -248,7 +248,7 @@ def _forest(board: Leaderboard, rows: list[Any]) -> Figure | None:
     )
     if board.metric == "ece" and all(null is not None for null in nulls):
         axes.plot([null["value"] for null in nulls if null], places, "|", color=GREY, markersize=6)
-        label += "  ( | : 95% point of a calibrated model)"
+        label += "  ( | : 95th percentile of a calibrated model)"
     axes.set_yticks(places, [names[row["model"]] for row in rows], color=INK, fontsize=7)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(rows) - 0.4, -0.6)

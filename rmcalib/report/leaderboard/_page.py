@@ -72,10 +72,9 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     Examples
     --------
-    Make a report of the built-in models in the folder ``report``::
+    Write the report of the built-in models, which draws ten figures::
 
-        board = leaderboard_from_runs(["real"])
-        write_leaderboard(board, "report")
+        write_leaderboard(leaderboard_from_runs(["real"]), "report")
     """
     out = as_path(folder)
     figures = draw_figures(board)
@@ -166,7 +165,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
 def _sections(board: Leaderboard, figures: dict[str, Figure], *, protocols: bool) -> list[tuple[str, str]]:
     """Anchors and names of the sections that the page has."""
     sections = {
-        "steps": "Over the training" if board.training else "",
+        "steps": "Training steps" if board.training else "",
         "says-right": "Says against right" if "says_right" in figures else "",
         "leaderboard": "Models",
         "correlations": "Correlations",
@@ -337,4 +336,4 @@ def _labels(board: Leaderboard) -> dict[str, str]:
 
 def _training_label(board: Leaderboard) -> str:
     lost = ", ".join(f"step {row['step']}: {number(row['lost_information'])}" for row in board.training)
-    return f"Four panels over the steps of the training; lost information at {lost}"
+    return f"Four panels over the training steps; lost information at {lost}"

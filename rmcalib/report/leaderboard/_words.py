@@ -93,7 +93,7 @@ def summary_words(
             row["values"]["ece_at_temperature"]["value"] < row["values"]["ece"]["value"] for row in tempered
         )
         sentences.append(
-            f"Its best temperature lowers the ECE of {better} of {count(len(tempered), 'model')}."
+            f"At its best temperature, the ECE is smaller for {better} of {count(len(tempered), 'model')}."
         )
     return " ".join(filter(None, sentences))
 

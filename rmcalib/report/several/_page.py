@@ -41,9 +41,14 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
 
     Examples
     --------
-    Write the report of all runs under ``runs``, which are on several benchmarks::
-
-        write_joint(report_from_runs(["runs"]), "report")
+    >>> from tempfile import TemporaryDirectory
+    >>> from rmcalib.metrics import Settings
+    >>> from rmcalib.report import join_benchmarks
+    >>> row = {"model": "m", "benchmark": "b", "category": "overall", "metric": "accuracy", "value": 0.5,
+    ...        "low": 0.4, "high": 0.6, "n": 100, "note": ""}
+    >>> with TemporaryDirectory() as folder:
+    ...     write_joint(join_benchmarks([row], {}, settings=Settings()), folder).name
+    'report.html'
     """
     out = as_path(folder)
     figure = temperatures_figure(joint.temperatures)
