@@ -1,9 +1,10 @@
 """How much of "better calibrated models are more accurate" is the scale of the rewards?
 
-Two answers. Simulated boards: models whose scale has nothing to do with their skill, and the correlation of
-each error with accuracy as the mean scale of the board grows. A table of published models (the paper's 48):
-skill and scale of each model follow from its accuracy and its mean margin under a normal model; then the same
-models with their scales exchanged, and with all of them perfectly calibrated.
+Two answers. First, simulated boards: the scale of the models is independent of their skill, and the
+correlation of each error with accuracy is measured as the mean scale of the board grows. Second, a table of
+published models (the paper's 48): skill and scale of each model are computed from its accuracy and its mean
+margin under a normal model. The correlations are then computed again with exchanged scales, and with perfect
+calibration.
 
 Writes results/scale.csv, results/scale.md and results/scale.png.
 
@@ -69,7 +70,7 @@ def model(skill: float, log_scale: float, rng: np.random.Generator) -> dict[str,
 
 
 def taus(models: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Kendall's tau of each error with accuracy; positive if a smaller error goes with more accuracy."""
+    """Kendall's tau of each error with accuracy; positive if a smaller error means more accuracy."""
     accuracy = [one["accuracy"] for one in models]
     return {name: float(kendalltau([-one[name] for one in models], accuracy).statistic) for name in ERRORS}
 
