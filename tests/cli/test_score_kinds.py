@@ -28,7 +28,7 @@ def test_one_report_of_all_kinds(tmp_path: Path, invoke: Invoke) -> None:
     assert rows["pairwise (pairs)"]["mean_confidence"] is None
     assert any("verdicts name neither response" in note for note in content["notes"])
     page = (tmp_path / "report" / "report.html").read_text()
-    assert "All numbers are of pairs of a correct and a wrong response." in page
+    assert "All numbers are about pairs of a correct and a wrong response." in page
     assert (tmp_path / "report" / "summary.md").read_text().count("pairs") > 1
 
 

@@ -1,4 +1,4 @@
-"""The temperatures of one model on several benchmarks, and what each does on the others."""
+"""The temperatures of one model on several benchmarks, and their effects on the others."""
 
 from __future__ import annotations
 

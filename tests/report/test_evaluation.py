@@ -354,7 +354,7 @@ def test_the_page_begins_with_the_headline(bold: Evaluation) -> None:
     places = [next(i for i, seen in enumerate(page.seen) if seen == tile) for tile in tiles]
     assert places == sorted(places)
     assert "3.80 [3.04, 4.56]" in text
-    assert "it cannot exceed 0.50 (2/m for m responses)" in text
+    assert "it is at most 0.50 (2/m for m responses)" in text
     assert text.index("Says and right") < text.index("Expected calibration error")
     assert "p-value" in text
     assert "<0.02" in text  # the smallest p-value of 50 draws
@@ -372,7 +372,7 @@ def test_groups_are_shown_only_if_there_are_any(bold: Evaluation) -> None:
     assert "Where it is worst" in text
     assert "<b>de</b>" in text
     assert "+20 [+10, +30]" in text
-    assert "after a correction for looking at 2 groups" in text
+    assert "after a correction for 2 groups" in text
     assert page.count("over-confident</td>") >= 1
 
 

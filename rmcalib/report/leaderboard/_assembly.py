@@ -19,15 +19,15 @@ Row = dict[str, Any]
 class Leaderboard(Board):
     """Models by calibration: a ranked board with names and words, from which figures and page are drawn.
 
+    It also has the attributes of :class:`rmcalib.metrics.Board`.
+
     Attributes
     ----------
     benchmark, protocol : what models were measured on, and how.
     score_name : the name of the score over all categories. Scores are from 0 to 1.
     check : our scores against official ones.
     summary : the result in a few sentences.
-    training : one row per step, if the runs are steps of one training.
-
-    The other attributes are those of :class:`rmcalib.metrics.Board`.
+    training : one row per step, if the runs are steps of one training run.
 
     Examples
     --------
