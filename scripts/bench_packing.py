@@ -6,12 +6,12 @@ Nothing is computed: prompts and responses of drawn lengths, as many and as long
 are packed by the code that packs them for a GPU. For models of four sizes it prints, for FlexAttention, for
 dense masks and for plain batches:
 
-- padding: the share of the computed tokens that only fill up rows;
+- padding: the fraction of the computed tokens that only fill up rows;
 - done/needed: the arithmetic of all passes over that of every different token once, with attention over what
   a token sees. Products with weights and attention are counted, and the last layer in full.
 
-The baseline, `before`, has rows in chunks of 32 prompts, cut greedily, with masks. The last column has its
-arithmetic over that of each way: above 1, the way does less.
+The baseline, `before`, packs chunks of 32 prompts greedily and uses masks. The last column is the ratio of
+its arithmetic to that of each way: above 1, the way needs less.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seconds by stage of the label-ranking experiments, and what a second process brings.
+"""Seconds by stage of the label-ranking experiments, and the speedup by a second process.
 
     python scripts/bench_prolr.py [--dataset iris] [--processes 2] [--learner mallows]
 

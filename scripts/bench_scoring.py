@@ -1,4 +1,4 @@
-"""How fast scoring is, against the usual loop and against the arithmetic it cannot do without.
+"""How fast scoring is, compared with the usual loop and with a lower bound on the arithmetic.
 
     python scripts/bench_scoring.py [--prompts 32] [--threads 1]
 
@@ -11,15 +11,17 @@ A random llama of about 30 million parameters scores prompts with four responses
   layer is counted in full although only its pooled tokens are needed; the stricter bound, which leaves the
   rest of it out, is printed too.
 
-Lengths are drawn, log-normal, and decide what there is to gain: sharing lives on long prompts, and the usual
-loop pads more the more lengths differ. `--lengths chat`, the default, has as much text as RewardBench 2: its
-card gives 13.8 MB for 1,865 prompts: about 1,700 tokens a prompt with its responses, at 4.3 bytes a token.
-How they spread is assumed: the heavy tail of what people type into chats (prompts with median 45 and sigma
-1.5), and responses of different models (median 280, sigma 0.7 between prompts and 0.5 within), each cut at
-2,000 tokens. `--lengths even` is shorter and tamer (prompts 80 and 1.0; responses 220, 0.7 and 0.4; cut at
-1,000). As chat templates put a system text before every prompt, so does this one (30 tokens).
-The whole takes some 15 minutes, and 9 GB for batches of 64; `--batches 1 8 16` less than half of both.
-Everything, tokenisation included, is measured, and the rewards of all ways are compared.
+The result depends on the lengths, which are drawn from log-normal distributions. Long prompts gain from being
+shared, and the usual loop pads more if lengths differ more. `--lengths chat`, the default, has as much text
+as RewardBench 2: its card gives 13.8 MB for 1,865 prompts, which is about 1,700 tokens per prompt with its
+responses, at 4.3 bytes per token. The spread is an assumption: a heavy tail for prompts as people type them
+into chats (median 45, sigma 1.5), and responses of different models (median 280, sigma 0.7 between prompts
+and 0.5 within), each cut at 2,000 tokens. `--lengths even` has shorter and more similar texts (prompts 80 and
+1.0; responses 220, 0.7 and 0.4; cut at 1,000). Every prompt begins with a system text of 30 tokens, as many
+chat templates have it.
+
+The whole run takes about 15 minutes, and 9 GB for batches of 64; `--batches 1 8 16` needs less than half of
+both. Tokenisation is included, and the rewards of all ways are compared.
 For a quick try: `--prompts 1 --batches 1 --layers 1 --peak-seconds 0.1`.
 """
 
@@ -146,7 +148,7 @@ def arithmetic(model: RewardModel, items: list[Item]) -> dict[str, float]:
 
 
 def matmul_peak(seconds: float) -> float:
-    """Return the best speed of a float32 matrix product, in operations a second of CPU time."""
+    """Return the best speed of a float32 matrix product, in operations per second of CPU time."""
     best = 0.0
     for shape in ((1024, 512, 1408), (1024, 1024, 1024), (2048, 2048, 2048)):
         n, k, m = shape

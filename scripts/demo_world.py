@@ -1,9 +1,9 @@
-"""A small world of questions with known answers: what the demo model is trained on, and the demo benchmark.
+"""Questions with known answers: the training data of the demo model, and the demo benchmark.
 
 Every question has one correct answer and three wrong ones by construction; the questions of the category Ties
 have many correct ones. Whether a question is for training or for the benchmark is decided by a hash of what
-it is about (the two summands, the country, the item asked for), so the benchmark asks nothing that was
-trained on.
+it is about (the two summands, the country, the item asked for), so the benchmark has no question from the
+training.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Embed the public scores of real reward models on RewardMATH in the package.
+"""Add the public scores of real reward models on RewardMATH to the package.
 
 The scores are in the folder results/RewardMATH of github.com/kimsh0507/RewardMATH_official (MIT License), one
 JSON file per judge; the first of the ten solutions of each problem is the correct one. Give the files of the

@@ -2,7 +2,7 @@
 
 Draws many data sets from a known truth. In each, `safe_threshold` picks a threshold; it is violated if the
 true error rate of accepted responses is above alpha. That may happen in at most 5% of the data sets. Two
-naive rules are shown for contrast. Writes results/decisions.csv and results/decisions.md.
+naive rules are shown for comparison. Writes results/decisions.csv and results/decisions.md.
 
     python scripts/measure_decisions.py [--runs 2000]
 """

@@ -1,8 +1,8 @@
-"""How often do the 95% intervals of a difference hold the truth? Two forecasts of the same prompts.
+"""How often do the 95% intervals of a difference contain the truth? Two forecasts of the same prompts.
 
 Draws many data sets from known truths, forecasts them twice, and counts how often the interval of the
-difference holds the one of unlimited data, and how often it excludes 0. Writes results/differences.csv after
-each setting, and results/differences.md. An interrupted run continues where it stopped.
+difference contains the one of unlimited data, and how often it excludes 0. Writes results/differences.csv
+after each setting, and results/differences.md. An interrupted run continues where it stopped.
 
     python scripts/measure_differences.py [--runs 400] [--only NAME] [--fresh]
 """

@@ -1,4 +1,4 @@
-"""Are the null tests and intervals of the ranking notions honest? Rejection and coverage rates.
+"""Are the null tests and intervals of the ranking notions valid? Rejection and coverage rates.
 
 Draws many data sets from a known truth. Calibrated forecasts should be rejected in 5% of the data sets,
 however the events are chosen, and 95% intervals should contain the true error. Writes
@@ -106,7 +106,7 @@ def ask(case: Case, data: Synthetic, train: IntArray) -> NotionResult:
 def true_error(case: Case) -> float | None:
     """The error of infinitely many instances, from 80,000 of them and their true probabilities.
 
-    That of full-rank depends on the forecasts at hand; ``true_excess`` computes it for each data set.
+    That of full-rank depends on the given forecasts; ``true_excess`` computes it for each data set.
     """
     if case.confidence == 1 or case.notion == "full-rank":
         return 0.0

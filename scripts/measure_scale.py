@@ -69,7 +69,7 @@ def model(skill: float, log_scale: float, rng: np.random.Generator) -> dict[str,
 
 
 def taus(models: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Kendall's tau of each error with accuracy; positive if a smaller error goes with more accuracy."""
+    """Kendall's tau of each error with accuracy; positive if a smaller error means more accuracy."""
     accuracy = [one["accuracy"] for one in models]
     return {name: float(kendalltau([-one[name] for one in models], accuracy).statistic) for name in ERRORS}
 

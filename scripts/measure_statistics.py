@@ -1,8 +1,8 @@
-"""How often do the 95% intervals of a report hold the truth, and how often do its tests reject?
+"""How often do the 95% intervals of a report contain the truth, and how often do its tests reject?
 
-Draws many data sets from known truths and counts how often each interval holds the value of unlimited data.
-The settings differ in more than the scale of the rewards: numbers of responses, label noise, mixtures of
-over- and under-confident prompts, heavy tails, saturated and nearly uniform forecasts, and very accurate
+Draws many data sets from known truths and counts how often each interval contains the value of unlimited
+data. The settings differ in more than the scale of the rewards: numbers of responses, label noise, mixtures
+of over- and under-confident prompts, heavy tails, saturated and nearly uniform forecasts, and very accurate
 models. Writes results/statistics.csv after each setting, and results/statistics.md. An interrupted run
 continues where it stopped.
 

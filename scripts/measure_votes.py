@@ -1,8 +1,8 @@
 """Are the tests, ceilings and intervals of people's votes valid?
 
-Draws many data sets from known shares of votes. Counts how often each 95% interval holds the value of
-unlimited data, how often the null test rejects a calibrated forecast, and compares the noise ceilings, which
-are estimated from votes alone, with what the true shares themselves score. Writes results/votes.csv and
+Draws many data sets from known fractions of votes. Counts how often each 95% interval contains the value of
+unlimited data, and how often the null test rejects a calibrated forecast. Compares the noise ceilings, which
+are estimated from votes alone, with the scores of the true fractions. Writes results/votes.csv and
 results/votes.md.
 
     python scripts/measure_votes.py [--runs 400] [--only NAME] [--fresh]

@@ -1,11 +1,11 @@
-"""Make the embedded demo: a small benchmark, and a small reward model really trained for it.
+"""Make the built-in demo: a small benchmark, and a small reward model that is trained for it.
 
     python scripts/train_demo_model.py [--output rmcalib/demo]
 
-The questions come from `demo_world.py`. The model is a llama of some 420 thousand parameters, trained on
-questions that the benchmark does not ask: with the Bradley-Terry loss, one comparison in ten deliberately the
-wrong way round, as human comparisons are, and with language modelling on the correct answers, from which it
-learns to read. Seeded and single-threaded: the same machine makes the same files, in about five minutes.
+The questions come from `demo_world.py`. The model is a llama of about 420 thousand parameters. It is trained
+on questions that are not in the benchmark, with the Bradley-Terry loss (one comparison in ten is deliberately
+wrong, as human comparisons are) and with language modelling on the correct answers. The script is seeded and
+single-threaded: the same machine makes the same files, in about five minutes.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 `--data` is a data set in TRL's preference format, on the Hub or as a JSONL file. `--benchmark` is scored with
 the live model at every evaluation. Needs `pip install -e '.[trl]'`.
 
-Without arguments it is a small example that a CPU does in about a minute: it continues the training of
-the embedded demo model, on pairs made of half of the demo's questions, and asks the other half.
+Without arguments, it runs a small example that takes about a minute on a CPU: it continues the training of
+the built-in demo model on half of the demo's questions, and evaluates it on the other half.
 """
 
 from __future__ import annotations

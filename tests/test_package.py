@@ -1,10 +1,14 @@
 """The structure of the package: light imports, one-way dependencies, public interfaces."""
 
 import ast
+import importlib
+import inspect
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +153,77 @@ def test_packages_stay_small() -> None:
         if len(modules) > MOST_MODULES:
             crowded[str(folder.relative_to(PACKAGE))] = len(modules)
     assert crowded == {}
+
+
+# What users read in the reference. `_util` is for rmcalib alone.
+DOCUMENTED = sorted(
+    {"rmcalib", *PUBLIC_MODULES} | {f"rmcalib.{name}" for name in MAY_IMPORT} - {"rmcalib._util"}
+)
+
+
+def public_objects(module: str) -> dict[str, Any]:
+    """Return what a module exports."""
+    loaded = importlib.import_module(module)
+    return {name: getattr(loaded, name) for name in getattr(loaded, "__all__", ())}
+
+
+def missing_sections(function: Callable[..., Any]) -> list[str]:
+    """Return what the docstring of a public function lacks."""
+    text, signature = inspect.getdoc(function) or "", inspect.signature(function)
+
+    def has(section: str) -> bool:
+        return re.search(rf"^{section}\n-{{{len(section)}}}$", text, re.MULTILINE) is not None
+
+    needed = {
+        "a sentence": not text.strip(),
+        "Parameters": bool(signature.parameters) and not has("Parameters"),
+        "Returns": signature.return_annotation not in (None, "None")
+        and not (has("Returns") or has("Yields")),
+        "an example": not re.search(r"^ *>>> |::\n\n +\S", text, re.MULTILINE),
+    }
+    return [what for what, lacks in needed.items() if lacks]
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
+def test_public_functions_say_what_they_take_and_return_with_an_example(module: str) -> None:
+    lacking = [
+        f"{name}: {', '.join(found)}"
+        for name, one in public_objects(module).items()
+        if inspect.isfunction(one) and (found := missing_sections(one))
+    ]
+    assert not lacking, "\n".join(lacking)
+
+
+@pytest.mark.parametrize("module", DOCUMENTED)
+def test_public_classes_say_what_they_are(module: str) -> None:
+    classes = {name: one for name, one in public_objects(module).items() if inspect.isclass(one)}
+    # A dataclass without a docstring gets its signature.
+    texts = {name: (one.__doc__ or "").strip() for name, one in classes.items()}
+    silent = [name for name, text in texts.items() if not text or text.startswith(f"{name}(")]
+    assert silent == []
+
+
+def test_the_check_of_docstrings_sees_what_is_missing() -> None:
+    def nothing(a: int) -> int:
+        return a
+
+    def everything(a: int) -> int:
+        """Return it.
+
+        Parameters
+        ----------
+        a : a number
+
+        Returns
+        -------
+        int
+
+        Examples
+        --------
+        >>> everything(1)
+        1
+        """
+        return a
+
+    assert missing_sections(nothing) == ["a sentence", "Parameters", "Returns", "an example"]
+    assert missing_sections(everything) == []

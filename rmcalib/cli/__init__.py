@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -34,20 +35,66 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("eval", cls=Command)(evaluate_models)
-app.command("score", cls=Command)(score_models)
-app.command("batch", cls=Command)(batch_models)
-app.command("report", cls=Command)(report_leaderboard)
-app.command(cls=Command)(compare)
-app.command("calibrate", cls=Command)(calibrate_model)
-app.command("decide", cls=Command)(decide_scores)
-app.command("combine", cls=Command)(combine_judges)
-app.command("card", cls=Command)(write_model_card)
-app.command("models", cls=Command)(list_models)
-app.command("benchmarks", cls=Command)(list_benchmarks)
-app.command("doctor", cls=Command)(examine)
-app.command(cls=Command)(synthetic)
-app.command(cls=Command)(prolr)
+# Each command with examples for the end of its help.
+COMMANDS: dict[str, tuple[Callable[..., None], list[str]]] = {
+    "eval": (
+        evaluate_models,
+        [
+            "rmcalib eval",
+            "rmcalib eval --model org/name --benchmark reward-bench-2 --limit 200",
+            "rmcalib eval --scores mine.jsonl --fail-if 'abs(overconfidence).low>0.05'",
+            "rmcalib eval --model org/name --endpoint http://localhost:8000",
+        ],
+    ),
+    "score": (score_models, ["rmcalib score --model org/name --benchmark mine.jsonl --device cuda"]),
+    "batch": (
+        batch_models,
+        [
+            "rmcalib batch --max-params 10B --dry-run",
+            "rmcalib batch --models models.yaml --benchmark rm-bench",
+            "rmcalib batch --scores published --include 'allenai/*'",
+        ],
+    ),
+    "report": (
+        report_leaderboard,
+        ["rmcalib report", "rmcalib report runs", "rmcalib report runs --metric ece --output page"],
+    ),
+    "compare": (
+        compare,
+        ["rmcalib compare runs/org__a runs/org__b", "rmcalib compare a.parquet b.parquet --category all"],
+    ),
+    "calibrate": (
+        calibrate_model,
+        [
+            "rmcalib calibrate runs/org__name --to name.json",
+            "rmcalib calibrate --model org/name --part 1/2 --checkpoint org-name-calibrated",
+        ],
+    ),
+    "decide": (decide_scores, ["rmcalib decide runs/org__name --wrong-at-most 0.05"]),
+    "combine": (combine_judges, ["rmcalib combine runs/org__a runs/org__b --to panel.parquet"]),
+    "card": (write_model_card, ["rmcalib card runs/org__name --push-to-hub org/name"]),
+    "models": (list_models, ["rmcalib models --include 'Skywork/*'"]),
+    "benchmarks": (list_benchmarks, ["rmcalib benchmarks rm-bench"]),
+    "doctor": (
+        examine,
+        [
+            "rmcalib doctor",
+            "rmcalib doctor --bench",
+            "rmcalib doctor --model org/name --endpoint http://localhost:8000",
+        ],
+    ),
+    "synthetic": (synthetic, ["rmcalib synthetic --model mallows --confidence 1"]),
+    "prolr": (
+        prolr,
+        [
+            "rmcalib prolr --dataset iris,wine --learner pl,rpc",
+            "rmcalib prolr --data mine.csv --labels rank_ --k all",
+        ],
+    ),
+}
+for _name, (_command, _examples) in COMMANDS.items():
+    # Blank lines, because the help joins lines that follow each other.
+    app.command(_name, cls=Command, epilog="\n\n".join(["Examples:", *_examples]))(_command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -67,7 +114,12 @@ def _common(
 
 
 def main() -> None:
-    """Run the command line; bad input ends in one line on standard error and exit code 2."""
+    """Run the command line; bad input ends in one line on standard error and exit code 2.
+
+    The installed command `rmcalib` and ``python -m rmcalib`` call it::
+
+        python -m rmcalib eval --model demo
+    """
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.batch_run import Show, run
-from rmcalib.cli._shared.options import (
-    Config,
-    Json,
-    Resamples,
-    Seed,
-    TieRule,
-    Ties,
-    Verbose,
-    metric_settings,
-    refuse_options,
-    with_options,
-)
+from rmcalib.cli._shared.options import Common, Measuring, refuse_options, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
@@ -53,25 +42,34 @@ class Which:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="YAML file with the models and their recipes; default the leaderboard, or with --scores "
-            "published all that are published.",
+            help="YAML file with the models and their recipes; default the models of the RewardBench 2 "
+            "leaderboard, or with --scores published all published ones.",
             rich_help_panel=_WHICH,
         ),
     ] = None
     include: Annotated[
         Globs,
-        typer.Option(metavar="GLOB", help="Only models whose names match.", rich_help_panel=_WHICH),
+        typer.Option(
+            metavar="GLOB", help="Only models whose names match; several allowed.", rich_help_panel=_WHICH
+        ),
     ] = None
     exclude: Annotated[
         Globs,
-        typer.Option(metavar="GLOB", help="No models whose names match.", rich_help_panel=_WHICH),
+        typer.Option(
+            metavar="GLOB",
+            help="Leave out models whose names match; several allowed.",
+            rich_help_panel=_WHICH,
+        ),
     ] = None
     max_params: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="No larger models, such as 10B.", rich_help_panel=_WHICH),
+        typer.Option(metavar="SIZE", help="Leave out larger models, such as 10B.", rich_help_panel=_WHICH),
     ] = None
     family: Annotated[
-        Globs, typer.Option(metavar="NAME", help="Only this family, such as llama.", rich_help_panel=_WHICH)
+        Globs,
+        typer.Option(
+            metavar="NAME", help="Only this family, such as llama; several allowed.", rich_help_panel=_WHICH
+        ),
     ] = None
 
     def selection(self) -> Selection:
@@ -88,22 +86,32 @@ class Where:
     """Where the models run."""
 
     engine: Annotated[
-        Engine, typer.Option(help="This machine, or a Ray cluster.", rich_help_panel=_ENGINE)
+        Engine, typer.Option(help="Run on this machine or on a Ray cluster.", rich_help_panel=_ENGINE)
     ] = Engine.local
     address: Annotated[
         str,
         typer.Option(
-            help="Ray cluster: 'local' starts one on this machine, 'auto' finds one that runs, or HOST:PORT.",
+            metavar="WHERE",
+            help="Ray cluster: 'local' starts one on this machine, 'auto' finds a running one, or HOST:PORT.",
             rich_help_panel=_ENGINE,
         ),
     ] = "local"
     shards: Annotated[
-        int, typer.Option(min=1, help="Ray workers that share a model's prompts.", rich_help_panel=_ENGINE)
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of Ray workers that share a model's prompts.",
+            rich_help_panel=_ENGINE,
+        ),
     ] = 1
     gpus: Annotated[
         float | None,
         typer.Option(
-            min=0, help="GPUs of one Ray worker; default what the model needs.", rich_help_panel=_ENGINE
+            min=0,
+            metavar="X",
+            help="GPUs of one Ray worker; default what the model needs.",
+            rich_help_panel=_ENGINE,
         ),
     ] = None
     gpu_memory: Annotated[
@@ -133,7 +141,7 @@ class Where:
 
 _RAY = ("address", "shards", "gpus", "gpu_memory")
 _RUNNING_MODELS = (
-    *(field.name for field in fields(Scoring) if field.name not in ("output", "fresh", "quiet")),
+    *(field.name for field in fields(Scoring) if field.name not in ("output", "fresh")),
     *(field.name for field in fields(Where)),
 )
 """Options that do nothing if no model is run."""
@@ -145,30 +153,31 @@ def batch_models(
     context: typer.Context,
     which: Which,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan, and do nothing.", rich_help_panel=_WHICH)
+        bool, typer.Option("--dry-run", help="Only print the plan.", rich_help_panel=_WHICH)
     ] = False,
     scores: Annotated[
         str | None,
         typer.Option(
             metavar="published",
-            help="'published' takes the scores that RewardBench has published instead of scoring.",
+            help="'published' takes the scores that RewardBench has published, instead of scoring.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Files fetched at a time with --scores published.")] = 4,
+    jobs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Files to fetch at a time with --scores published.")
+    ] = 4,
     where: Where,
     metrics: Annotated[bool, typer.Option(help="Also write each model's metrics and page.")] = True,
-    ties: Ties = TieRule.SPLIT,
-    resamples: Resamples = 1000,
+    measuring: Measuring,
     scoring: Scoring,
-    seed: Seed = 0,
-    json_: Json = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Score every model of a list, small ones first. Models that fail are tried again next time.
 
-    Models that are done are skipped, so the same command resumes a batch that was killed. In the output
-    folder, batch.json is the state of every model, and events.jsonl lists what happened.
+    Models that are done are skipped, so the same command resumes a batch that
+    was killed. In the output folder, batch.json has the state of every model,
+    and events.jsonl lists what happened.
+
+    Exit codes: 0 done; 1 a model failed; 2 bad usage or bad input.
     """
     from rmcalib.batch import BatchRequest, Published, plan_batch
     from rmcalib.batch import Scoring as HowToScore
@@ -192,12 +201,12 @@ def batch_models(
         scoring.output,
         scoring.fresh,
     )
-    show = Show(json_, scoring.quiet)
-    with plain_warnings(quiet=scoring.quiet, verbose=verbose):
+    show = Show(common.json, common.quiet)
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if dry_run:
             show.plan(plan_batch(request))
         else:
-            run(request, metric_settings(resamples, seed, ties) if metrics else None, show)
+            run(request, measuring.settings() if metrics else None, show)
 
 
 def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *, metrics: bool) -> None:
@@ -209,6 +218,6 @@ def _refuse_clashes(context: typer.Context, scores: str | None, where: Where, *,
     else:
         refuse_options(context, ("jobs",), "a batch that scores by itself")
     if not metrics:
-        refuse_options(context, ("resamples", "seed", "ties"), "--no-metrics")
+        refuse_options(context, [field.name for field in fields(Measuring)], "--no-metrics")
     if where.engine is Engine.local:
         refuse_options(context, _RAY, "--engine local")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Verbose
+from rmcalib.cli._shared.options import Common, with_options
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import BenchmarkEntry
@@ -22,13 +22,13 @@ _LABELS = {
 }
 
 
+@with_options()
 def list_benchmarks(
+    *,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Show only these, in full.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Show all details of these benchmarks.")
     ] = None,
-    json_: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """List the benchmarks that can be read: size, labels, licence and official score.
 
@@ -38,11 +38,11 @@ def list_benchmarks(
     from rmcalib.benchmarks import benchmarks, known_entry
 
     entries = [known_entry(name) for name in names] if names else [*benchmarks().values()]
-    if json_:
+    if common.json:
         typer.echo(json.dumps([_content(entry) for entry in entries]))
-    elif names:
+    elif names and not common.quiet:
         typer.echo("\n\n".join(_in_full(entry) for entry in entries))
-    else:
+    elif not common.quiet:
         _print_table(entries)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.options import Common, Seed, refuse_options, with_options
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
@@ -28,20 +28,20 @@ def calibrate_model(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[RUN]", help="A run folder or a file of scores; without it, --model is scored first."
+            metavar="RUN", help="A run folder or a file of scores; without it, --model is scored first."
         ),
     ] = None,
     model: Models = None,
     scoring: Scoring,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
+        typer.Option(metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
     ] = Path("calibrator.json"),
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Also write a model whose rewards are divided by the temperature, and check that they are.",
+            help="Also write a model whose rewards are divided by the temperature, and check its rewards.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -49,16 +49,14 @@ def calibrate_model(
         str | None,
         typer.Option(
             metavar="ID",
-            help="Upload the --checkpoint to this repository of the Hub; needs `hf auth login` or HF_TOKEN.",
+            help="Upload the --checkpoint to this repository on the Hub; needs `hf auth login` or HF_TOKEN.",
             rich_help_panel=WHAT,
         ),
     ] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
-    """Fit the temperature of a judge's rewards, and report what it brings on held-out prompts.
+    """Fit the temperature of a judge's rewards, and report what it improves on held-out prompts.
 
     Takes labelled prompts of the kind you will use the judge on: a run folder,
     a file of scores, or --model with --benchmark. Use the calibrator with
@@ -69,24 +67,24 @@ def calibrate_model(
     """
     from rmcalib.repair import calibrate, replaces_calibrator
 
-    with plain_warnings(quiet=scoring.quiet, verbose=verbose):
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if source is not None:
             useful = () if checkpoint is None else _LOADING
             unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
         replaced = replaces_calibrator(to)
         _check_destination(checkpoint, push_to_hub, scoring)
-        scores = _scores(source, model, scoring)
+        scores = _scores(source, model, scoring, quiet=common.quiet)
         result = calibrate(scores, seed=seed)
         result.calibrator.save(to)
-        if replaced and not scoring.quiet:
+        if replaced and not common.quiet:
             say(f"replaced {to}, an earlier calibrator")
         made = None
         if checkpoint is not None:
             made = _write(result, checkpoint, model[0] if model else None, push_to_hub, scoring)
-    if json_:
+    if common.json:
         typer.echo(json.dumps(_content(result, to, made)))
-    elif not scoring.quiet:
+    elif not common.quiet:
         _print(result, to)
         _print_checkpoint(made)
 
@@ -122,7 +120,7 @@ def _write(
     return made, None if repo_id is None else push_checkpoint(folder, repo_id)
 
 
-def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Scores:
+def _scores(source: str | None, model: list[str] | None, scoring: Scoring, *, quiet: bool) -> Scores:
     if source is not None:
         from rmcalib.report import open_scores
 
@@ -130,9 +128,9 @@ def _scores(source: str | None, model: list[str] | None, scoring: Scoring) -> Sc
     names = model_names(model)
     if len(names) > 1:
         raise ValueError("--model: a calibrator belongs to one model, so give one")
-    bench = benchmark_for(names, scoring)
+    bench = benchmark_for(names, scoring, quiet=quiet)
     assert names[0] is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
-    return run_model(names[0], bench, scoring)
+    return run_model(names[0], bench, scoring, quiet=quiet)
 
 
 def _content(result: Calibration, to: Path, made: tuple[Checkpoint, str | None] | None) -> dict[str, Any]:

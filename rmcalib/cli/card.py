@@ -7,27 +7,30 @@ from typing import Annotated
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose
+from rmcalib.cli._shared.options import Common, Measuring, with_options
 from rmcalib.cli._shared.places import Place, output_folder
-from rmcalib.cli._shared.progress import plain_warnings
+from rmcalib.cli._shared.progress import plain_warnings, working
 
 __all__ = ["write_model_card"]
 
 
+@with_options(without=("ties",))
 def write_model_card(
+    *,
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder or a file of scores.")],
     output: Place = "card",
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="What to call the model; default what the run says.")
+        str | None, typer.Option(metavar="NAME", help="Name of the model; default the one in the run.")
     ] = None,
-    push: Annotated[
+    push_to_hub: Annotated[
         str | None,
         typer.Option(
-            metavar="ORG/NAME", help="Open a pull request on this model of the Hub (`hf auth login` first)."
+            metavar="ID",
+            help="Open a pull request on this model on the Hub; needs `hf auth login` or HF_TOKEN.",
         ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(metavar="URL", help="A page with more, for the Hub's .eval_results.")
+        str | None, typer.Option(metavar="URL", help="A page with details, for the Hub's .eval_results.")
     ] = None,
     organization: Annotated[
         str, typer.Option(metavar="NAME", help="Who ran the evaluation, for Every Eval Ever.")
@@ -36,21 +39,17 @@ def write_model_card(
         str,
         typer.Option(
             metavar="NAME",
-            help="Of the evaluator to the model: first_party, third_party, collaborative or other.",
+            help="Relation of the evaluator to the model: first_party, third_party, collaborative or other.",
         ),
     ] = "other",
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    measuring: Measuring,
+    common: Common,
 ) -> None:
     """Write a model-card section, a badge, and results for the Hub and for Every Eval Ever.
 
     Writes card.md (Markdown), calibration/badge.svg and reliability.png,
     .eval_results/*.yaml if the benchmark is a data set of the Hub, and
-    every_eval_ever.json. With --push, they also become a pull request.
+    every_eval_ever.json. With --push-to-hub, they also become a pull request.
     """
     from rmcalib._util.hub import check_repo_id
     from rmcalib._util.storage import shown
@@ -58,18 +57,20 @@ def write_model_card(
     from rmcalib.report import evaluate, open_scores
 
     folder = output_folder(output)
-    if push is not None:
-        check_repo_id(push)
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    if push_to_hub is not None:
+        check_repo_id(push_to_hub)
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         scores, label = open_scores(run)
-        report = evaluate(scores, model=model or label, resamples=resamples, seed=seed, n_examples=0)
+        name, how = model or label, measuring.settings()
+        with working(f"evaluating {name}", quiet=common.quiet):
+            report = evaluate(scores, model=name, resamples=how.resamples, seed=how.seed, n_examples=0)
         evaluator = Evaluator(organization, relationship)
         card = make_card(report, source=source, evaluator=evaluator)
         files = write_card(card, folder)
-        url = None if push is None else push_card(card, push)
-    if json_:
+        url = None if push_to_hub is None else push_card(card, push_to_hub)
+    if common.json:
         typer.echo(json.dumps({"files": [str(file) for file in files], "pull_request": url}))
-    elif not quiet:
+    elif not common.quiet:
         from rich.text import Text
 
         from rmcalib._util.terminal import clean_line, open_console

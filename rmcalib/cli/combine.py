@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli._shared.options import Common, Seed, with_options
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -17,23 +17,25 @@ if TYPE_CHECKING:
 __all__ = ["combine_judges"]
 
 
+@with_options()
 def combine_judges(
+    *,
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Run folders or files of scores, one per judge.")
+        list[str], typer.Argument(metavar="RUN", help="Run folders or files of scores, one per judge.")
     ],
     to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="Where to write the scores of the panel.")
+        Path,
+        typer.Option(metavar="FILE", help="Where to write the scores of the panel; ends in .parquet."),
     ] = Path("panel.parquet"),
     method: Annotated[
         str,
-        typer.Option(metavar="NAME", help="Whose scores to write: weights (fitted), or mean (all equal)."),
+        typer.Option(metavar="NAME", help="Which panel to write: weights (fitted), or mean (equal weights)."),
     ] = "weights",
-    folds: Annotated[int, typer.Option(min=2, help="Parts of the cross-validation.")] = 5,
+    folds: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Number of folds of the cross-validation.")
+    ] = 5,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Combine judges of the same prompts, and report what the panel gains over its best member.
 
@@ -49,17 +51,17 @@ def combine_judges(
     if to.suffix != ".parquet":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
     replaced = replaces_panel(to, runs)
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         found = [open_scores(run) for run in runs]
         names = _different([name for _, name in found], runs)
         panel = combine([scores for scores, _ in found], names=names, folds=folds, seed=seed)
         panel.scores(method).to_parquet(to)  # type: ignore[arg-type]  # checked above
-    if replaced and not quiet:
+    if replaced and not common.quiet:
         say(f"replaced {to}, the scores of an earlier panel")
-    if json_:
+    if common.json:
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
         typer.echo(json.dumps({**content, "file": str(to)}))
-    elif not quiet:
+    elif not common.quiet:
         _print(panel, to)
 
 

@@ -11,19 +11,8 @@ import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.calibrators import apply_to_own
-from rmcalib.cli._shared.options import (
-    Config,
-    Json,
-    Markdown,
-    Quiet,
-    Resamples,
-    Seed,
-    TieRule,
-    Ties,
-    Verbose,
-    metric_settings,
-)
-from rmcalib.cli._shared.progress import plain_warnings, say
+from rmcalib.cli._shared.options import Common, Markdown, Measuring, with_options
+from rmcalib.cli._shared.progress import plain_warnings, say, working
 
 if TYPE_CHECKING:
     from rmcalib.judges import Recipe
@@ -31,20 +20,20 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-_Source = typer.Argument(
-    metavar="RUN", help="A run folder, or a file of scores (.parquet, .jsonl, .json); or the URL of one."
-)
+_ABOUT = "A run folder, or a file of scores (.parquet, .jsonl, .json); or the URL of one."
 
 
+@with_options()
 def compare(
-    a: Annotated[str, _Source],
-    b: Annotated[str, _Source],
+    *,
+    a: Annotated[str, typer.Argument(metavar="A", help=_ABOUT)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same, for the other model.")],
     category: Annotated[
-        str, typer.Option(metavar="NAME", help="The category to print, or 'all'; files always have all.")
+        str, typer.Option(metavar="NAME", help="The category to print, or 'all'. Files always have all.")
     ] = "overall",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV: a file, or a URL."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV to this file or URL."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -59,18 +48,13 @@ def compare(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Divide the rewards of the model that a calibrator was fitted for by its temperature, and "
-            "check that it holds here; may be given for each of the two.",
+            help="Divide the rewards by the temperature that `rmcalib calibrate` wrote for this model, and "
+            "check that it holds here; may be given for both models.",
         ),
     ] = None,
     recipes: options.Recipes = None,
-    ties: Ties = TieRule.SPLIT,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    measuring: Measuring,
+    common: Common,
 ) -> None:
     """Compare two models on the same prompts: the difference of every metric, with intervals.
 
@@ -85,19 +69,17 @@ def compare(
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    quiet = common.quiet
+    with plain_warnings(quiet=quiet, verbose=common.verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
         first, second = apply_to_own((first, second), calibrator or (), quiet=quiet)
         known = registry(recipes or ())
         about = [recipe_of_run(name, s.manifest, known) for name, s in ((name_a, first), (name_b, second))]
         if name_a == name_b:
             name_a, name_b = f"{name_a} ({a})", f"{name_b} ({b})"
-        rows = compare_scores(
-            first,
-            second,
-            no_calibration=(why_no_calibration(about[0]), why_no_calibration(about[1])),
-            settings=metric_settings(resamples, seed, ties),
-        )
+        reasons = why_no_calibration(about[0]), why_no_calibration(about[1])
+        with working(f"comparing {name_a} and {name_b}", quiet=quiet):
+            rows = compare_scores(first, second, no_calibration=reasons, settings=measuring.settings())
         found = list(dict.fromkeys(row["category"] for row in rows))
         if category not in (*found, "all"):
             raise ValueError(f"--category: unknown {category!r} (have: {', '.join(found)}, all)")
@@ -116,11 +98,11 @@ def compare(
     names = clean_line(name_a), clean_line(name_b)
     if markdown is not None:
         write_text(markdown, comparison_summary(names, rows, failed))
-    if json_:
+    if common.json:
         content = {"a": names[0], "b": names[1], "differences": rows}
         typer.echo(json.dumps({**content, "conditions_met": [one.text for one in met]}))
     elif not quiet:
-        _print(rows, names, category, resamples)
+        _print(rows, names, category, measuring.resamples)
     for line in failed:
         say(line)
     if failed:

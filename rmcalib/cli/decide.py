@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
-from rmcalib.cli._shared.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli._shared.options import Common, Seed, with_options
 from rmcalib.cli._shared.progress import plain_warnings
 
 if TYPE_CHECKING:
@@ -17,29 +17,30 @@ if TYPE_CHECKING:
 __all__ = ["decide_scores"]
 
 
+@with_options()
 def decide_scores(
+    *,
     source: Annotated[
         str, typer.Argument(metavar="RUN", help="A run folder, or a file of scores; or the URL of one.")
     ],
     wrong_at_most: Annotated[
         float,
-        typer.Option(metavar="ALPHA", help="The largest fraction of wrong responses among accepted ones."),
+        typer.Option(metavar="ALPHA", help="Largest fraction of wrong responses among the accepted ones."),
     ] = 0.1,
-    confidence: Annotated[float, typer.Option(help="How sure to be that it is not exceeded.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(metavar="P", help="Confidence that this fraction is not exceeded.")
+    ] = 0.95,
     ask_cost: Annotated[
         float | None,
         typer.Option(
             metavar="COST",
-            help="The cost of asking a person, as a fraction of the cost of a wrong response; default that "
+            help="Cost of asking a person, as a fraction of the cost of a wrong response; default the value "
             "of --wrong-at-most.",
         ),
     ] = None,
     calibrator: CalibratorFile = None,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Find the threshold above which a judge's first choice can be accepted without asking a person.
 
@@ -62,16 +63,16 @@ def decide_scores(
     ):
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{option}: {value:g} is not between 0 and 1")
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         scores, name = open_scores(source)
         reason = why_no_calibration(recipe_of_run(name, scores.manifest, registry()))
         if reason:
             raise ValueError(f"{clean_line(name)}: there are no probabilities to act on: {reason}")
-        scores = calibrated(scores, load_calibrator(calibrator), name, quiet=quiet)
+        scores = calibrated(scores, load_calibrator(calibrator), name, quiet=common.quiet)
         found = decide(scores, alpha=wrong_at_most, level=confidence, ask_cost=ask_cost, seed=seed)
-    if json_:
+    if common.json:
         typer.echo(json.dumps({"model": clean_line(name), **found.content()}))
-    elif not quiet:
+    elif not common.quiet:
         _print(found, clean_line(name))
 
 

@@ -10,26 +10,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib._util.terminal import open_console
-from rmcalib.cli._shared.options import Config, Json, Verbose, refuse_options
+from rmcalib.cli._shared.options import Common, refuse_options, with_options
 from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Diagnosis, ServedCheck
+    from rmcalib.judges import Benchmarked, Diagnosis, ServedCheck
 
 __all__ = ["examine"]
 
 
+@with_options()
 def examine(
     *,
     context: typer.Context,
     speed: Annotated[
-        bool, typer.Option("--bench", help="Measure instead how fast this machine scores.")
+        bool, typer.Option("--bench", help="Measure how fast this machine scores, and check nothing else.")
     ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Compare a server's rewards with those of --model, loaded here; nothing else is examined.",
+            help="Compare a server's rewards with those of --model, loaded here, and check nothing else.",
             rich_help_panel=SERVED,
         ),
     ] = None,
@@ -39,40 +40,41 @@ def examine(
             "--model",
             "-m",
             metavar="ID",
-            help="With --endpoint: the served model. With --bench: the model to run; default a random one "
-            "that suits the device.",
+            help="With --endpoint: the served model. With --bench: the model to run; default one with random "
+            "weights, of a size that suits the device.",
         ),
     ] = None,
     seconds: Annotated[
         float | None,
-        typer.Option(min=0.1, help="With --bench: how long to score; default 60, on a CPU 10."),
+        typer.Option(min=0.1, metavar="X", help="With --bench: how long to score; default 60, on a CPU 10."),
     ] = None,
     device: Annotated[
         str,
         typer.Option(
-            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps."
+            metavar="NAME",
+            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
         ),
     ] = "auto",
     endpoint_kind: EndpointKind = "auto",
     served_name: ServedName = None,
     tokenize_here: TokenizeHere = False,
     api_key_env: ApiKeyEnv = None,
-    json_: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Check whether this machine can score: versions, devices, memory, and whether the Hub answers.
 
-    Scores some of the demo on every device and in every dtype, and compares
-    with the CPU in float32. Exits with 1 if a device is wrong in float32;
-    narrower dtypes are a choice. With --endpoint and --model, scores some of
-    the demo by a server and here, and exits with 1 if the rewards differ by
-    more than rounding. With --bench, scores random texts for a minute and
-    prints how fast that was.
+    Scores a part of the demo on every device and in every dtype, and compares
+    the rewards with those of the CPU in float32. With --endpoint and --model,
+    compares the rewards of a server with those of the model, loaded here.
+    With --bench, scores random texts for a minute and prints the speed.
+
+    Exit codes: 0 done; 1 a device is wrong in float32 (smaller dtypes may
+    differ), or a server's rewards differ by more than rounding; 2 bad usage
+    or bad input.
     """
     if speed:
         refuse_options(context, ("endpoint",), "--bench")
-        _bench(model, seconds, device, json_)
+        _bench(model, seconds, device, common)
         return
     refuse_options(context, ("seconds",), "a check that is not --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
@@ -91,31 +93,35 @@ def examine(
             tokenize_here=tokenize_here,
             api_key_env=api_key_env,
         )
-        _finish(check, _print_served, json_)
+        _finish(check, _print_served, common)
     else:
-        _finish(diagnose(), _print, json_)
+        _finish(diagnose(), _print, common)
 
 
-def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], as_json: bool) -> None:
-    if as_json:
+def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], common: Common) -> None:
+    if common.json:
         typer.echo(json.dumps({**dataclasses.asdict(found), "healthy": found.healthy}))
-    else:
+    elif not common.quiet:
         show(found)
     if not found.healthy:
         raise typer.Exit(1)
 
 
-def _bench(model: str | None, seconds: float | None, device: str, json_: bool) -> None:
-    from rich.text import Text
-
+def _bench(model: str | None, seconds: float | None, device: str, common: Common) -> None:
     from rmcalib.judges import bench, find_hardware
 
     usual = 10.0 if find_hardware(device).device == "cpu" else 60.0
     found = bench(model, seconds=seconds or usual, device=device)
     found.remember()
-    if json_:
+    if common.json:
         typer.echo(json.dumps(dataclasses.asdict(found)))
-        return
+    elif not common.quiet:
+        _print_bench(found)
+
+
+def _print_bench(found: Benchmarked) -> None:
+    from rich.text import Text
+
     faster = found.tokens_per_second / found.plain_tokens_per_second
     peak = "not measured" if found.memory_peak is None else f"{found.memory_peak / 1e9:.2f} GB"
     lines = [

@@ -11,7 +11,7 @@ import typer
 
 from rmcalib._util.terminal import open_console
 from rmcalib.cli._shared import scoring_options as options
-from rmcalib.cli._shared.options import Config, Json, Verbose
+from rmcalib.cli._shared.options import Common, with_options
 
 if TYPE_CHECKING:
     from rmcalib.judges import Recipe
@@ -28,18 +28,18 @@ _HOW = {
 }
 
 
+@with_options()
 def list_models(
+    *,
     include: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Only models like this, such as 'Skywork/*'.")
+        str | None, typer.Option(metavar="GLOB", help="Only models whose names match, such as 'Skywork/*'.")
     ] = None,
     recipes: options.Recipes = None,
-    json_: Json = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """List the known models: what each needs, and whether its rewards are on a Bradley-Terry scale.
 
-    Any other sequence classifier with one output works by its name, too.
+    Any other sequence classifier with one output also works by its name.
     """
     from rmcalib.judges import registry
 
@@ -49,10 +49,14 @@ def list_models(
         if include is None or fnmatch.fnmatch(name.lower(), include.lower())
     ]
     if not found:
-        raise ValueError(f"--include {include!r}: no known model is like that")
-    if json_:
+        raise ValueError(f"--include {include!r}: no known model matches")
+    if common.json:
         typer.echo(json.dumps([dataclasses.asdict(recipe) for recipe in found]))
-        return
+    elif not common.quiet:
+        _print(found)
+
+
+def _print(found: list[Recipe]) -> None:
     from rich.table import Table
     from rich.text import Text
 

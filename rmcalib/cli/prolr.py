@@ -9,13 +9,11 @@ import typer
 
 from rmcalib.cli._shared.options import (
     MOST_RESAMPLES,
-    Config,
-    Json,
-    Quiet,
+    Common,
     Seed,
-    Verbose,
     refuse_options,
     results_folder,
+    with_options,
 )
 
 if TYPE_CHECKING:
@@ -29,56 +27,85 @@ __all__ = ["prolr"]
 _SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion: the last two are full-rank's
 
 
+@with_options()
 def prolr(
+    *,
     context: typer.Context,
     dataset: Annotated[
-        str, typer.Option(help="Names of data sets, separated by commas; iris and wine need no network.")
+        str,
+        typer.Option(metavar="NAMES", help="Data sets, separated by commas; iris and wine need no network."),
     ] = "iris",
     data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own CSV file instead of a data set by name.")
+        Path | None, typer.Option(metavar="FILE", help="Your own CSV file, instead of --dataset.")
     ] = None,
     labels: Annotated[
         str,
-        typer.Option(help="Columns of --data with the 1-based ranks: names with commas, or their prefix."),
+        typer.Option(
+            metavar="NAMES",
+            help="Columns of --data with the ranks, from 1: names separated by commas, or a common prefix.",
+        ),
     ] = "L",
     learner: Annotated[
-        str, typer.Option(help="Learners, separated by commas: pl, mallows, rc, rpc, pl-rpc.")
+        str,
+        typer.Option(metavar="NAMES", help="Learners, separated by commas: pl, mallows, rc, rpc, pl-rpc."),
     ] = "pl,mallows,rc,rpc,pl-rpc",
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
+    folds: Annotated[
+        int, typer.Option(min=2, metavar="N", help="Number of folds of the cross-validation.")
+    ] = 5,
     k: Annotated[
-        str, typer.Option("--k", help="Lengths k, separated by commas, or 'all'; sub-k from 2, top-k from 1.")
+        str,
+        typer.Option(
+            "--k",
+            metavar="LIST",
+            help="Lengths k, separated by commas, or 'all'; sub-k from 2, top-k from 1.",
+        ),
     ] = "1,2,3",
     notion: Annotated[
-        str, typer.Option(help="Notions: rankwise, rankwise-95 (frequent events only), full-rank.")
+        str,
+        typer.Option(
+            metavar="NAMES",
+            help="Notions, separated by commas: rankwise, rankwise-95 (frequent events only), full-rank.",
+        ),
     ] = "rankwise,rankwise-95",
     protocol: Annotated[
-        str, typer.Option(help="How to measure: exact, reference (the paper's public code), or both.")
+        str,
+        typer.Option(
+            metavar="NAME", help="How to measure: exact, reference (the paper's public code), or both."
+        ),
     ] = "exact",
     training: Annotated[
-        str, typer.Option(help="How to train: exact (as the paper says) or reference (its public code).")
+        str,
+        typer.Option(
+            metavar="NAME", help="How to train: exact (as the paper says) or reference (its public code)."
+        ),
     ] = "exact",
     recalibrate: Annotated[
         bool, typer.Option("--recalibrate", help="Also fit a temperature on a fifth of each training fold.")
     ] = False,
     stagewise: Annotated[
-        bool, typer.Option("--stagewise", help="Go through k in turn and stop where the error exceeds 0.1.")
+        bool, typer.Option("--stagewise", help="Test each k in turn, and stop where the error exceeds 0.1.")
     ] = False,
     resamples: Annotated[
-        int, typer.Option(min=0, max=MOST_RESAMPLES, help="Resamples behind intervals and p-values.")
+        int,
+        typer.Option(
+            min=0,
+            max=MOST_RESAMPLES,
+            metavar="N",
+            help="Number of resamples for intervals and p-values.",
+        ),
     ] = 100,
-    processes: Annotated[int, typer.Option(min=1, help="Folds that are trained at the same time.")] = 1,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start over; do not resume what is there.")] = False,
+    processes: Annotated[int, typer.Option(min=1, metavar="N", help="Folds to train at the same time.")] = 1,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over, and replace what an earlier run left in the folder.")
+    ] = False,
     output: Annotated[Path | None, results_folder("runs/prolr/<data set>")] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Train label-ranking learners by cross-validation and measure the calibration of their distributions.
 
-    Writes results.csv (one row per measure), summary.csv (means over folds) and a figure per data set.
-    Running it again continues where it stopped.
+    Writes results.csv (one row per measure), summary.csv (means over folds) and
+    a figure per data set. The same command resumes a run that was killed.
     """
     from rmcalib.tabular import Plan, Questions, run_prolr
 
@@ -104,11 +131,11 @@ def prolr(
     learners = tuple(_distinct(learner))
     plan = Plan(learners, folds, seed, how, recalibrate=recalibrate, questions=questions)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
-    with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not quiet) as advance:
+    with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not common.quiet) as advance:
         result = run_prolr(datasets, plan, folder=folder, processes=processes, fresh=fresh, on_done=advance)
     results, _, *figures = result.write(folder)
     verdicts = result.verdicts if stagewise else []
-    if json_:
+    if common.json:
         rows = result.summary.to_dict("records")
         content = {
             "results": str(results),
@@ -117,7 +144,7 @@ def prolr(
             "summary": [{name: _plain(value) for name, value in row.items()} for row in rows],
         }
         typer.echo(json.dumps(content, allow_nan=False))
-    elif not quiet:
+    elif not common.quiet:
         _print(result, verdicts, [results, *figures])
 
 

@@ -11,31 +11,23 @@ import typer
 
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.kinds import MissingScores, Steps, reading_options
-from rmcalib.cli._shared.options import (
-    Config,
-    Json,
-    Quiet,
-    Resamples,
-    Seed,
-    TieRule,
-    Ties,
-    Verbose,
-    metric_settings,
-)
+from rmcalib.cli._shared.options import Common, Measuring, with_options
 from rmcalib.cli._shared.places import Place, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
-    from rmcalib.report import Leaderboard
+    from rmcalib.report import Joint, Leaderboard
 
 __all__ = ["report_leaderboard"]
 
 
+@with_options()
 def report_leaderboard(
+    *,
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             help="Folders or URLs with runs of eval or batch, or files of scores; 'real' (the default) is "
             "the built-in board of real reward models.",
         ),
@@ -66,68 +58,53 @@ def report_leaderboard(
     ] = None,
     benchmark: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all, side by side."),
+        typer.Option(metavar="NAME", help="Only runs of this benchmark; default all."),
     ] = None,
     category: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="A category column of --table, if not RewardBench 2's; several allowed."
+            metavar="NAME", help="A category column of --table; default RewardBench 2's; several allowed."
         ),
     ] = None,
     bradley_terry_only: Annotated[
         bool,
         typer.Option(
-            "--bradley-terry-only", help="Leave out models known not to be on a Bradley-Terry scale."
+            "--bradley-terry-only",
+            help="Leave out models whose rewards are known not to be on a Bradley-Terry scale.",
         ),
     ] = False,
     method: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Correlation: kendall (default), spearman, pearson; several allowed."
+            metavar="NAME",
+            help="Correlation coefficient: kendall (default), spearman or pearson; several allowed.",
         ),
     ] = None,
     steps: Steps = None,
     missing: MissingScores = None,
     recipes: options.Recipes = None,
-    ties: Ties = TieRule.SPLIT,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    measuring: Measuring,
+    common: Common,
 ) -> None:
     """Rank all scored models by calibration, and correlate it with their scores.
 
     Without folders, the page shows nine real reward models on RewardMATH,
     whose published scores are built in. No network is needed. Runs of several
-    benchmarks give one page of all, with what the temperature of each does on
-    the others, and a leaderboard of each.
+    benchmarks give a leaderboard of each, and one page that compares them:
+    what does the temperature of one benchmark do on the others?
     """
-    from rmcalib._util.storage import shown
-    from rmcalib.cli._shared.joint import print_joint
-    from rmcalib.report import (
-        Joint,
-        leaderboard_from_runs,
-        leaderboard_from_table,
-        official_from_hub,
-        read_official,
-        report_from_runs,
-        write_joint,
-        write_leaderboard,
-    )
-    from rmcalib.scores import REAL
+    from rmcalib.report import Joint, leaderboard_from_table, write_joint, write_leaderboard
 
-    methods: Any = _methods(method)
-    shared: Any = {
-        "methods": methods,
+    shared = {
+        "metric": metric,
+        "methods": _methods(method),
         "bradley_terry_only": bradley_terry_only,
         "recipes": tuple(recipes or ()),
-        "settings": metric_settings(resamples, seed, ties),
+        "settings": measuring.settings(),
     }
-    reading: Any = reading_options(steps, missing)
+    reading = reading_options(steps, missing)
     folder = output_folder(output)
-    with plain_warnings(quiet=quiet, verbose=verbose):
+    with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if table is not None:
             _refuse_with_table(
                 {
@@ -138,37 +115,13 @@ def report_leaderboard(
                     "--missing": missing,
                 }
             )
-            board: Leaderboard | Joint = leaderboard_from_table(
-                table, metric=metric, categories=category, **shared
-            )
+            board: Leaderboard | Joint = leaderboard_from_table(table, categories=category, **shared)
+        elif category:
+            raise ValueError("--category needs --table; runs have their own categories")
         else:
-            if category:
-                raise ValueError("--category needs --table; runs have their own categories")
-            official: Any = leaderboard and (
-                official_from_hub if leaderboard == "hub" else read_official(leaderboard)
-            )
-            with progress_bar("reading runs", quiet=quiet) as show:
-                shared["on_model"] = None if show is None else lambda done, total, _: show(done, total, 0)
-                if benchmark is None and official is None:
-                    board = report_from_runs(runs or [REAL], metric=metric, **shared, **reading)
-                else:
-                    board = leaderboard_from_runs(
-                        runs or [REAL],
-                        benchmark=benchmark,
-                        metric=metric,
-                        official=official,
-                        **shared,
-                        **reading,
-                    )
+            board = _from_runs(runs, benchmark, leaderboard, shared | reading, quiet=common.quiet)
         page = write_joint(board, folder) if isinstance(board, Joint) else write_leaderboard(board, folder)
-    if json_:
-        typer.echo(json.dumps({**board.content(), "page": str(page)}))
-    elif not quiet:
-        if isinstance(board, Joint):
-            print_joint(board)
-        else:
-            _print(board)
-        _print_page(shown(page))
+    _show(board, page, common)
 
 
 def _refuse_with_table(options: Mapping[str, object]) -> None:
@@ -177,7 +130,7 @@ def _refuse_with_table(options: Mapping[str, object]) -> None:
         raise ValueError(f"--table cannot be combined with {given}")
 
 
-def _methods(given: list[str] | None) -> tuple[str, ...]:
+def _methods(given: list[str] | None) -> Any:
     from rmcalib.metrics import METHODS
 
     names = tuple(dict.fromkeys(given or ["kendall"]))
@@ -185,6 +138,43 @@ def _methods(given: list[str] | None) -> tuple[str, ...]:
         if name not in METHODS:
             raise ValueError(f"--method: unknown {name!r} (have: {', '.join(METHODS)})")
     return names
+
+
+def _from_runs(
+    runs: list[str] | None,
+    benchmark: str | None,
+    leaderboard: str | None,
+    shared: Mapping[str, Any],
+    *,
+    quiet: bool,
+) -> Leaderboard | Joint:
+    """Read runs behind a progress bar: those of one benchmark, or of all."""
+    from rmcalib.report import leaderboard_from_runs, official_from_hub, read_official, report_from_runs
+    from rmcalib.scores import REAL
+
+    official: Any = official_from_hub if leaderboard == "hub" else leaderboard and read_official(leaderboard)
+    with progress_bar("reading runs", quiet=quiet) as show:
+        on_model = None if show is None else lambda done, total, _: show(done, total, 0)
+        if benchmark is None and official is None:
+            return report_from_runs(runs or [REAL], on_model=on_model, **shared)
+        return leaderboard_from_runs(
+            runs or [REAL], benchmark=benchmark, official=official, on_model=on_model, **shared
+        )
+
+
+def _show(board: Leaderboard | Joint, page: Path, common: Common) -> None:
+    from rmcalib._util.storage import shown
+    from rmcalib.cli._shared.joint import print_joint
+    from rmcalib.report import Joint
+
+    if common.json:
+        typer.echo(json.dumps({**board.content(), "page": str(page)}))
+    elif not common.quiet:
+        if isinstance(board, Joint):
+            print_joint(board)
+        else:
+            _print(board)
+        _print_page(shown(page))
 
 
 def _print(board: Leaderboard) -> None:

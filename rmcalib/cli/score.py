@@ -11,7 +11,7 @@ import typer
 from rmcalib._util.terminal import clean_line
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.judge_options import DryRun, show_costs
-from rmcalib.cli._shared.options import Config, Json, Verbose, with_options
+from rmcalib.cli._shared.options import Common, with_options
 from rmcalib.cli._shared.places import output_folder
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import Export, Models, Scoring
@@ -35,9 +35,7 @@ def score_models(
     dry_run: DryRun = False,
     calibrator: CalibratorFile = None,
     export_rewardbench: Export = None,
-    json_: Json = False,
-    verbose: Verbose = False,
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
     """Score a benchmark with a reward model, and keep the scores: the first half of eval.
 
@@ -50,25 +48,25 @@ def score_models(
 
     names = model_names(model)
     check_export(export_rewardbench, names, scoring.output)
-    main = is_main_process()
-    with plain_warnings(quiet=scoring.quiet or not main, verbose=verbose), joined() as team:
+    quiet, main = common.quiet, is_main_process()
+    with plain_warnings(quiet=quiet or not main, verbose=common.verbose), joined() as team:
         with team.step():
             if not dry_run:
                 output_folder(scoring.output)
-            bench = benchmark_for(names, scoring)
+            bench = benchmark_for(names, scoring, quiet=quiet)
             if dry_run and bench is not None:
-                show_costs(names, bench, scoring.judge_options(), as_json=json_)
+                show_costs(names, bench, scoring.judge_options(), as_json=common.json)
                 return
             repair = load_calibrator(calibrator)
 
         def work(name: str | None) -> dict[str, Any]:
             assert name is not None and bench is not None  # noqa: PT018 (both follow from having no scores)
-            scores = run_model(name, bench, scoring)
+            scores = run_model(name, bench, scoring, quiet=quiet)
             folder = run_folder(scoring.output, name, bench.name)
             if repair is not None:
                 folder = folder / "calibrated"
                 if main:
-                    scores = calibrated(scores, repair, name, quiet=scoring.quiet)
+                    scores = calibrated(scores, repair, name, quiet=quiet)
                     named = {**scores.manifest, "model": f"{name} (calibrated)"}
                     scores = replace(scores, manifest=named)
                     keep_scores(folder, scores, fresh=True)
@@ -79,9 +77,9 @@ def score_models(
         done, failed = for_each_model(names, work)
     if not main:
         return
-    if json_:
+    if common.json:
         typer.echo(json.dumps({"scored": done, "failed": failed}))
-    elif not scoring.quiet:
+    elif not quiet:
         for entry in done:
             counts = entry["manifest"]["counts"]
             line = (
@@ -89,7 +87,7 @@ def score_models(
                 f"{shown(entry['scores'])}"
             )
             typer.echo(clean_line(line))
-            if verbose and "work" in entry["manifest"]:
+            if common.verbose and "work" in entry["manifest"]:
                 typer.echo(_about_work(entry["manifest"]["work"]))
         say_failures(failed, len(names))
     if failed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Quiet, Resamples, Seed, Verbose, results_folder
+from rmcalib.cli._shared.options import Common, Resamples, Seed, results_folder, with_options
 
 if TYPE_CHECKING:
     from rmcalib.calibration import Summary
@@ -23,18 +23,26 @@ class Model(StrEnum):
     MIXTURE = "mixture"
 
 
+@with_options()
 def synthetic(
-    model: Annotated[Model, typer.Option(help="Where truth and forecast come from.")] = Model.PLACKETT_LUCE,
+    *,
+    model: Annotated[
+        Model, typer.Option(metavar="NAME", help="Distribution: plackett-luce, mallows or mixture.")
+    ] = Model.PLACKETT_LUCE,
     instances: Annotated[
-        int, typer.Option("--instances", "-n", min=10, max=1_000_000, help="Number of instances.")
+        int,
+        typer.Option("--instances", "-n", min=10, max=1_000_000, metavar="N", help="Number of instances."),
     ] = 2000,
-    items: Annotated[int, typer.Option("--items", "-m", min=2, max=20, help="Number of items to rank.")] = 4,
+    items: Annotated[
+        int, typer.Option("--items", "-m", min=2, max=20, metavar="M", help="Number of items to rank.")
+    ] = 4,
     confidence: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=1e6,
-            help="Over-confidence of the forecast: 1 is calibrated, 2 twice too sure, 0.5 half.",
+            metavar="X",
+            help="Confidence of the forecast: 1 is calibrated, 2 is overconfident, 0.5 underconfident.",
         ),
     ] = 2.0,
     resamples: Resamples = 200,
@@ -43,15 +51,12 @@ def synthetic(
     ] = False,
     output: Annotated[Path | None, results_folder("runs/synthetic/<model>")] = None,
     seed: Seed = 0,
-    json_: Json = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,  # noqa: ARG001 (read by main, which prints the traceback)
-    config: Config = None,  # noqa: ARG001 (its callback has done the work)
+    common: Common,
 ) -> None:
-    """Draw rankings from a known truth, forecast them too boldly or too timidly, and report the calibration.
+    """Draw rankings from a known distribution, and report the calibration of an overconfident forecast.
 
-    Shows what every number of a report means where the right answer is known. Results of other settings in
-    the same folder are not replaced without --fresh.
+    Shows what the numbers of a report mean when the truth is known. Results of
+    other settings in the same folder are not replaced without --fresh.
     """
     import numpy as np
 
@@ -91,9 +96,9 @@ def synthetic(
         )
         page = write_forecast_report(report, folder)
         run.finish()
-    if json_:
+    if common.json:
         typer.echo(json.dumps({**report.content(), "page": str(page)}))
-    elif not quiet:
+    elif not common.quiet:
         _print(report.summary, report.title, report.words, page, resamples)
 
 

@@ -4,7 +4,7 @@
 language model that is asked, or a Python function. The `Judge` protocol says what a judge of your own needs.
 """
 
-from rmcalib.judges._bench import bench
+from rmcalib.judges._bench import Benchmarked, bench
 from rmcalib.judges._classifier import Classifier
 from rmcalib.judges._doctor import Diagnosis, diagnose
 from rmcalib.judges._generative.judge import Cost, GenerativeJudge
@@ -23,6 +23,7 @@ from rmcalib.judges._served.comparison import ServedCheck, compare_served
 
 __all__ = [
     "CHUNK",
+    "Benchmarked",
     "Classifier",
     "Cost",
     "Diagnosis",

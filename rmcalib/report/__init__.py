@@ -17,7 +17,8 @@ from rmcalib.report.leaderboard._runs import open_scores
 from rmcalib.report.leaderboard._tables import official_from_hub, read_official
 from rmcalib.report.leaderboard._words import metric_name
 from rmcalib.report.rankings._forecast import ForecastReport, forecast_report, write_forecast_report
-from rmcalib.report.several._joint import Joint, join_benchmarks, report_from_runs
+from rmcalib.report.several._evaluations import join_evaluations
+from rmcalib.report.several._joint import Joint, report_from_runs
 from rmcalib.report.several._page import write_joint
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
     "forecast_report",
     "headline",
     "headline_keys",
-    "join_benchmarks",
+    "join_evaluations",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",

@@ -14,7 +14,7 @@ from tests.report.boards import synthetic, write_run
 def test_the_command_writes_and_pushes(hub: LoopbackHub, tmp_path: Path, invoke: Invoke) -> None:
     about = {key: value for key, value in HUB.items() if key != "model"}
     write_run(tmp_path / "runs", "org/rm", synthetic(1, n=60), **about)
-    done = invoke("card", "runs", "--output", "out", "--push", "org/rm", "--resamples", "20")
+    done = invoke("card", "runs", "--output", "out", "--push-to-hub", "org/rm", "--resamples", "20")
     assert (done.code, done.err) == (0, "")
     assert f"Pull request: {hub.url}/org/rm/discussions/1" in done.out
     assert (tmp_path / "out/card.md").is_file()
@@ -23,7 +23,7 @@ def test_the_command_writes_and_pushes(hub: LoopbackHub, tmp_path: Path, invoke:
 
 def test_a_bad_name_for_the_hub_is_refused_before_anything_is_written(tmp_path: Path, invoke: Invoke) -> None:
     write_run(tmp_path / "runs", "org/rm", synthetic(1, n=30))
-    done = invoke("card", "runs", "--output", "out", "--push", "../../x", "--resamples", "20")
+    done = invoke("card", "runs", "--output", "out", "--push-to-hub", "../../x", "--resamples", "20")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert not (tmp_path / "out").exists()
 

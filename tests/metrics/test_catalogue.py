@@ -15,6 +15,7 @@ import rmcalib
 from rmcalib.cli._shared.conditions import parse_condition
 from rmcalib.metrics import (
     GROUPS,
+    Forecasts,
     Metric,
     Settings,
     Statistic,
@@ -271,3 +272,25 @@ def test_a_temperature_without_upper_limit_has_no_interval_and_can_be_written(tm
     assert row["high"] is None
     assert "without upper limit" in row["note"]
     write_evaluation(evaluate(scores, model="org/rm", resamples=20), tmp_path)
+
+
+def test_a_heading_makes_a_column_of_the_leaderboards_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sure(forecasts: Forecasts, _: Settings) -> Statistic:
+        top = np.maximum.reduceat(forecasts.probability, forecasts.starts)
+        return Statistic.proportion((top > 0.5).astype(float))
+
+    more = [Metric("sure", "is sure", sure, heading="is sure?"), Metric("unlisted", "is sure, too", sure)]
+    monkeypatch.setattr("rmcalib.metrics._catalogue._OWN", [*catalogue().values(), *more])
+    catalogue.cache_clear()
+    for i in range(2):
+        write_run(tmp_path / "runs", f"org/model-{i}", synthetic(i))
+    write_leaderboard(leaderboard_from_runs([tmp_path / "runs"], settings=FAST), tmp_path / "board")
+    monkeypatch.undo()
+    catalogue.cache_clear()
+    header = (tmp_path / "board" / "leaderboard.csv").read_text().splitlines()[0].split(",")
+    assert {"sure", "unlisted"} <= {*header}
+    page = (tmp_path / "board" / "report.html").read_text()
+    assert "is sure?" in page
+    assert "unlisted" not in page

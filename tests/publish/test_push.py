@@ -1,4 +1,4 @@
-"""The pull request that `rmcalib card --push` opens, on a test Hub on 127.0.0.1."""
+"""The pull request that `rmcalib card --push-to-hub` opens, against a Hub on 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ CalibratorFile = Annotated[
         "--calibrator",
         metavar="FILE",
         help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it holds "
-        "here. The results are written to the subfolder calibrated/.",
+        "here. eval and score write the results to the subfolder calibrated/.",
         rich_help_panel=REPORT,
     ),
 ]

@@ -2,38 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmcalib._util.display import number, points, temperature_text
 from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
 
 if TYPE_CHECKING:
-    from rmcalib.report import Evaluation, Joint
-    from rmcalib.scores import Scores
+    from rmcalib.report import Joint
 
-__all__ = ["join_evaluations", "print_joint"]
-
-
-def join_evaluations(done: Sequence[tuple[Evaluation, Scores]], recipes: Iterable[str | Path]) -> Joint:
-    """Put evaluations on several benchmarks side by side, each with the scores it was made from."""
-    from rmcalib.judges import recipe_of_run, registry, why_no_calibration
-    from rmcalib.report import join_benchmarks
-
-    known = registry(recipes)
-    scores: dict[str, dict[str, Callable[[], Scores]]] = {}
-    for result, own in done:
-        if why_no_calibration(recipe_of_run(result.model, result.manifest, known)) is None:
-            of_model = scores.setdefault(clean_line(result.model), {})
-            of_model[clean_line(result.benchmark)] = partial(_itself, own)
-    rows = [
-        {**row, "model": clean_line(row["model"]), "benchmark": clean_line(row["benchmark"])}
-        for result, _ in done
-        for row in result.metrics
-    ]
-    return join_benchmarks(rows, scores, settings=done[0][0].settings)
+__all__ = ["print_joint"]
 
 
 def print_joint(joint: Joint) -> None:
@@ -72,7 +49,3 @@ def print_joint(joint: Joint) -> None:
     terminal.print(Text(f"\n{joint.summary}"))
     for note in joint.notes:
         terminal.print(Text(f"* {clean_line(note)}", style="dim"))
-
-
-def _itself(scores: Scores) -> Scores:
-    return scores

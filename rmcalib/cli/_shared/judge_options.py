@@ -34,8 +34,8 @@ JudgeKind = Annotated[
     str | None,
     typer.Option(
         metavar="KIND",
-        help="Ask a language model: letter, yes-no, rating, votes or rewardbench2. With --endpoint over its "
-        "chat API, else it is loaded.",
+        help="Let a language model judge: letter, yes-no, rating, votes or rewardbench2. It is loaded, or "
+        "asked over the chat API of --endpoint.",
         rich_help_panel=_PANEL,
     ),
 ]
@@ -50,34 +50,40 @@ JudgePromptFile = Annotated[
 Votes = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Sampled answers per question of --judge votes; default 8.", rich_help_panel=_PANEL
+        min=1,
+        metavar="N",
+        help="Sampled answers per question of --judge votes; default 8.",
+        rich_help_panel=_PANEL,
     ),
 ]
 Placements = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="In how many orders a judge that compares responses sees them; default as many as there are "
+        metavar="N",
+        help="Number of orders in which a judge sees the responses that it compares; default the number of "
         "responses.",
         rich_help_panel=_PANEL,
     ),
 ]
 JudgeSeed = Annotated[
-    int, typer.Option(min=0, help="Seed of the orders and of sampled answers.", rich_help_panel=_PANEL)
+    int,
+    typer.Option(
+        min=0, metavar="N", help="Random seed of the orders and of sampled answers.", rich_help_panel=_PANEL
+    ),
 ]
 MaxCharacters = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Cut prompts and responses to this many characters; default: no limit.",
+        metavar="N",
+        help="Cut prompts and responses to this many characters; default no limit.",
         rich_help_panel=_PANEL,
     ),
 ]
 DryRun = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Count requests and tokens of --judge, and do nothing.", rich_help_panel=_PANEL
-    ),
+    typer.Option("--dry-run", help="Only count the requests and tokens of --judge.", rich_help_panel=_PANEL),
 ]
 
 

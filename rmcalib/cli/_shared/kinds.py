@@ -14,8 +14,8 @@ Steps = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How the step scores of a process reward model become one reward: product (default), min, last, "
-        "mean, geometric_mean, or 'all' to compare them.",
+        help="How to combine the step scores of a process reward model: product (default), min, last, mean, "
+        "geometric_mean, or 'all' to compare them.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -23,8 +23,8 @@ MissingScores = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="What to do about responses without a score: refuse the file (default), count them as the "
-        "lowest (default for RewardMATH's files), or drop their prompts.",
+        help="What to do about responses without a score: refuse (the file; default), lowest (count them "
+        "as the lowest; default for RewardMATH's files), or drop (their prompts).",
         rich_help_panel=WHAT,
     ),
 ]

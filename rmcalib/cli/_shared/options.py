@@ -1,9 +1,9 @@
-"""Options that all commands share."""
+"""Options that all commands share, and how commands take options as objects."""
 
 import functools
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -17,17 +17,12 @@ if TYPE_CHECKING:
 __all__ = [
     "REPORT",
     "Command",
-    "Config",
-    "Json",
+    "Common",
     "Markdown",
-    "Quiet",
+    "Measuring",
     "Resamples",
     "Seed",
-    "TieRule",
-    "Ties",
-    "Verbose",
     "load_config",
-    "metric_settings",
     "named_folder",
     "refuse_options",
     "results_folder",
@@ -47,8 +42,20 @@ class TieRule(StrEnum):
     RAO_KUPPER = "rao-kupper"
 
 
+FORMER_NAMES = {"card": {"--push": "--push-to-hub"}}
+"""Former names of options, by command: they still work, but the help does not show them."""
+
+
 class Command(TyperCommand):
     """A command whose help ends with the options that all commands share, --help among them."""
+
+    def make_parser(self, ctx: Any) -> Any:
+        """Return the parser of the options, which also knows their former names."""
+        parser = super().make_parser(ctx)
+        for former, name in FORMER_NAMES.get(str(self.name), {}).items():
+            (option,) = (param for param in self.params if name in param.opts)
+            parser.add_option(obj=option, opts=[former], dest=option.name)  # type: ignore[arg-type]
+        return parser
 
     def get_help_option(self, ctx: Any) -> Any:
         """Return --help, in the panel of the shared options."""
@@ -77,7 +84,9 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
         for param in context.command.params
         if param.name not in ("config", "help")
     }
-    given = {str(name).replace("_", "-"): value for name, value in content.items()}
+    former = FORMER_NAMES.get(str(context.command.name), {})
+    named = {str(name).replace("_", "-"): value for name, value in content.items()}
+    given = {former.get(f"--{name}", name).lstrip("-"): value for name, value in named.items()}
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {', '.join(sorted(known))})")
@@ -139,14 +148,6 @@ def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., No
     return decorate
 
 
-def metric_settings(resamples: int, seed: int, ties: TieRule) -> "Settings":
-    """Return the settings of metrics that the options of a command ask for."""
-    from rmcalib.metrics import Settings
-
-    rule: Any = ties.value
-    return Settings(resamples=resamples, seed=seed, ties=rule)
-
-
 def named_folder(text: str) -> Path:
     """Return the folder that ``text`` names; an empty text, as of an unset variable, names none.
 
@@ -175,18 +176,24 @@ Config = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=load_config,
-        help="YAML file with defaults for these options; the command line wins.",
+        help="YAML file with defaults for these options. The command line takes precedence.",
         rich_help_panel=OTHER,
     ),
 ]
 Seed = Annotated[
     int,
-    typer.Option(min=0, help="Seed of everything random; same seed, same numbers.", rich_help_panel=REPORT),
+    typer.Option(
+        min=0, metavar="N", help="Random seed; the same seed gives the same numbers.", rich_help_panel=REPORT
+    ),
 ]
 Resamples = Annotated[
     int,
     typer.Option(
-        min=20, max=MOST_RESAMPLES, help="Resamples for intervals and p-values.", rich_help_panel=REPORT
+        min=20,
+        max=MOST_RESAMPLES,
+        metavar="N",
+        help="Number of resamples for intervals and p-values.",
+        rich_help_panel=REPORT,
     ),
 ]
 Markdown = Annotated[
@@ -194,15 +201,16 @@ Markdown = Annotated[
     typer.Option(
         "--markdown",
         metavar="FILE",
-        help="Write a summary as Markdown, for a pull request or a workflow's page.",
+        help="Also write a summary as Markdown, for a pull request or the page of a workflow.",
         rich_help_panel=REPORT,
     ),
 ]
 Ties = Annotated[
     TieRule,
     typer.Option(
-        help="What to do with votes for 'equally good': split them among the responses, drop them, or "
-        "forecast them with a model of ties.",
+        metavar="RULE",
+        help="How to count votes for 'equally good': split (among the responses), drop, or davidson or "
+        "rao-kupper (models of ties).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -212,14 +220,42 @@ Json = Annotated[
 ]
 Quiet = Annotated[
     bool,
-    typer.Option("--quiet", "-q", help="Print only errors (and --json).", rich_help_panel=OTHER),
+    typer.Option(
+        "--quiet", "-q", help="Print only errors, and the result with --json.", rich_help_panel=OTHER
+    ),
 ]
 Verbose = Annotated[
     bool,
     typer.Option(
         "--verbose",
         "-v",
-        help="Show tracebacks, and the warnings of other packages.",
+        help="Show tracebacks, and warnings of other packages.",
         rich_help_panel=OTHER,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options that every command has."""
+
+    json: Json = False
+    quiet: Quiet = False
+    verbose: Verbose = False
+    config: Config = None
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How the metrics are computed."""
+
+    ties: Ties = TieRule.SPLIT
+    resamples: Resamples = 1000
+    seed: Seed = 0
+
+    def settings(self) -> "Settings":
+        """Return the options as the metrics take them."""
+        from rmcalib.metrics import Settings
+
+        rule: Any = self.ties.value
+        return Settings(resamples=self.resamples, seed=self.seed, ties=rule)

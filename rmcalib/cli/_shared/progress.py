@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: a bar with tokens per second and time left, and one-line warnings."""
+"""What a person sees while a job runs: a bar with tokens per second and time left, a status, and warnings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PACKAGE = str(Path(__file__).parents[2])
 
-__all__ = ["plain_warnings", "progress_bar", "say"]
+__all__ = ["plain_warnings", "progress_bar", "say", "working"]
 
 
 @contextlib.contextmanager
@@ -50,6 +50,21 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[OnProgress | None]:
             bar.update(task, completed=done, total=total, speed=speed)
 
         yield on_progress
+
+
+@contextlib.contextmanager
+def working(what: str, *, quiet: bool) -> Iterator[None]:
+    """Show a line such as "evaluating org/rm ..." on standard error until the work is done.
+
+    Nothing is shown if standard error is not a terminal, or if ``quiet``.
+    """
+    from rmcalib._util.processes import may_draw
+
+    if quiet or not may_draw():
+        yield
+        return
+    with open_console(stderr=True).status(clean_line(f"{what} ...")):
+        yield
 
 
 @contextlib.contextmanager

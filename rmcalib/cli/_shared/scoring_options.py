@@ -15,7 +15,7 @@ from rmcalib.cli._shared.judge_options import (
     Placements,
     Votes,
 )
-from rmcalib.cli._shared.options import REPORT, Quiet
+from rmcalib.cli._shared.options import REPORT
 from rmcalib.cli._shared.places import Place
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ Models = Annotated[
         "--model",
         "-m",
         metavar="ID",
-        help="A Hub id, a local folder, a registered judge, or 'demo' (the default); several allowed.",
+        help="A Hub id, a local folder, a registered judge, or 'demo' (the default). eval and score accept "
+        "several.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -101,6 +102,7 @@ Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
+        metavar="N",
         help="Score at most this many prompts, taken evenly from the whole benchmark.",
         rich_help_panel=WHAT,
     ),
@@ -111,11 +113,16 @@ Revision = Annotated[
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.", rich_help_panel=HOW),
+    typer.Option(
+        metavar="NAME",
+        help="auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
+        rich_help_panel=HOW,
+    ),
 ]
 Dtype = Annotated[
     str,
     typer.Option(
+        metavar="NAME",
         help="auto (float32 on a CPU, else the recipe's or the checkpoint's), float32, bfloat16 or float16.",
         rich_help_panel=HOW,
     ),
@@ -134,7 +141,7 @@ TokenBudget = Annotated[
     typer.Option(
         min=1,
         metavar="TOKENS",
-        help="Tokens in one forward pass: fewer need less memory; default what free memory allows.",
+        help="Tokens in one forward pass. Fewer need less memory; default as many as fit.",
         rich_help_panel=HOW,
     ),
 ]
@@ -142,13 +149,15 @@ Compile = Annotated[
     bool,
     typer.Option(
         "--compile",
-        help="Compile the model's layers: costs minutes at the start, and pays only for long runs on a GPU.",
+        help="Compile the model's layers. This takes minutes, and helps only in long runs on a GPU.",
         rich_help_panel=HOW,
     ),
 ]
 TrustRemoteCode = Annotated[
     bool,
-    typer.Option("--trust-remote-code", help="Let the model's own Python code run.", rich_help_panel=HOW),
+    typer.Option(
+        "--trust-remote-code", help="Allow the model's own Python code to run.", rich_help_panel=HOW
+    ),
 ]
 AllowPickle = Annotated[
     bool,
@@ -173,7 +182,7 @@ ServedName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The name that the server has for the model; default that of --model.",
+        help="The model's name on the server; default that of --model.",
         rich_help_panel=SERVED,
     ),
 ]
@@ -181,7 +190,7 @@ TokenizeHere = Annotated[
     bool,
     typer.Option(
         "--tokenize-here",
-        help="Send vLLM token ids, as for a model that is loaded, instead of messages; needs the tokenizer.",
+        help="Send token ids to vLLM instead of messages, as for a loaded model; needs the tokenizer.",
         rich_help_panel=SERVED,
     ),
 ]
@@ -189,20 +198,28 @@ ApiKeyEnv = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The environment variable with the server's key; default RMCALIB_API_KEY.",
+        help="Environment variable with the server's key; default RMCALIB_API_KEY.",
         rich_help_panel=SERVED,
     ),
 ]
-Concurrency = Annotated[int, typer.Option(min=1, help="The most requests at a time.", rich_help_panel=SERVED)]
+Concurrency = Annotated[
+    int,
+    typer.Option(min=1, metavar="N", help="Largest number of requests at a time.", rich_help_panel=SERVED),
+]
 Timeout = Annotated[
     float,
-    typer.Option(min=0.1, help="Seconds to wait for an answer before asking again.", rich_help_panel=SERVED),
+    typer.Option(
+        min=0.1,
+        metavar="SECONDS",
+        help="How long to wait for an answer before asking again.",
+        rich_help_panel=SERVED,
+    ),
 ]
 Reference = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Score a DPO policy: the model that its training began with. Rewards are "
+        help="Score a DPO policy against this model, which its training began with. Rewards are "
         "beta * log(policy / reference). Not needed for PEFT adapters with --beta.",
         rich_help_panel=POLICY,
     ),
@@ -218,7 +235,8 @@ ReferenceFree = Annotated[
 Beta = Annotated[
     float | None,
     typer.Option(
-        help="The policy's beta in training; default what its files say, else 0.1 (1 without a reference).",
+        metavar="X",
+        help="The policy's beta in training; default the one in its files, else 0.1 (1 without a reference).",
         rich_help_panel=POLICY,
     ),
 ]
@@ -232,7 +250,7 @@ ReferenceServedName = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="The name that the server has for the reference; default that of --reference.",
+        help="The reference's name on the server; default that of --reference.",
         rich_help_panel=POLICY,
     ),
 ]
@@ -240,7 +258,7 @@ Recipes = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="YAML file that says how to read your own models; may be given several times.",
+        help="YAML file with recipes for your own models (docs/models.md); several allowed.",
         rich_help_panel=HOW,
     ),
 ]
@@ -258,7 +276,7 @@ Export = Annotated[
         "--export-rewardbench",
         metavar="FILE",
         dir_okay=False,
-        help="Also write the scores in RewardBench's JSON form.",
+        help="Also write the scores in RewardBench's JSON format.",
         rich_help_panel=REPORT,
     ),
 ]
@@ -302,7 +320,6 @@ class Scoring:
     max_characters: MaxCharacters = None
     fresh: Fresh = False
     output: Place = "runs"
-    quiet: Quiet = False
 
     def judge_options(self) -> dict[str, Any]:
         """Return the options of :func:`rmcalib.load_judge` that differ from their defaults.

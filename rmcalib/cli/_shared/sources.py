@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rmcalib.scores import Scores
 
 __all__ = [
+    "Failure",
     "benchmark_for",
     "check_export",
     "for_each_model",
@@ -68,7 +69,7 @@ def check_export(file: Path | None, names: Sequence[str | None], output: str) ->
 
 
 def benchmark_for(
-    names: Sequence[str | None], scoring: Scoring, scores: str | None = None
+    names: Sequence[str | None], scoring: Scoring, scores: str | None = None, *, quiet: bool
 ) -> Benchmark | None:
     """Load the benchmark that was asked for, or the default for these models.
 
@@ -88,7 +89,7 @@ def benchmark_for(
         bench = load_benchmark(
             name, format=scoring.format, revision=scoring.benchmark_revision, part=part, limit=limit
         )
-        if not scoring.quiet:
+        if not quiet:
             for note in bench.notes:
                 say(f"warning: {note}")
         return bench
@@ -100,7 +101,7 @@ def benchmark_for(
     try:
         return load_benchmark("reward-bench-2")
     except HubError as error:
-        if not scoring.quiet:
+        if not quiet:
             say(f"warning: the report has no texts to read ({error})")
         return None
 
@@ -128,21 +129,21 @@ def for_each_model(
     return done, failed
 
 
-def say_failures(failed: list[Failure], n: int, noun: str = "model") -> None:
+def say_failures(failed: Sequence[Failure], n: int, noun: str = "model") -> None:
     """Print which of ``n`` models or runs failed, if any."""
     if failed:
         names = ", ".join(entry["model"] for entry in failed)
         say(f"{len(failed)} of {n} {noun}s failed: {names} (see above)")
 
 
-def run_model(name: str, benchmark: Benchmark, scoring: Scoring) -> Scores:
+def run_model(name: str, benchmark: Benchmark, scoring: Scoring, *, quiet: bool) -> Scores:
     """Score a benchmark with a judge, with a progress bar; say what was scored before."""
     from rmcalib._util.processes import is_main_process
     from rmcalib.runs import score
 
     all_responses, begun = benchmark.n_responses, False
-    notify = say if is_main_process() and not scoring.quiet else lambda _: None
-    with progress_bar(name, quiet=scoring.quiet) as draw:
+    notify = say if is_main_process() and not quiet else lambda _: None
+    with progress_bar(name, quiet=quiet) as draw:
 
         def on_progress(done: int, total: int, tokens: int) -> None:
             nonlocal begun

@@ -167,7 +167,7 @@ _PAIRWISE = Metric(
 )
 CALIBRATION = (
     _ECE,
-    *null_metrics(_ECE, _ece, "ECE", heading="p"),
+    *null_metrics(_ECE, _ece, "ECE"),
     Metric(
         "ece_bound",
         "largest possible ECE with this number of responses m: 2/m",

@@ -44,7 +44,6 @@ FIRST_CHOICE = (
         mean_confidence,
         unit="probability",
         label="mean confidence",
-        heading="",
         group="headline",
         depends_on_m=True,
     ),
@@ -66,7 +65,6 @@ FIRST_CHOICE = (
         better="zero",
         unit="probability",
         label="gap",
-        heading="over-conf.",
         group="headline",
     ),
 )

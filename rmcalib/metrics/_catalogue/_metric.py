@@ -51,7 +51,8 @@ class Metric:
         pairwise probabilities are enough; "lengths" of the responses; "official" for a score that the
         benchmark's authors define.
     label : the usual name; by default ``name``.
-    heading : the heading of its column on the leaderboard; by default ``label``. Empty: no column.
+    heading : the heading of its column on the leaderboard's page. By default ``label`` for metrics of other
+        packages, and no column for those of rmcalib. Empty: no column.
     digits : number of decimals.
     group : the group on pages and in the documentation: a key of ``GROUPS``.
     compared : where `compare` reports a difference: "everywhere", "overall" or "nowhere".
@@ -86,7 +87,7 @@ class Metric:
     source: str = ""
 
     def __post_init__(self) -> None:
-        """Check the entry, and set label and heading if they are not given."""
+        """Check the entry, and set the label if it is not given."""
         if not isinstance(self.name, str) or not self.name.isidentifier() or keyword.iskeyword(self.name):
             raise ValueError(f"metric {self.name!r}: expected a name of letters, digits and underscores")
         if not callable(self.statistic):
@@ -97,9 +98,7 @@ class Metric:
         for name in ("compared", "ranked"):
             where = ("everywhere", "overall", "nowhere")
             check_choice(getattr(self, name), f"metric {self.name}: {name}", where)
-        label = self.label or self.name
-        object.__setattr__(self, "label", label)
-        object.__setattr__(self, "heading", label if self.heading is None else self.heading)
+        object.__setattr__(self, "label", self.label or self.name)
 
     def badness(self, value: float) -> float:
         """Return a number that is smaller for better values.

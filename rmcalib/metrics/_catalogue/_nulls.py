@@ -14,7 +14,7 @@ __all__ = ["null_metrics"]
 
 
 def null_metrics(
-    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str, heading: str = ""
+    error: Metric, inference: Callable[[Forecasts, Settings], Inference | None], what: str
 ) -> tuple[Metric, ...]:
     """Return the null mean, its 95th percentile and the p-value of an error, as three metrics."""
 
@@ -37,7 +37,7 @@ def null_metrics(
             compared="nowhere",
             ranked=error.ranked if error.ranked == "nowhere" else "overall",
             depends_on_m=error.depends_on_m,
-            **{"unit": error.unit, "heading": "", **more},
+            **{"unit": error.unit, **more},
         )
 
     return (
@@ -48,7 +48,6 @@ def null_metrics(
             "p_value",
             f"probability that the {what} of a calibrated model is at least as large",
             unit="probability",
-            heading=heading,
             label=f"p-value of {error.label}",
         ),
     )

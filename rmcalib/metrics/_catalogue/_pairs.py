@@ -97,7 +97,6 @@ PAIRS = (
         unit="probability",
         needs=_NEEDS,
         label="confidence in pairs",
-        heading="",
         group="pairs",
     ),
     Metric(
@@ -108,7 +107,6 @@ PAIRS = (
         unit="fraction of pairs",
         needs=frozenset(),
         label="accuracy in pairs",
-        heading="",
         group="pairs",
     ),
     Metric(
@@ -119,7 +117,6 @@ PAIRS = (
         unit="probability",
         needs=_NEEDS,
         label="gap in pairs",
-        heading="",
         group="pairs",
     ),
     Metric(
@@ -130,7 +127,6 @@ PAIRS = (
         unit="fraction",
         needs=_NEEDS,
         label="lost information in pairs",
-        heading="",
         group="pairs",
     ),
     Metric(
@@ -140,7 +136,6 @@ PAIRS = (
         better="low",
         needs=_NEEDS,
         label="Brier score in pairs",
-        heading="",
         group="pairs",
         ranked="nowhere",
     ),

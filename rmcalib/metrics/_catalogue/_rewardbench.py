@@ -156,7 +156,6 @@ BENCHMARK_SCORE = (
         prompts="all",
         needs=frozenset(),
         label="score",
-        heading="",
         group="rewards",
         ranked="everywhere",
         depends_on_m=True,

@@ -150,7 +150,6 @@ INFORMATION = (
         better="low",
         unit="fraction",
         label="lost information",
-        heading="lost",
         group="headline",
     ),
     Metric(
@@ -160,7 +159,6 @@ INFORMATION = (
         better="high",
         unit="fraction",
         label="usable information",
-        heading="usable",
         group="headline",
     ),
 )
@@ -171,7 +169,6 @@ TEMPERATURE = (
         "best temperature T: dividing the rewards by T maximises the likelihood",
         _with_enough_prompts(temperature),
         label="best temperature",
-        heading="T",
         digits=2,
         group="temperature",
     ),
@@ -182,7 +179,6 @@ TEMPERATURE = (
         better="low",
         unit="probability",
         label="ECE at the best temperature",
-        heading="ECE at T",
         group="temperature",
         depends_on_m=True,
     ),

@@ -114,7 +114,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
     intervals = any(row["values"][main]["low"] is not None for row in board.ranked)
     columns = [
         {"key": key, "name": name, "meaning": catalogue()[key].meaning}
-        for key, name in [*((key, name) for key, name, _ in _columns(main)), *_added_columns()]
+        for key, name in [*((key, name) for key, name, _ in _columns(main)), *_more_columns()]
         if key != main and any(key in row["values"] for row in board.models)
     ]
     protocols = _protocols(board)
@@ -247,10 +247,13 @@ def _columns(metric: str) -> tuple[tuple[str, str, Any], ...]:
     return _PAIR_COLUMNS if metric.startswith("pairwise_") else _COLUMNS
 
 
-def _added_columns() -> list[tuple[str, str]]:
-    """The metrics of other packages that have a column, with their headings."""
-    added = [metric for metric in catalogue().values() if metric.source]
-    return [(one.name, one.heading) for one in added if one.heading and one.ranked != "nowhere"]
+def _more_columns() -> list[tuple[str, str]]:
+    """The metrics with a heading besides those above: all of other packages unless they have an empty one."""
+    listed = {key for key, _, _ in (*_COLUMNS, *_PAIR_COLUMNS)}
+    more = [one for one in catalogue().values() if one.name not in listed and one.ranked != "nowhere"]
+    default = {one.name: one.label if one.source else "" for one in more}
+    headings = {one.name: default[one.name] if one.heading is None else one.heading for one in more}
+    return [(name, heading) for name, heading in headings.items() if heading]
 
 
 def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
