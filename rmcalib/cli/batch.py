@@ -22,7 +22,7 @@ from rmcalib.cli._shared.options import (
     refuse_options,
     with_options,
 )
-from rmcalib.cli._shared.places import output_folder
+from rmcalib.cli._shared.places import input_file, output_folder
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
 
@@ -53,6 +53,7 @@ class Which:
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="YAML file with the models and their recipes; default the leaderboard, or with --scores "
             "published all that are published.",
             rich_help_panel=_WHICH,

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Config, Json, Seed, Verbose, refuse_options, with_options
+from rmcalib.cli._shared.options import (
+    Config,
+    Json,
+    Seed,
+    Verbose,
+    named_folder,
+    refuse_options,
+    with_options,
+)
+from rmcalib.cli._shared.places import output_file, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
@@ -35,12 +44,19 @@ def calibrate_model(
     scoring: Scoring,
     to: Annotated[
         Path,
-        typer.Option("--to", metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
+        typer.Option(
+            "--to",
+            metavar="FILE",
+            parser=output_file,
+            help="Where to write the calibrator.",
+            rich_help_panel=WHAT,
+        ),
     ] = Path("calibrator.json"),
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
+            parser=named_folder,
             help="Also write a model whose rewards are divided by the temperature, and check that they are.",
             rich_help_panel=WHAT,
         ),
@@ -74,8 +90,7 @@ def calibrate_model(
             useful = () if checkpoint is None else _LOADING
             unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
-        if to.is_dir():  # also "", which is the current folder
-            raise ValueError(f"--to {to}: is a folder; name a file, such as calibrator.json")
+        refuse_overwriting("--to", to, (source,))
         _check_destination(checkpoint, push_to_hub, scoring)
         scores = _scores(source, model, scoring)
         result = calibrate(scores, seed=seed)

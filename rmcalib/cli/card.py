@@ -58,6 +58,8 @@ def write_model_card(
     from rmcalib.report import evaluate, open_scores
 
     folder = output_folder(output)
+    if model is not None and not model.strip():
+        raise ValueError("--model: an empty name")
     if push is not None:
         check_repo_id(push)
     with plain_warnings(quiet=quiet, verbose=verbose):

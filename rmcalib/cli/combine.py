@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.options import Config, Json, Quiet, Seed, Verbose
+from rmcalib.cli._shared.places import output_file, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ def combine_judges(
         list[str], typer.Argument(metavar="RUN...", help="Run folders or files of scores, one per judge.")
     ],
     to: Annotated[
-        Path, typer.Option("--to", metavar="FILE", help="Where to write the scores of the panel.")
+        Path,
+        typer.Option(
+            "--to", metavar="FILE", parser=output_file, help="Where to write the scores of the panel."
+        ),
     ] = Path("panel.parquet"),
     method: Annotated[
         str,
@@ -48,6 +52,10 @@ def combine_judges(
     check_choice(method, "--method", METHODS)
     if to.suffix != ".parquet":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
+    refuse_overwriting("--to", to, runs)
+    repeated = [run for run in runs if runs.count(run) > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]}: given {runs.count(repeated[0])} times; give each judge once")
     with plain_warnings(quiet=quiet, verbose=verbose):
         found = [open_scores(run) for run in runs]
         names = _different([name for _, name in found], runs)

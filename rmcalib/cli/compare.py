@@ -23,6 +23,7 @@ from rmcalib.cli._shared.options import (
     Verbose,
     metric_settings,
 )
+from rmcalib.cli._shared.places import input_file, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def compare(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="Divide the rewards of the model that a calibrator was fitted for by its temperature, and "
             "check that it holds here; may be given for each of the two.",
         ),
@@ -85,6 +87,8 @@ def compare(
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
+    for option, target in (("--output", output), ("--markdown", markdown)):
+        refuse_overwriting(option, target, (a, b, *(calibrator or ())))
     with plain_warnings(quiet=quiet, verbose=verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
         first, second = apply_to_own((first, second), calibrator or (), quiet=quiet)
@@ -140,11 +144,15 @@ def _warn_of_scales(recipes: Iterable[Recipe]) -> None:
 
 
 def _warn_of_prompts(a: Scores, b: Scores) -> None:
+    from rmcalib._util.terminal import count
+
     ids = set(a.item_id.tolist()), set(b.item_id.tolist())
     common = len(ids[0] & ids[1])
     left_out = len(ids[0]) + len(ids[1]) - 2 * common
     if left_out:
-        say(f"warning: compared on {common:,} prompts; {left_out:,} are in only one of the two")
+        say(
+            f"warning: compared on {count(common, 'prompt')}; {left_out:,} {'is' if left_out == 1 else 'are'} in only one of the two"
+        )
 
 
 _WIDTH = 100

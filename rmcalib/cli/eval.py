@@ -27,7 +27,7 @@ from rmcalib.cli._shared.options import (
     refuse_options,
     with_options,
 )
-from rmcalib.cli._shared.places import output_folder
+from rmcalib.cli._shared.places import output_folder, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
@@ -156,6 +156,8 @@ def evaluate_models(
     found = scores_of_file(scores, steps, missing)
     names = model_names(model, scores, found)
     check_export(export_rewardbench, names, scoring.output)
+    for option, target in (("--export-rewardbench", export_rewardbench), ("--markdown", markdown)):
+        refuse_overwriting(option, target, (scores, calibrator, *several))
     main = is_main_process()
     quiet = plain_warnings(quiet=scoring.quiet or not main, verbose=verbose)
     with quiet, joined() as team:

@@ -17,6 +17,7 @@ from rmcalib.cli._shared.options import (
     refuse_options,
     results_folder,
 )
+from rmcalib.cli._shared.places import input_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +36,10 @@ def prolr(
         str, typer.Option(help="Names of data sets, separated by commas; iris and wine need no network.")
     ] = "iris",
     data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own CSV file instead of a data set by name.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", parser=input_file, help="Your own CSV file instead of a data set by name."
+        ),
     ] = None,
     labels: Annotated[
         str,
@@ -125,6 +129,8 @@ def _datasets(names: str, file: Path | None, labels: str) -> "list[Dataset]":
     from rmcalib.tabular import load_dataset, read_csv
 
     if file is not None:
+        if not _split(labels):
+            raise ValueError("--labels: names nothing")
         return [read_csv(file, _split(labels) if "," in labels else labels)]
     return [load_dataset(name) for name in _distinct(names)]
 

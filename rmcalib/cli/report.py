@@ -22,7 +22,7 @@ from rmcalib.cli._shared.options import (
     Verbose,
     metric_settings,
 )
-from rmcalib.cli._shared.places import Place, output_folder
+from rmcalib.cli._shared.places import Place, input_file, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def report_leaderboard(
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="Use a CSV instead of runs. Columns: model, leaderboard_score, categories, and ece, "
             "ece_score or --metric.",
         ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.texts import parse_yaml
 from rmcalib.judges._inference.devices import DTYPES
 from rmcalib.judges._inference.pooling import POOLINGS
 from rmcalib.judges._judge import SCALES
@@ -92,14 +93,10 @@ def read_recipes(path: Path) -> list[Recipe]:
 
 def read_entries(path: Path) -> list[tuple[str, Any]]:
     """Read the entries of a YAML file as they are, each with its place in the file for messages."""
-    import yaml
-
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_bytes(), str(path))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")

@@ -23,7 +23,7 @@ from rmcalib.judges import (
     work_of,
 )
 from rmcalib.runs._folder import RunFolder
-from rmcalib.runs._lock import read_manifest
+from rmcalib.runs._lock import RunError, read_manifest
 from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
 from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
 from rmcalib.scores import Scores
@@ -162,6 +162,12 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     before = read_manifest(folder / "run.json") or {}
     if _is_own(before, folder / "scores.parquet", scores):
         return
+    there, here = before.get("model"), scores.manifest.get("model")
+    if there and here and there != here and not fresh:
+        raise RunError(
+            f"{folder} holds the scores of {there!r}, and {here!r} has the same folder: choose another "
+            "--output, or --fresh to replace them"
+        )
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
     if before.get("hash") == digest and "asked" in before:
         about["asked"] = before["asked"]

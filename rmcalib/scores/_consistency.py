@@ -56,8 +56,9 @@ def check(scores: Scores) -> None:
     if bad.any():
         row = first(bad)
         twice = row and scores.response[row] == scores.response[row - 1]
-        problem = "is there twice" if twice else "comes too early"
-        raise ValueError(f"{name(row)} {problem}: an item's responses are numbered 0, 1, 2, ...")
+        expected = row - int(np.repeat(starts, sizes)[row])
+        problem = " is there twice" if twice else f": expected response {expected} next"
+        raise ValueError(f"{name(row)}{problem}; an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
         raise ValueError(f"{name(first(bad))}: another category than the item's other responses")

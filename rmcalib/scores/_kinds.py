@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, check_choice
+from rmcalib._util.terminal import count
 from rmcalib.ranking import IndependentRewards
 from rmcalib.scores._beats import as_lists, is_beats
 from rmcalib.scores._columns import LARGEST_REWARD, Place, row_place
@@ -205,10 +206,11 @@ def _without_missing(
         given = {name: [values[i] for i in kept] for name, values in given.items()}
         given["reward"] = reward[kept]
         about["missing"]["treated"] = "drop"
-        note = f"{n:,} responses had no score; their {of:,} prompts are left out."
+        note = f"{count(n, 'response')} had no score; left out: {count(of, 'prompt')}."
     else:
         given["reward"] = np.where(absent, reward[~absent].min(), reward)
-        note = f"{n:,} responses of {of:,} prompts had no score; they count as the lowest reward of all."
+        without = f"{count(n, 'response')} of {count(of, 'prompt')}"
+        note = f"{without} had no score; counted as the lowest reward of all."
     return given, about | {"notes": [note]}
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rmcalib._util.terminal import count
 from rmcalib.scores._beats import star
 
 __all__ = ["SCORE_COLUMNS", "VERDICT_COLUMNS", "is_rewardmath", "models_of_list", "models_of_table"]
@@ -63,7 +64,9 @@ def models_of_list(content: Sequence[Any], source: str) -> tuple[Columns, About]
         if name not in seen:
             rows.append({**row, "where": where})
         seen.add(name)
-    notes = [f"{repeated} problems are in the file twice; the second one is left out."] if repeated else []
+    notes = (
+        [f"In the file twice: {count(repeated, 'problem')}; the second one is left out."] if repeated else []
+    )
     if "chosen_position" in rows[0]:
         columns, about = _verdicts({i: _pairs_of(row) for i, row in enumerate(rows)})
     else:

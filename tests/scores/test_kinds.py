@@ -160,7 +160,7 @@ def test_missing_scores_are_counted() -> None:
     assert lowest.manifest["missing"] == {"responses": 1, "prompts": 1, "treated": "lowest"}
     dropped = Scores.from_rows(rows, reading=Reading(missing="drop"))
     assert dropped.item_id.tolist() == ["a", "a"]
-    assert dropped.manifest["notes"] == ["1 responses had no score; their 1 prompts are left out."]
+    assert dropped.manifest["notes"] == ["1 response had no score; left out: 1 prompt."]
     nothing = [{**one, "reward": None} for one in GOOD]
     with pytest.raises(ValueError, match="no prompt has a score for each of its responses"):
         Scores.from_rows(nothing, reading=Reading(missing="drop"))

@@ -79,7 +79,7 @@ def test_repeated_problems_count_once(tmp_path: Path) -> None:
     (tmp_path / "twice.json").write_text(json.dumps([*content, content[0]]))
     scores = load_scores(tmp_path / "twice.json")
     assert scores.n_items == 2
-    assert scores.manifest["notes"] == ["1 problems are in the file twice; the second one is left out."]
+    assert scores.manifest["notes"] == ["In the file twice: 1 problem; the second one is left out."]
 
 
 @pytest.mark.parametrize(

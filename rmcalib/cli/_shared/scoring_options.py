@@ -16,7 +16,7 @@ from rmcalib.cli._shared.judge_options import (
     Votes,
 )
 from rmcalib.cli._shared.options import REPORT, Quiet
-from rmcalib.cli._shared.places import Place
+from rmcalib.cli._shared.places import Place, input_file, output_file
 
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
@@ -240,6 +240,7 @@ Recipes = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
+        parser=input_file,
         help="YAML file that says how to read your own models; may be given several times.",
         rich_help_panel=HOW,
     ),
@@ -257,7 +258,7 @@ Export = Annotated[
     typer.Option(
         "--export-rewardbench",
         metavar="FILE",
-        dir_okay=False,
+        parser=output_file,
         help="Also write the scores in RewardBench's JSON form.",
         rich_help_panel=REPORT,
     ),

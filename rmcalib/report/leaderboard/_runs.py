@@ -97,7 +97,7 @@ def _finished_runs(
         if name == REAL:
             runs += _built_in_runs()
             continue
-        folder = as_path(name)
+        folder = _named(name)
         if folder.is_file():
             runs += _runs_in_file(folder, steps, missing)
             continue
@@ -171,7 +171,7 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
     ...     open_scores(f"{folder}/mine.jsonl")[1]
     'mine'
     """
-    path = as_path(source)
+    path = _named(source)
     if is_built_in(source) or path.is_file():
         scores = load_scores(source)
         return scores, str(scores.manifest.get("model") or path.stem)
@@ -180,6 +180,18 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
         have = ", ".join(str(run.folder) for run in runs[:3])
         raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
     return runs[0].scores(), runs[0].label
+
+
+def _named(source: str | Path) -> Path:
+    """Return the path of a folder or file of scores; storage that does not answer is reported by its URL."""
+    if not str(source).strip():
+        raise ValueError("an empty name; '.' is the current folder")
+    path = as_path(source)
+    try:
+        path.exists()
+    except OSError as error:
+        raise ValueError(f"{source}: cannot be read: {error.strerror or error}") from error
+    return path
 
 
 def _is_finished(run: ScoredRun) -> bool:
