@@ -150,9 +150,8 @@ def _warn_of_prompts(a: Scores, b: Scores) -> None:
     common = len(ids[0] & ids[1])
     left_out = len(ids[0]) + len(ids[1]) - 2 * common
     if left_out:
-        say(
-            f"warning: compared on {count(common, 'prompt')}; {left_out:,} {'is' if left_out == 1 else 'are'} in only one of the two"
-        )
+        verb = "is" if left_out == 1 else "are"
+        say(f"warning: compared on {count(common, 'prompt')}; {left_out:,} {verb} in only one of the two")
 
 
 _WIDTH = 100

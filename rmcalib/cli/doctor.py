@@ -93,6 +93,8 @@ def examine(
         )
         _finish(check, _print_served, json_)
     else:
+        served = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env")
+        refuse_options(context, ("device", *served), "a check of this machine (give --bench or --endpoint)")
         _finish(diagnose(), _print, json_)
 
 

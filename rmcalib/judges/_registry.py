@@ -7,6 +7,7 @@ form, and packages with the entry point group `rmcalib.models`. Later entries re
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,10 @@ def recipe_from(entry: Any, where: str) -> Recipe:
 
 
 def _checked(recipe: Recipe, where: str) -> Recipe:
+    if not recipe.model.strip():
+        raise ValueError(f"{where}: an entry needs `model: org/name`")
+    if recipe.parameters is not None and not 0 < recipe.parameters < math.inf:
+        raise ValueError(f"{where}: parameters: {recipe.parameters:g} is not a number of billions, such as 8")
     _choice(recipe.status, STATUSES, "status", where)
     _choice(recipe.bradley_terry, BRADLEY_TERRY, "bradley_terry", where)
     if recipe.scale is not None:
@@ -161,7 +166,7 @@ def _typed(kind: str, key: str, value: Any, where: str) -> Any:
     right = {
         "str": isinstance(value, str),
         "bool": isinstance(value, bool),
-        "int": number and int(value) == value,
+        "int": number and math.isfinite(value) and int(value) == value,
         "float": number,
     }[base]
     if not right:
