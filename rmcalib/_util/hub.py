@@ -245,7 +245,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "LocalEntryNotFoundError",
         "ConnectionError",
     }:
-        return "not in the local cache, and HF_HUB_OFFLINE forbids to fetch it"
+        return "not in the local cache, and HF_HUB_OFFLINE is set"
     if status == 429 or re.search(r"\b429\b", text):
         return "the Hub asks to slow down (429): wait a few minutes, or log in for a higher limit"
     if status in (401, 403):

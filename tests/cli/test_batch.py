@@ -118,4 +118,4 @@ def test_on_a_terminal_the_table_is_live(tmp_path: Path) -> None:
     assert done.code == 1
     assert "org/never-8B" in done.err
     assert "waiting" in done.err or "failed" in done.err
-    assert "org/never-8B: not in the local cache, and HF_HUB_OFFLINE forbids to fetch it" in done.out
+    assert "org/never-8B: not in the local cache, and HF_HUB_OFFLINE is set" in done.out

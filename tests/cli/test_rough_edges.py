@@ -75,6 +75,7 @@ NAMES: list[tuple[tuple[str, ...], str]] = [
     (("card", "s.parquet", "--model", " "), "--model: an empty name"),
     (("decide", ""), "an empty name; '.' is the current folder"),
     (("report", ""), "an empty name; '.' is the current folder"),
+    (("report", "s.parquet", "--benchmark", ""), "--benchmark: an empty name (have: made-up)"),
     (("compare", "s.parquet", ""), "an empty name; '.' is the current folder"),
     (("compare", "s.parquet", "o.parquet", *QUICK, "-o", "."), ".: a folder; name a file"),
     (("eval", "--scores", "s.parquet", "--markdown", ""), "an empty name; name a file"),

@@ -227,6 +227,8 @@ def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]
     counts: dict[str, int] = {}
     for run in runs:
         counts[run.benchmark] = counts.get(run.benchmark, 0) + 1
+    if wanted is not None and not wanted.strip():
+        raise ValueError(f"--benchmark: an empty name (have: {', '.join(counts)})")
     if wanted is not None:
         key = folder_name(wanted)
         kept = [
