@@ -105,7 +105,7 @@ def report_leaderboard(
     benchmarks give one page of all, with what the temperature of each does on
     the others, and a leaderboard of each.
     """
-    from rmcalib._util.storage import shown
+    from rmcalib._util.storage import is_remote, shown
     from rmcalib.cli._shared.joint import print_joint
     from rmcalib.report import (
         Joint,
@@ -129,6 +129,10 @@ def report_leaderboard(
     }
     reading: Any = reading_options(steps, missing)
     folder = output_folder(output)
+    if not is_remote(folder) and (folder / "scores.parquet").is_file():
+        raise ValueError(
+            f"--output {output}: the folder of a run, with a report of its own; name another one"
+        )
     with plain_warnings(quiet=quiet, verbose=verbose):
         if table is not None:
             _refuse_with_table(

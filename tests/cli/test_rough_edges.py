@@ -48,12 +48,16 @@ def test_a_file_that_is_read_is_never_overwritten(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_the_scores_of_a_run_are_not_overwritten_by_a_panel(invoke: Invoke, tmp_path: Path) -> None:
+def test_the_files_of_a_run_are_not_overwritten(invoke: Invoke, tmp_path: Path) -> None:
     write_files(tmp_path)
     assert invoke("eval", "--scores", "s.parquet", *QUICK).code == 0
     run = folder_of(tmp_path / "runs")
     ended = invoke("combine", run, "o.parquet", "--to", run / "scores.parquet")
     assert (ended.code, READ in ended.err) == (2, True)
+    page = (run / "report.html").read_bytes()
+    ended = invoke("report", "runs", *QUICK, "--output", run)
+    assert (ended.code, "the folder of a run" in ended.err) == (2, True)
+    assert (run / "report.html").read_bytes() == page
 
 
 URLS: list[tuple[tuple[str, ...], str]] = [
