@@ -55,8 +55,8 @@ def run_experiment(
     for data in datasets:
         if len(data) < 2 * plan.folds:
             raise ValueError(
-                f"{data.name}: {count(len(data), 'row')} cannot be split into {plan.folds} folds of at least "
-                "two rows; use fewer folds or more rows"
+                f"{data.name}: {count(len(data), 'row')} {'is' if len(data) == 1 else 'are'} too few for "
+                f"{plan.folds} folds of at least two rows; use fewer folds or more rows"
             )
     factories: dict[str, LearnerFactory | None] = (
         dict.fromkeys(plan.learners) if learners is None else _own_learners(learners, plan, processes)
