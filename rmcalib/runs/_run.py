@@ -184,7 +184,8 @@ class Run:
         missing = [item.id for item in self.benchmark.items if item.id not in rows]
         if missing:
             raise RunError(
-                f"{self.folder}: {count(len(missing), 'prompt')} {'is' if len(missing) == 1 else 'are'} not scored yet (the first: {missing[0]!r})"
+                f"{self.folder}: {count(len(missing), 'prompt')} {'is' if len(missing) == 1 else 'are'} "
+                f"not scored yet (the first: {missing[0]!r})"
             )
         ordered = [row for item in self.benchmark.items for row in rows[item.id]]
         counts = {
