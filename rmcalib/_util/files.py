@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
+from rmcalib._util.texts import decoded
 
 __all__ = [
     "CsvTable",
@@ -62,6 +63,8 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
         write(buffer)
         write_object(target, buffer.getvalue())
         return target
+    if not target.name:  # of "", "." or "/"
+        raise ValueError(f"{target}: a folder; name a file")
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +132,7 @@ class CsvTable(NamedTuple):
 def read_csv_table(path: str | Path) -> CsvTable:
     """Read a CSV file with a header. All rows must have as many cells as the header.
 
-    Blank lines are skipped. A quoted cell may hold line breaks.
+    Blank lines are skipped. A quoted cell may hold line breaks. No two columns may have the same name.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -140,21 +143,26 @@ def read_csv_table(path: str | Path) -> CsvTable:
     """
     rows: list[list[str]] = []
     lines: list[int] = []
-    with Path(path).open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.reader(file, strict=True)
-        line = 1
-        try:
-            for row in reader:
-                blank = not row or (len(row) == 1 and row[0].isspace())
-                if not blank:
-                    rows.append(row)
-                    lines.append(line)
-                if not blank and len(row) != len(rows[0]):
-                    found = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
-                    raise ValueError(f"{path}, line {line}: {found}, but the header has {len(rows[0])}")
-                line = reader.line_num + 1
-        except csv.Error as error:
-            raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
+    text = decoded(Path(path).read_bytes(), str(path))
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for row in reader:
+            blank = not row or (len(row) == 1 and row[0].isspace())
+            if not blank:
+                rows.append(row)
+                lines.append(line)
+            if not blank and len(row) != len(rows[0]):
+                found = f"{len(row)} {'cell' if len(row) == 1 else 'cells'}"
+                raise ValueError(f"{path}, line {line}: {found}, but the header has {len(rows[0])}")
+            if any("\0" in cell for cell in row):
+                raise ValueError(f"{path}, line {line}: a NUL character: repair the text")
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
+    for name in rows[0] if rows else []:
+        if name.strip() and rows[0].count(name) > 1:
+            raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(name)} columns are called {name!r}")
     return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
 
 

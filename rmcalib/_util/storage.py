@@ -82,7 +82,7 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
     []
     """
     if not is_remote(folder):
-        return sorted(folder.rglob(pattern))
+        return sorted(path for path in folder.rglob(pattern) if path.is_file())
     import fnmatch
 
     remote: Any = folder

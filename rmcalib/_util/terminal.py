@@ -47,13 +47,13 @@ def clean_line(text: object) -> str:
     return clean(" ".join(str(text).split()))
 
 
-def count(n: int, noun: str) -> str:
+def count(n: int, noun: str, plural: str | None = None) -> str:
     """Return a number with its noun, in the plural if necessary.
 
-    >>> count(1, "worker"), count(1200, "worker")
-    ('1 worker', '1,200 workers')
+    >>> count(1, "worker"), count(1200, "worker"), count(2, "pass", "passes")
+    ('1 worker', '1,200 workers', '2 passes')
     """
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def open_console(*, stderr: bool = False, widest: int | None = None) -> Console:

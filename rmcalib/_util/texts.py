@@ -1,4 +1,4 @@
-"""Read JSON strictly: errors name the place of a wrong encoding, a repeated key or a broken character."""
+"""Read JSON and YAML strictly: errors name the place of a wrong encoding, key or character."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LONE_SURROGATE", "decoded", "json_lines", "parse_json", "refuse_url"]
+__all__ = ["LONE_SURROGATE", "decoded", "json_lines", "parse_json", "parse_yaml", "refuse_url"]
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character. UTF-8 and tokenizers cannot encode it, but JSON can contain it as an escape."""
@@ -67,6 +67,36 @@ def parse_json(content: bytes, where: str) -> Any:
     if "\\u" in text and _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
         raise ValueError(f"{where}: a lone surrogate (\\ud800 to \\udfff) in a text: fix the text")
     return value
+
+
+def parse_yaml(content: bytes, where: str) -> Any:
+    """Parse a YAML file; an error says where it is.
+
+    >>> parse_yaml(b"seed: 1\\nseed: 2", "c.yaml")
+    Traceback (most recent call last):
+    ValueError: c.yaml, line 2: the key 'seed' is there twice
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
+                if name in seen and name is not None:
+                    raise _RepeatedKeyError(key.value, key.start_mark.line + 1)
+                seen.add(name)
+            return super().construct_mapping(node, deep)
+
+    text = decoded(content, where)
+    try:
+        return yaml.load(text, Loader)
+    except _RepeatedKeyError as error:
+        raise ValueError(f"{where}, line {error.args[1]}: the key {error.args[0]!r} is there twice") from None
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError for dates such as 2024-99-99
+        raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from error
+    except RecursionError as error:
+        raise ValueError(f"{where}: not YAML: nested too deeply") from error
 
 
 def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:

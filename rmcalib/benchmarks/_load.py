@@ -90,7 +90,10 @@ def _part_of(benchmark: Benchmark, part: str) -> Benchmark:
     match = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", part)
     number, of = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= number <= of:
-        raise ValueError(f"part: {part!r} is not a part (write 1/2 or 2/2 for the halves of a benchmark)")
+        raise ValueError(
+            f"part: {part!r} is not a part K/N (K from 1 to N, N up to 999); 1/2 and 2/2 are the halves of "
+            "a benchmark"
+        )
 
     def belongs(item: Item) -> bool:
         digest = hashlib.sha256(item.id.encode("utf-8", "surrogatepass")).digest()

@@ -78,7 +78,7 @@ class Row:
             return default
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not _is_finite(value):
-            raise self.error(f"{name!r} must be a text or a number")
+            raise self.error(f"{name!r} is {_shown(value)}: it must be a text or a finite number")
         text = str(value)
         if "\0" in text:
             raise self.error(f"a NUL character in the {name}")

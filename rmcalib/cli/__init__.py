@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -155,6 +155,13 @@ def _one_line(error: Exception) -> str:
     """Return the error as one line; an unexpected one says so."""
     # Errors of the option parser carry their message in a method.
     text = error.format_message() if hasattr(error, "format_message") else str(error)
+    given: list[Any] = getattr(
+        error.__cause__, "errors", list
+    )()  # those of pydantic, with which typer checks values
+    if given and "input" in given[0]:
+        text = text.replace("Value error, ", "")
+        value = repr(given[0]["input"])
+        text += "" if value in text else f" (got {value})"
     line = clean_line(text) or type(error).__name__
     if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message"):
         return line

@@ -11,7 +11,7 @@ import typer
 
 from rmcalib.cli._shared.batch_run import Show, run
 from rmcalib.cli._shared.options import Common, Measuring, refuse_options, with_options
-from rmcalib.cli._shared.places import output_folder
+from rmcalib.cli._shared.places import input_file, output_folder
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
 
@@ -42,6 +42,7 @@ class Which:
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="YAML file with the models and their recipes; default the models of the RewardBench 2 "
             "leaderboard, or with --scores published all published ones.",
             rich_help_panel=_WHICH,

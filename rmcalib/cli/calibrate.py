@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmcalib.cli._shared.options import Common, Seed, refuse_options, with_options
+from rmcalib.cli._shared.options import Common, Seed, named_folder, refuse_options, with_options
+from rmcalib.cli._shared.places import output_file
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
@@ -35,12 +36,15 @@ def calibrate_model(
     scoring: Scoring,
     to: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Where to write the calibrator.", rich_help_panel=WHAT),
+        typer.Option(
+            metavar="FILE", parser=output_file, help="Where to write the calibrator.", rich_help_panel=WHAT
+        ),
     ] = Path("calibrator.json"),
     checkpoint: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
+            parser=named_folder,
             help="Also write a model whose rewards are divided by the temperature, and check its rewards.",
             rich_help_panel=WHAT,
         ),

@@ -57,6 +57,8 @@ def write_model_card(
     from rmcalib.report import evaluate, open_scores
 
     folder = output_folder(output)
+    if model is not None and not model.strip():
+        raise ValueError("--model: an empty name")
     if push_to_hub is not None:
         check_repo_id(push_to_hub)
     with plain_warnings(quiet=common.quiet, verbose=common.verbose):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.options import Common, Seed, with_options
+from rmcalib.cli._shared.places import output_file
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -25,7 +26,11 @@ def combine_judges(
     ],
     to: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="Where to write the scores of the panel; ends in .parquet."),
+        typer.Option(
+            metavar="FILE",
+            parser=output_file,
+            help="Where to write the scores of the panel; ends in .parquet.",
+        ),
     ] = Path("panel.parquet"),
     method: Annotated[
         str,
@@ -50,6 +55,9 @@ def combine_judges(
     check_choice(method, "--method", METHODS)
     if to.suffix != ".parquet":
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
+    repeated = [run for run in runs if runs.count(run) > 1]
+    if repeated:
+        raise ValueError(f"{repeated[0]}: given {runs.count(repeated[0])} times; give each judge once")
     replaced = replaces_panel(to, runs)
     with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         found = [open_scores(run) for run in runs]

@@ -12,6 +12,7 @@ import typer
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.calibrators import apply_to_own
 from rmcalib.cli._shared.options import Common, Markdown, Measuring, with_options
+from rmcalib.cli._shared.places import input_file, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say, working
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def compare(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="Divide the rewards by the temperature that `rmcalib calibrate` wrote for this model, and "
             "check that it holds here; may be given for both models.",
         ),
@@ -69,6 +71,8 @@ def compare(
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
+    for option, target in (("--output", output), ("--markdown", markdown)):
+        refuse_overwriting(option, target, (a, b, *(calibrator or ())))
     quiet = common.quiet
     with plain_warnings(quiet=quiet, verbose=common.verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
@@ -122,11 +126,14 @@ def _warn_of_scales(recipes: Iterable[Recipe]) -> None:
 
 
 def _warn_of_prompts(a: Scores, b: Scores) -> None:
+    from rmcalib._util.terminal import count
+
     ids = set(a.item_id.tolist()), set(b.item_id.tolist())
     common = len(ids[0] & ids[1])
     left_out = len(ids[0]) + len(ids[1]) - 2 * common
     if left_out:
-        say(f"warning: compared on {common:,} prompts; {left_out:,} are in only one of the two")
+        verb = "is" if left_out == 1 else "are"
+        say(f"warning: compared on {count(common, 'prompt')}; {left_out:,} {verb} in only one of the two")
 
 
 _WIDTH = 100

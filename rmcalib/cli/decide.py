@@ -79,10 +79,10 @@ def decide_scores(
 def _print(found: Decisions, name: str) -> None:
     from rich.text import Text
 
-    from rmcalib._util.terminal import add_row, open_console, print_table, table
+    from rmcalib._util.terminal import add_row, count, open_console, print_table, table
 
     console = open_console(widest=80)
-    console.print(Text(f"{name}, {found.n:,} prompts with one correct response\n", style="bold"))
+    console.print(Text(f"{name}, {count(found.n, 'prompt')} with one correct response\n", style="bold"))
     for sentence in found.sentences:
         console.print(Text(f"* {sentence}"))
     level = f"{found.level:.0%} interval"

@@ -95,6 +95,8 @@ def examine(
         )
         _finish(check, _print_served, common)
     else:
+        served = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env")
+        refuse_options(context, ("device", *served), "a check of this machine (give --bench or --endpoint)")
         _finish(diagnose(), _print, common)
 
 

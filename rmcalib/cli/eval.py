@@ -14,7 +14,7 @@ from rmcalib.cli._shared.calibrators import CalibratorFile, load_calibrator
 from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import REPORT, Common, Markdown, Measuring, refuse_options, with_options
-from rmcalib.cli._shared.places import output_folder
+from rmcalib.cli._shared.places import output_folder, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
@@ -149,6 +149,9 @@ def evaluate_models(
     found = scores_of_file(what.scores, what.steps, what.missing)
     names = model_names(what.model, what.scores, found)
     check_export(report.export_rewardbench, names, scoring.output)
+    written = {"--export-rewardbench": report.export_rewardbench, "--markdown": report.markdown}
+    for option, target in written.items():
+        refuse_overwriting(option, target, (what.scores, report.calibrator, *several))
     quiet, main = common.quiet, is_main_process()
     with plain_warnings(quiet=quiet or not main, verbose=common.verbose), joined() as team:
         with team.step():

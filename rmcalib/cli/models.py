@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmcalib._util.terminal import open_console
+from rmcalib._util.terminal import count, open_console
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.options import Common, with_options
 
@@ -79,7 +79,9 @@ def _print(found: list[Recipe]) -> None:
         f"{sum(recipe.status == status for recipe in found)} {status}"
         for status in dict.fromkeys(recipe.status for recipe in found)
     )
-    console.print(Text(f"\n{len(found)} models: {counts}. Any other one-label classifier works by name."))
+    console.print(
+        Text(f"\n{count(len(found), 'model')}: {counts}. Any other one-label classifier works by name.")
+    )
     shown = {recipe.status for recipe in found}
     ways = [f"{name}, {how}" for name, how in _HOW.items() if name in shown]
     console.print(Text(f"how: {'; '.join(ways)}"))

@@ -15,6 +15,7 @@ from rmcalib.cli._shared.options import (
     results_folder,
     with_options,
 )
+from rmcalib.cli._shared.places import input_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +37,8 @@ def prolr(
         typer.Option(metavar="NAMES", help="Data sets, separated by commas; iris and wine need no network."),
     ] = "iris",
     data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Your own CSV file, instead of --dataset.")
+        Path | None,
+        typer.Option(metavar="FILE", parser=input_file, help="Your own CSV file, instead of --dataset."),
     ] = None,
     labels: Annotated[
         str,
@@ -152,6 +154,8 @@ def _datasets(names: str, file: Path | None, labels: str) -> "list[Dataset]":
     from rmcalib.tabular import load_dataset, read_csv
 
     if file is not None:
+        if not _split(labels):
+            raise ValueError("--labels: names nothing")
         return [read_csv(file, _split(labels) if "," in labels else labels)]
     return [load_dataset(name) for name in _distinct(names)]
 

@@ -12,7 +12,7 @@ import typer
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.kinds import MissingScores, Steps, reading_options
 from rmcalib.cli._shared.options import Common, Measuring, with_options
-from rmcalib.cli._shared.places import Place, output_folder
+from rmcalib.cli._shared.places import Place, input_file, output_folder
 from rmcalib.cli._shared.progress import plain_warnings, progress_bar
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def report_leaderboard(
         Path | None,
         typer.Option(
             metavar="FILE",
+            parser=input_file,
             help="Use a CSV instead of runs. Columns: model, leaderboard_score, categories, and ece, "
             "ece_score or --metric.",
         ),
@@ -93,6 +94,7 @@ def report_leaderboard(
     benchmarks give a leaderboard of each, and one page that compares them:
     what does the temperature of one benchmark do on the others?
     """
+    from rmcalib._util.storage import is_remote
     from rmcalib.report import Joint, leaderboard_from_table, write_joint, write_leaderboard
 
     shared = {
@@ -104,6 +106,10 @@ def report_leaderboard(
     }
     reading = reading_options(steps, missing)
     folder = output_folder(output)
+    if not is_remote(folder) and (folder / "scores.parquet").is_file():
+        raise ValueError(
+            f"--output {output}: the folder of a run, with a report of its own; name another one"
+        )
     with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if table is not None:
             _refuse_with_table(

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from rmcalib._util.terminal import clean_line
+from rmcalib._util.terminal import clean_line, count
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.options import Common, with_options
@@ -83,8 +83,8 @@ def score_models(
         for entry in done:
             counts = entry["manifest"]["counts"]
             line = (
-                f"{entry['model']}: {counts['responses']:,} responses of {counts['items']:,} prompts: "
-                f"{shown(entry['scores'])}"
+                f"{entry['model']}: {count(counts['responses'], 'response')} of "
+                f"{count(counts['items'], 'prompt')}: {shown(entry['scores'])}"
             )
             typer.echo(clean_line(line))
             if common.verbose and "work" in entry["manifest"]:
@@ -104,13 +104,13 @@ def _about_work(work: dict[str, int]) -> str:
     """
     if "requests" in work:
         unread = work.get("unread", 0)
-        answers = "1 answer" if unread == 1 else f"{unread:,} answers"
-        return f"  {work['requests']:,} requests, {work['tokens']:,} tokens; {answers} could not be read"
+        asked = f"{count(work['requests'], 'request')}, {count(work['tokens'], 'token')}"
+        return f"  {asked}; {count(unread, 'answer')} could not be read"
     if "passes" not in work:  # a judge of another package
         return "  " + ", ".join(f"{name} {count:,}" for name, count in work.items())
     computed = work["tokens"] - work["shared"] + work["padding"]
     return (
-        f"  {work['passes']:,} forward passes; of {work['tokens']:,} tokens {work['shared']:,} "
-        f"({work['shared'] / max(1, work['tokens']):.1%}) were shared; {work['padding']:,} more "
-        f"({work['padding'] / max(1, computed):.1%} of those computed) were padding"
+        f"  {count(work['passes'], 'forward pass', 'forward passes')}; of {work['tokens']:,} tokens "
+        f"{work['shared']:,} ({work['shared'] / max(1, work['tokens']):.1%}) were shared; "
+        f"{work['padding']:,} more ({work['padding'] / max(1, computed):.1%} of those computed) were padding"
     )

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rmcalib._util.terminal import count
 from rmcalib.judges._judge import SCALES, Scale, ScoredItem
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class FunctionJudge:
                 if len(answers) != len(chunk):
                     raise ValueError(
                         f"{self.name}: prompts {chunk[0].id!r} to {chunk[-1].id!r}: the function returned "
-                        f"{len(answers)} lists for {len(chunk)} prompts"
+                        f"{count(len(answers), 'list')} for {count(len(chunk), 'prompt')}"
                     )
             else:
                 answers = [self._function(item.prompt, list(item.responses)) for item in chunk]
@@ -105,7 +106,8 @@ def _numbers(name: str, item: Item, answer: Any) -> tuple[float, ...]:
         raise ValueError(f"{where}: the function must return one number per response: {error}") from error
     if len(numbers) != len(item.responses):
         raise ValueError(
-            f"{where}: the function returned {len(numbers)} numbers for {len(item.responses)} responses"
+            f"{where}: the function returned {count(len(numbers), 'number')} for "
+            f"{count(len(item.responses), 'response')}"
         )
     for response, number in enumerate(numbers):
         if not math.isfinite(number):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
+from rmcalib._util.terminal import count
 from rmcalib.scores import UNKNOWN_LENGTH
 
 if TYPE_CHECKING:
@@ -187,7 +188,9 @@ def _checked(name: str, item: Item, scored: ScoredItem) -> ScoredItem:
     """Return a scored prompt with all its columns; raise if they do not fit its responses."""
     n = len(item.responses)
     if len(scored.rewards) != n:
-        raise ValueError(f"{name}: prompt {item.id!r}: {len(scored.rewards)} rewards for {n} responses")
+        raise ValueError(
+            f"{name}: prompt {item.id!r}: {count(len(scored.rewards), 'reward')} for {count(n, 'response')}"
+        )
     for number, reward in enumerate(scored.rewards):
         if not math.isfinite(reward):
             raise ValueError(f"{name}: prompt {item.id!r}, response {number}: the reward is {reward}")

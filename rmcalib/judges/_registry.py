@@ -7,11 +7,13 @@ format, packages with the entry point group `rmcalib.models`. Later entries repl
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmcalib._util.texts import parse_yaml
 from rmcalib.judges._inference.devices import DTYPES
 from rmcalib.judges._inference.pooling import POOLINGS
 from rmcalib.judges._judge import SCALES
@@ -149,15 +151,11 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
     >>> entry["model"]
     'Skywork/Skywork-Reward-V2-Llama-3.1-8B'
     """
-    import yaml
-
     path = LEADERBOARD if path is None else Path(path)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_bytes(), str(path))
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     entries = content.get("models") if isinstance(content, Mapping) else content
     if not isinstance(entries, list):
         raise ValueError(f"{path}: expected a list of entries under 'models'")
@@ -205,6 +203,10 @@ def recipe_from(entry: Any, where: str) -> Recipe:
 
 
 def _checked(recipe: Recipe, where: str) -> Recipe:
+    if not recipe.model.strip():
+        raise ValueError(f"{where}: an entry needs `model: org/name`")
+    if recipe.parameters is not None and not 0 < recipe.parameters < math.inf:
+        raise ValueError(f"{where}: parameters: {recipe.parameters:g} is not a number of billions, such as 8")
     _choice(recipe.status, STATUSES, "status", where)
     _choice(recipe.bradley_terry, BRADLEY_TERRY, "bradley_terry", where)
     if recipe.scale is not None:
@@ -236,7 +238,7 @@ def _typed(kind: str, key: str, value: Any, where: str) -> Any:
     right = {
         "str": isinstance(value, str),
         "bool": isinstance(value, bool),
-        "int": number and int(value) == value,
+        "int": number and math.isfinite(value) and int(value) == value,
         "float": number,
     }[base]
     if not right:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark
 from rmcalib.calibration import check_level, mean_difference, proportion_interval
 from rmcalib.metrics._events import accuracy_of, picked_rows
@@ -225,7 +226,7 @@ def _labels(part: Forecasts, name: str, columns: Mapping[str, Mapping[str, str]]
     if name == "category":
         return [str(label) for label in part.category.tolist()]
     if name == "responses":
-        return [f"{size} responses" for size in part.sizes.tolist()]
+        return [count(size, "response") for size in part.sizes.tolist()]
     if name == "length":
         picked, _ = picked_rows(part, seed)
         length = part.length[picked]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from rmcalib._util.terminal import count
 from rmcalib.scores import Scores
 
 __all__ = ["named_scores", "on_common_prompts"]
@@ -39,7 +40,9 @@ def named_scores(
         every = list(scores)
         names = list(names or [str(one.manifest.get("model") or i + 1) for i, one in enumerate(every)])
     if len(every) < least:
-        raise ValueError(f"{caller}: got the scores of {len(every)} judges, expected at least {least}")
+        raise ValueError(
+            f"{caller}: got the scores of {count(len(every), 'judge')}, expected at least {least}"
+        )
     if len(names) != len(every) or len(set(names)) < len(names):
         raise ValueError(
             f"{caller}: {len(every)} judges with the names {', '.join(names)}; expected a different name for "

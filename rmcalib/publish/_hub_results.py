@@ -65,4 +65,4 @@ def is_on_hub(name: str, revision: object) -> bool:
 
 def _note(row: Any, level: float) -> str:
     limits = "" if row["low"] is None else f", {level:.0%} interval [{row['low']:.4f}, {row['high']:.4f}]"
-    return f"rmcalib, {row['n']} prompts{limits}"
+    return f"rmcalib, {row['n']} {'prompt' if row['n'] == 1 else 'prompts'}{limits}"

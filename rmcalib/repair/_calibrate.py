@@ -11,6 +11,7 @@ import numpy as np
 
 from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, segment_log_softmax
+from rmcalib._util.terminal import count
 from rmcalib.calibration import (
     cross_fit,
     equal_temperatures,
@@ -120,7 +121,9 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
     part = labelled_forecasts(scores)
     n = len(part)
     if n < FEWEST:
-        raise RefusedError(f"{n} prompts have one correct response; a temperature needs at least {FEWEST}")
+        raise RefusedError(
+            f"{count(n, 'prompt')} with one correct response; a temperature needs at least {FEWEST}"
+        )
     fit = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
     _refuse_limits(fit.at_limit)
     held_out = held_out_temperatures(part, folds, seed)

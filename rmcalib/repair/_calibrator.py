@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.files import write_json
+from rmcalib._util.terminal import count
+from rmcalib._util.texts import parse_json
 from rmcalib.calibration import temperature_interval
 from rmcalib.metrics import Forecasts, single_answers
 from rmcalib.scores import Scores
@@ -99,11 +100,12 @@ class Calibrator:
         holds = _agree((self.temperature, self.low, self.high), (found.value, found.low, found.high))
         where = f" on {self.fitted_on['benchmark']}" if self.fitted_on.get("benchmark") else ""
         n = self.fitted_on.get("n")
-        size = f" ({n:,} prompts)" if n else ""
+        size = f" ({count(n, 'prompt')})" if n else ""
         verdict = "holds here" if holds else "does not hold here"
         sentence = (
             f"The temperature {self.temperature:.3g} was fitted{where}{size} and {verdict}: on these "
-            f"{len(part):,} prompts the best one is {found.value:.3g} [{found.low:.3g}, {found.high:.3g}]."
+            f"{count(len(part), 'prompt')} the best one is {found.value:.3g} [{found.low:.3g}, "
+            f"{found.high:.3g}]."
         )
         return CalibratorCheck(found.value, found.low, found.high, len(part), holds, sentence)
 
@@ -120,9 +122,9 @@ class Calibrator:
         ValueError : if the file is not a calibrator; the message says what is wrong with it.
         """
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path}: not a JSON file ({error})") from error
+            content = parse_json(Path(path).read_bytes(), str(path))
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror or error}") from error
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         known = {one.name for one in fields(cls)}

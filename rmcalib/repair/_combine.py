@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, check_choice, segment_log_softmax
+from rmcalib._util.terminal import count
 from rmcalib.calibration import check_level, mean_interval
 from rmcalib.metrics import forecast, named_scores, on_common_prompts, top_1_prompts
 from rmcalib.repair._panel import PanelData, PanelFit, cross_fitted, fit_panel, losses, right
@@ -148,7 +149,8 @@ def combine(
     n = int(kept.sum())
     if n < FEWEST:
         raise ValueError(
-            f"only {n} prompts with one correct response have scores of all judges; a panel needs {FEWEST}"
+            f"only {count(n, 'prompt')} with one correct response and scores of all judges; a panel "
+            f"needs {FEWEST} or more"
         )
     stacked = PanelData(np.stack([one.reward for one in common]), common[0].is_correct, everything.sizes)
     data = stacked.take(np.flatnonzero(kept))

@@ -62,7 +62,9 @@ def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Itera
         process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
         raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
     except OSError as error:
-        why = "is a file, not a folder" if isinstance(error, FileExistsError) else error.strerror or error
+        why = error.strerror or error
+        if isinstance(error, FileExistsError):
+            why = "is a file, not a folder" if folder.is_file() else "a broken link or a file is in the way"
         raise RunError(f"{folder}: cannot be written: {why}") from error
     try:
         if owner == "lock.json":

@@ -17,6 +17,7 @@ from typing import Any
 from rmcalib._util.files import read_object, utc
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import StorageError, as_path
+from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark
 from rmcalib.judges import ScoredItem, answers_summary, identify
 from rmcalib.runs._folder import Layout, RunFolder
@@ -225,7 +226,8 @@ class Run:
         missing = [item.id for item in self.benchmark.items if item.id not in rows]
         if missing:
             raise RunError(
-                f"{self.folder}: {len(missing)} prompts are not scored yet (the first: {missing[0]!r})"
+                f"{self.folder}: {count(len(missing), 'prompt')} {'is' if len(missing) == 1 else 'are'} "
+                f"not scored yet (the first: {missing[0]!r})"
             )
         ordered = [row for item in self.benchmark.items for row in rows[item.id]]
         counts = {
@@ -250,7 +252,8 @@ class Run:
         item = self._items[scored.id]
         if not len(item.responses) == len(scored.rewards) == len(scored.n_tokens) == len(scored.truncated):
             raise ValueError(
-                f"item {item.id!r}: {len(scored.rewards)} rewards for {len(item.responses)} responses"
+                f"item {item.id!r}: {count(len(scored.rewards), 'reward')} for "
+                f"{count(len(item.responses), 'response')}"
             )
         for i, reward in enumerate(scored.rewards):
             voted = {} if item.votes is None else {"votes": item.votes[i], "ties": item.ties}

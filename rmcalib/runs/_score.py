@@ -15,6 +15,7 @@ from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import Judge, about_judge, indifference_note, load_judge, scored_chunks
 from rmcalib.runs._folder import RunFolder
+from rmcalib.runs._lock import RunError
 from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
 from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
 from rmcalib.scores import Scores
@@ -173,6 +174,12 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     before = read_object(folder / "run.json")
     if _is_own(before, folder / "scores.parquet", scores):
         return
+    there, here = before.get("model"), scores.manifest.get("model")
+    if there and here and there != here and not fresh:
+        raise RunError(
+            f"{folder} holds the scores of {there!r}, and {here!r} has the same folder: choose another "
+            "--output, or --fresh to replace them"
+        )
     about = {key: value for key, value in scores.manifest.items() if key != "asked"}
     if before.get("hash") == digest and "asked" in before:
         about["asked"] = before["asked"]

@@ -70,8 +70,8 @@ _SAFE = {
 }  # dtypes that cannot hold a bad value
 _NAMES = {"item_id": "item", "response": "response"}
 _REMEDY = {
-    "item_id": "it needs a character, and no NUL or lone surrogate",
-    "category": "it needs a character, and no NUL or lone surrogate",
+    "item_id": "give a number, or a text that is not empty and has no NUL or lone surrogate",
+    "category": "give a number, or a text that is not empty and has no NUL or lone surrogate",
     "reward": "score it again, or leave its prompt out",
     "response": "number a prompt's responses 0, 1, 2, ...",
     "n_tokens": "leave it out of all rows if lengths are unknown",
@@ -79,6 +79,7 @@ _REMEDY = {
     "votes": "leave it out of all rows if there are no votes",
     "ties": "leave it out of all rows if there are no votes",
 }
+_MOST_VOTES = 10**12  # sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
 
 
@@ -128,6 +129,10 @@ def columns_of_rows(
             # Ids are repeated for every response; one copy in memory is enough.
             values.append(kept.setdefault(value, value) if isinstance(value, str) else value)
             present[name] += name in row
+    for name in VOTE_COLUMNS:  # without them the votes of all others would be lost
+        if 0 < present[name] < n:
+            row_number = next(i for i, value in enumerate(columns[name]) if value is None)
+            raise ValueError(f"{source}, {place(row_number)}: nothing for {name}, which other rows have")
     names = [name for name in columns if name in NEEDED or (n and present[name] == n)]
     if present["reward"] == 0 and {"steps", "quantiles", "beats"} & {*names}:
         names.remove("reward")
@@ -217,7 +222,9 @@ def _check_range(name: str, array: npt.NDArray[Any]) -> None:
         bad = np.abs(array) > LARGEST_REWARD
         problem = f"is too large (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
     elif name in VOTE_COLUMNS:
-        bad, problem = array < 0, "is a number of votes, so 0 or more"
+        bad, problem = (array < 0) | (array > _MOST_VOTES), f"is not a number of votes (0 to {_MOST_VOTES:,})"
+    elif name == "n_tokens":
+        bad, problem = array < -1, "is not a number of tokens (0 or more; -1 if it is not known)"
     else:
         return
     if bad.any():

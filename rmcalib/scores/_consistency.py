@@ -56,8 +56,9 @@ def check(scores: Scores) -> None:
     if bad.any():
         row = first(bad)
         twice = row and scores.response[row] == scores.response[row - 1]
-        problem = "appears twice" if twice else "is out of order"
-        raise ValueError(f"{name(row)} {problem}: an item's responses are numbered 0, 1, 2, ...")
+        expected = row - int(np.repeat(starts, sizes)[row])
+        problem = " appears twice" if twice else f": expected response {expected} next"
+        raise ValueError(f"{name(row)}{problem}; an item's responses are numbered 0, 1, 2, ...")
     bad = scores.category != np.repeat(scores.category[starts], sizes)
     if bad.any():
         raise ValueError(f"{name(first(bad))}: its category differs from that of the item's other responses")

@@ -50,7 +50,18 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
     replaced = absent == {"reward"} and {*OTHER_KINDS, "beats"} & {*columns}
     if absent and not replaced:  # the error lists the others, which may show a misspelling
         columns |= {name: np.empty(0) for name in names if name not in columns}
-    return columns, json.loads(stored)
+    return columns, _manifest(stored, path)
+
+
+def _manifest(stored: bytes, path: str | Path) -> dict[str, Any]:
+    """Return the manifest that a Parquet file carries."""
+    try:
+        manifest = json.loads(stored)
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise ValueError(f"{path}: its metadata {_METADATA.decode()!r} is not a JSON object; write it again")
+    return manifest
 
 
 def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:

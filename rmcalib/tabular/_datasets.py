@@ -27,6 +27,7 @@ DATASETS = tuple(sorted(SHA256))
 _OFFLINE = {"iris": offline_iris, "wine": offline_wine}
 _POLITICAL_LABELS = 6
 _POLITICAL_MISSING = 977
+_LARGEST_FEATURE = 1e100  # the squares of larger ones, and so the standard deviation, overflow
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,9 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
     if not source.is_file():
         raise ValueError(f"{source}: there is no such file")
     frame = _read_frame(source)
+    unnamed = [i for i, column in enumerate(frame.columns) if str(column).startswith("Unnamed: ")]
+    if unnamed:
+        raise ValueError(f"{source}: column {unnamed[0] + 1} has no name; name it or leave it out")
     name = "".join(c if c.isalnum() or c in "-_." else "_" for c in source.stem) or "data"
     data = _from_frame(frame, name, labels, where=str(source))
     for column, values in zip(data.numeric_names, data.numeric.T, strict=True):
@@ -214,6 +218,9 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
         missing = [column for column in labels if column not in columns]
         asked = f"no column '{missing[0]}'" if missing else ""
         chosen = [] if missing else chosen
+    repeated = [column for column in chosen if chosen.count(column) > 1]
+    if repeated:
+        raise ValueError(f"{where}: the label column '{repeated[0]}' is named twice")
     if not chosen:
         raise ValueError(
             f"{where}: {asked} (have: {', '.join(columns[:20])}); name the columns of ranks with --labels"
@@ -230,6 +237,12 @@ def _from_frame(frame: "pd.DataFrame", name: str, labels: str | Sequence[str], *
     if not np.isfinite(numeric).all():
         row, column = np.argwhere(~np.isfinite(numeric))[0]
         raise ValueError(f"{where}: column '{numbers[column]}' is infinite in line {frame.index[row]}")
+    if (np.abs(numeric) > _LARGEST_FEATURE).any():
+        row, column = np.argwhere(np.abs(numeric) > _LARGEST_FEATURE)[0]
+        raise ValueError(
+            f"{where}: column '{numbers[column]}' is {numeric[row, column]:g} in line {frame.index[row]}, "
+            f"which is too large (at most {_LARGEST_FEATURE:g}): divide the column by a constant"
+        )
     return Dataset(
         name,
         numeric,

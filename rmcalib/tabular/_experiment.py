@@ -12,6 +12,7 @@ from rmcalib import __version__
 from rmcalib._util.arrays import check_integer
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.interrupts import end_with_parent, spared
+from rmcalib._util.terminal import count
 from rmcalib.runs import Layout, RunFolder
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._folds import Job, fold_rows
@@ -54,8 +55,8 @@ def run_experiment(
     for data in datasets:
         if len(data) < 2 * plan.folds:
             raise ValueError(
-                f"{data.name}: {len(data)} rows are too few for {plan.folds} folds of at least two rows; "
-                "use fewer folds or more rows"
+                f"{data.name}: {count(len(data), 'row')} {'is' if len(data) == 1 else 'are'} too few for "
+                f"{plan.folds} folds of at least two rows; use fewer folds or more rows"
             )
     factories: dict[str, LearnerFactory | None] = (
         dict.fromkeys(plan.learners) if learners is None else _own_learners(learners, plan, processes)

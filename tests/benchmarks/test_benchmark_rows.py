@@ -49,7 +49,7 @@ def test_responses_must_be_texts(column: str, value: Any, tmp_path: Path) -> Non
 def test_invalid_names_are_refused(column: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "b.jsonl"
     path.write_text(json.dumps({**ROW, column: value}))
-    with pytest.raises(ValueError, match=rf"line 1: '{column}' must be a text or a number"):
+    with pytest.raises(ValueError, match=rf"line 1: '{column}' is .*: it must be a text or a finite number"):
         load_benchmark(str(path))
 
 
@@ -63,8 +63,8 @@ def test_unparsable_json_is_reported_with_its_line(text: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"id": true, %s, "subset": "x"}', "'id' must be a text or a number"),
-        ('{"id": Infinity, %s, "subset": "x"}', "'id' must be a text or a number"),
+        ('{"id": true, %s, "subset": "x"}', "'id' is True: it must be a text or a finite number"),
+        ('{"id": Infinity, %s, "subset": "x"}', "'id' is inf: it must be a text or a finite number"),
         ('{"id": "", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": " ", %s, "subset": "x"}', "'id' is empty"),
         ('{"id": 1, %s, "subset": ""}', "'subset' is empty"),

@@ -77,8 +77,8 @@ def test_checkpoints_of_scores_and_what_is_refused(tmp_path: Path, invoke: Invok
     (tmp_path / "full/x").touch()
     for args, reason in (
         (("--checkpoint", "full"), "--checkpoint full: is not empty"),
-        (("--to", "full"), "--to full: is a folder; name a file"),
-        (("--to", ""), "--to .: is a folder; name a file"),
+        (("--to", "full"), "'--to': 'full' is a directory; name a file"),
+        (("--to", ""), "'--to': an empty name; name a file"),
         (("--push-to-hub", "me/rm"), "--push-to-hub: give a folder"),
         (("--checkpoint", "d", "--endpoint", "http://127.0.0.1:9"), "a served model"),
         (("--checkpoint", "d", "--reference", "demo"), "a policy's rewards"),

@@ -193,7 +193,7 @@ def test_bad_answers_of_a_function_name_the_prompt(answer: Any, message: str) ->
 
 
 def test_a_batched_function_that_leaves_prompts_out() -> None:
-    with pytest.raises(ValueError, match=r"mine: prompts 'p0' to 'p9': the function returned 1 lists for 10"):
+    with pytest.raises(ValueError, match=r"mine: prompts 'p0' to 'p9': the function returned 1 list for 10"):
         rmcalib.score(lambda *_: [[1, 2, 3]], BENCH, name="mine", batched=True)
 
 

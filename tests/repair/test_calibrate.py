@@ -114,7 +114,7 @@ def test_files_round_trip_and_broken_ones_are_reported(tmp_path: Path) -> None:
     path = fitted.save(tmp_path / "c.json")
     assert Calibrator.load(path) == fitted
     for content, reason in (
-        ("{", "not a JSON file"),
+        ("{", "not JSON"),
         ("{}", "not a calibrator"),
         (
             json.dumps({**json.loads(path.read_text()), "temperature": -1}),

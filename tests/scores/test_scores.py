@@ -32,7 +32,7 @@ def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
         ([row("a", 0, True), row("a", 1, True)], "item 'a': no wrong response"),
         ([row("a", 0, False), row("a", 1, False)], "item 'a': no correct response"),
         ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 appears twice"),
-        ([row("a", 0, True), row("a", 2, False)], r"response 2 is out of order"),
+        ([row("a", 0, True), row("a", 2, False)], r"item 'a', response 2: expected response 1 next"),
         ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0\): reward is nan"),
         ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1\): reward is inf"),
         ([row("a", 0, True), row("a", 1, False, category="Focus")], "its category differs"),

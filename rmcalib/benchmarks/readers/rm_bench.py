@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib._util.terminal import count
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource, OfficialScore, ScoredItems
 from rmcalib.benchmarks._items import Item
 from rmcalib.benchmarks._rows import Row, each
@@ -20,7 +21,7 @@ def read(row: Row) -> Item:
     chosen, rejected = row.texts("chosen"), row.texts("rejected")
     for name, texts in (("chosen", chosen), ("rejected", rejected)):
         if len(texts) != _STYLES:
-            raise row.error(f"{name!r} has {len(texts)} responses, not {_STYLES} (one per style)")
+            raise row.error(f"{name!r} has {count(len(texts), 'response')}, not {_STYLES} (one per style)")
     category = row.name("domain", "subset")
     more = row.columns("subset", "error_key")
     return Item(row.name("id"), category, row.prompt("prompt"), chosen + rejected, _STYLES, columns=more)

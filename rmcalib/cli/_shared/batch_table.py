@@ -113,7 +113,7 @@ def print_summary(status: Status, place: str) -> None:
     done = of("done")
     new = sum(entry.fresh for entry in done)
     console.print(Text(f"{len(done)} done ({new} now, {len(done) - new} before): {place}"), soft_wrap=True)
-    for title, state in (("failed; the next run tries them again", "failed"), ("skipped", "skipped")):
+    for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
         if of(state):
             console.print(Text(f"{len(of(state))} {title}:"))
         for entry in of(state):

@@ -10,6 +10,7 @@ import typer
 
 from rmcalib._util.terminal import clean_line
 from rmcalib.cli._shared.options import REPORT
+from rmcalib.cli._shared.places import input_file
 from rmcalib.cli._shared.progress import say
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ CalibratorFile = Annotated[
     typer.Option(
         "--calibrator",
         metavar="FILE",
+        parser=input_file,
         help="Divide the rewards by the temperature that `rmcalib calibrate` wrote, and check that it holds "
         "here. eval and score write the results to the subfolder calibrated/.",
         rich_help_panel=REPORT,

@@ -25,7 +25,7 @@ _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     "<=": operator.le,
 }
 _FORM = re.compile(
-    r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>[^\]]+)\])?\s*(?P<close>\))?"
+    r"\s*(?P<abs>abs\s*\()?\s*(?P<metric>\w+)\s*(?:\[(?P<category>.+)\])?\s*(?P<close>\))?"
     r"\s*(?:\.(?P<part>\w+))?\s*(?P<sign>[<>]=?)\s*(?P<limit>\S+)\s*"
 )
 _EXPECTED = (
@@ -100,7 +100,7 @@ def parse_condition(text: str) -> Condition:
     metric = match["metric"]
     have = catalogue()
     if metric not in have:
-        near = difflib.get_close_matches(metric, have, n=1)
+        near = difflib.get_close_matches(metric.lower(), have, n=1)
         hint = f"did you mean '{near[0]}'?" if near else "docs/metrics.md lists all, and every metrics.csv"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()

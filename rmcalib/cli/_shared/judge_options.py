@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmcalib._util.terminal import count
+from rmcalib.cli._shared.places import input_file
+
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.judges import Cost
@@ -43,6 +46,7 @@ JudgePromptFile = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE",
+        parser=input_file,
         help="Use the questions of this YAML file instead of the built-in ones.",
         rich_help_panel=_PANEL,
     ),
@@ -106,7 +110,7 @@ def show_costs(
         return
     for name, cost in costs.items():
         typer.echo(
-            f"{name} on {benchmark.name}: {cost.prompts:,} prompts, {cost.requests:,} requests, about "
-            f"{cost.prompt_tokens:,} tokens to read (at 4 characters each), at most "
-            f"{cost.answer_tokens:,} to write"
+            f"{name} on {benchmark.name}: {count(cost.prompts, 'prompt')}, "
+            f"{count(cost.requests, 'request')}, about {cost.prompt_tokens:,} tokens to read "
+            f"(at 4 characters each), at most {cost.answer_tokens:,} to write"
         )

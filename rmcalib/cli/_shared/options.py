@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 from typer.core import TyperCommand
 
+from rmcalib.cli._shared.places import is_url, output_file
+
 if TYPE_CHECKING:
     from rmcalib.metrics import Settings
 
@@ -69,13 +71,14 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     """Take defaults from a YAML file of option names and values; the command line wins."""
     if path is None or context.resilient_parsing:
         return path
-    import yaml
+    from rmcalib._util.texts import parse_yaml
 
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        problem = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise typer.BadParameter(f"cannot read {path}: {problem}") from error
+        content: Any = parse_yaml(path.read_bytes(), str(path)) or {}
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise typer.BadParameter(f"cannot read {error}") from error
     if not isinstance(content, dict):
         raise typer.BadParameter(f"{path}: expected option names and values, such as 'seed: 1'")
     # By the names on the command line: some parameters carry an underscore more. Arguments have no dashes.
@@ -90,13 +93,30 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise typer.BadParameter(f"{path}: unknown option '{unknown[0]}' (have: {', '.join(sorted(known))})")
-    several = {param.name for param in context.command.params if getattr(param, "multiple", False)}
+    parameters = {param.name: param for param in context.command.params}
     values = {
-        str(known[name]): [value] if known[name] in several and not isinstance(value, list) else value
+        str(known[name]): _config_value(parameters[known[name]], value, f"{path}: {name}")
         for name, value in given.items()
     }
     context.default_map = {**(context.default_map or {}), **values}
     return path
+
+
+def _config_value(parameter: Any, value: Any, where: str) -> Any:
+    """Return a value of a configuration file as the option parser takes it."""
+    if value is None:  # nothing after the colon: not given
+        return None
+    if getattr(parameter, "is_flag", False):
+        if not isinstance(value, bool):
+            raise typer.BadParameter(f"{where}: {value!r} is neither true nor false")
+        return value
+    several = getattr(parameter, "multiple", False) or parameter.nargs == -1
+    for one in value if several and isinstance(value, list) else [value]:
+        if isinstance(one, bool):
+            raise typer.BadParameter(f"{where}: takes a value, not true or false (put a text into quotes)")
+        if not isinstance(one, (str, int, float)):
+            raise typer.BadParameter(f"{where}: expected one number or text, got {type(one).__name__}")
+    return [value] if several and not isinstance(value, list) else value
 
 
 def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> None:
@@ -156,6 +176,8 @@ def named_folder(text: str) -> Path:
     """
     if not str(text).strip():
         raise typer.BadParameter("an empty name; '.' is the current folder")
+    if is_url(str(text)):
+        raise typer.BadParameter(f"{text}: a URL; give a folder of this machine")
     return Path(text)
 
 
@@ -201,6 +223,7 @@ Markdown = Annotated[
     typer.Option(
         "--markdown",
         metavar="FILE",
+        parser=output_file,
         help="Also write a summary as Markdown, for a pull request or the page of a workflow.",
         rich_help_panel=REPORT,
     ),

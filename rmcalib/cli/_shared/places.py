@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-__all__ = ["Place", "output_folder"]
+__all__ = ["Place", "input_file", "is_url", "output_file", "output_folder", "refuse_overwriting"]
 
 Place = Annotated[
     str,
@@ -34,3 +34,53 @@ def output_folder(place: str) -> Path:
     if not place.strip():
         raise ValueError("--output: an empty name; '.' is the current folder")
     return as_path(place)
+
+
+def is_url(text: str) -> bool:
+    """Return whether a text is a URL; `Path` would drop one of its slashes.
+
+    >>> is_url("http://example.org/x.csv"), is_url("C:/x.csv")
+    (True, False)
+    """
+    return re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text) is not None
+
+
+def input_file(text: str) -> Path:
+    """Return the path of an option that names a file of this machine to read.
+
+    >>> input_file("c.json").name
+    'c.json'
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("an empty name; name a file")
+    if is_url(str(text)):
+        raise typer.BadParameter(f"{text}: a URL; download the file and give its path")
+    return Path(text)
+
+
+def output_file(text: str) -> Path:
+    """Return the path of an option that names a file of this machine to write.
+
+    >>> output_file("m.md").name
+    'm.md'
+    """
+    if not str(text).strip():
+        raise typer.BadParameter("an empty name; name a file")
+    if is_url(str(text)):
+        raise typer.BadParameter(f"{text}: a URL; give a file of this machine")
+    if Path(text).is_dir():
+        raise typer.BadParameter(f"'{text}' is a directory; name a file")
+    return Path(text)
+
+
+def refuse_overwriting(option: str, target: str | Path | None, read: Iterable[str | Path | None]) -> None:
+    """Raise a ValueError if a file to write is one that the command reads, or belongs to a run it reads."""
+    if target is None or is_url(str(target)):
+        return
+    file = Path(target).resolve()
+    for source in read:
+        if source is None or is_url(str(source)):
+            continue
+        place = Path(source).resolve()
+        if file == place or (file.parent == place and file.name in ("run.json", "scores.parquet")):
+            raise ValueError(f"{option} {target}: this command reads that file; name another one")

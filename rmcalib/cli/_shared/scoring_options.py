@@ -16,7 +16,7 @@ from rmcalib.cli._shared.judge_options import (
     Votes,
 )
 from rmcalib.cli._shared.options import REPORT
-from rmcalib.cli._shared.places import Place
+from rmcalib.cli._shared.places import Place, input_file, output_file
 
 if TYPE_CHECKING:
     from rmcalib.judges import LoadOptions
@@ -258,6 +258,7 @@ Recipes = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
+        parser=input_file,
         help="YAML file with recipes for your own models (docs/models.md); several allowed.",
         rich_help_panel=HOW,
     ),
@@ -275,7 +276,7 @@ Export = Annotated[
     typer.Option(
         "--export-rewardbench",
         metavar="FILE",
-        dir_okay=False,
+        parser=output_file,
         help="Also write the scores in RewardBench's JSON format.",
         rich_help_panel=REPORT,
     ),

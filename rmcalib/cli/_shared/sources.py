@@ -41,6 +41,8 @@ def model_names(
     ``found`` are the scores of the file, by model.
     """
     names = list(dict.fromkeys(given or []))
+    if scores is not None and not all(name.strip() for name in names):
+        raise ValueError("--model: an empty name")
     if scores is None:
         if len(names) == 1:  # one of several is reported as a failure of that model
             from rmcalib.judges import check_judge_name

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rmcalib._util.texts import parse_yaml
 from rmcalib.judges._options import check_options
 
 if TYPE_CHECKING:
@@ -113,8 +114,6 @@ def read_prompt(path: str | Path) -> JudgePrompt:
     >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
     'best'
     """
-    import yaml
-
     try:
         with Path(path).open("rb") as file:
             content = file.read(_LARGEST + 1)
@@ -122,10 +121,7 @@ def read_prompt(path: str | Path) -> JudgePrompt:
         raise ValueError(f"{path}: {error.strerror}") from error
     if len(content) > _LARGEST:
         raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
-    try:
-        found = yaml.safe_load(content)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())[:200]}") from error
+    found = parse_yaml(content, str(path))
     if (
         not isinstance(found, Mapping)
         or not isinstance(found.get("questions"), list)

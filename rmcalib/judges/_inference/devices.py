@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmcalib._util.terminal import count
+
 if TYPE_CHECKING:
     import torch
 
@@ -64,7 +66,7 @@ def describe_device(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     if device.type == "mps":
         return f"Apple {platform.machine()}"
-    return f"{platform.machine()}, {torch.get_num_threads()} threads"
+    return f"{platform.machine()}, {count(torch.get_num_threads(), 'thread')}"
 
 
 def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:

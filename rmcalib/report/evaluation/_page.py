@@ -146,7 +146,7 @@ def clean_text(text: str) -> str:
 def _subtitle(evaluation: Evaluation) -> str:
     manifest = evaluation.manifest
     row = find_value(evaluation.metrics, "rewardbench_score") or {"n": 0}
-    parts = [f"{row['n']:,} prompts of {evaluation.benchmark}"]
+    parts = [f"{count(row['n'], 'prompt')} of {evaluation.benchmark}"]
     if row.get("value") is not None:
         parts.append(f"{score_name(evaluation.benchmark)} {row['value']:.3f}")
     parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]

@@ -97,7 +97,7 @@ def _finished_runs(
         if name == REAL:
             runs += _built_in_runs()
             continue
-        folder = as_path(name)
+        folder = _named(name)
         if folder.is_file():
             runs += _runs_in_file(folder, steps, missing)
             continue
@@ -177,7 +177,7 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
     ...     open_scores(f"{folder}/mine.jsonl")[1]
     'mine'
     """
-    path = as_path(source)
+    path = _named(source)
     if is_built_in(source) or path.is_file():
         scores = load_scores(source)
         return scores, str(scores.manifest.get("model") or path.stem)
@@ -186,6 +186,18 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
         have = ", ".join(str(run.folder) for run in runs[:3])
         raise ValueError(f"{path}: {len(runs)} runs in it; name one of them, such as {have}")
     return runs[0].scores(), runs[0].label
+
+
+def _named(source: str | Path) -> Path:
+    """Return the path of a folder or file of scores; storage that does not answer is reported by its URL."""
+    if not str(source).strip():
+        raise ValueError("an empty name; '.' is the current folder")
+    path = as_path(source)
+    try:
+        path.exists()
+    except OSError as error:
+        raise ValueError(f"{source}: cannot be read: {error.strerror or error}") from error
+    return path
 
 
 def _is_finished(run: ScoredRun) -> bool:
@@ -221,6 +233,8 @@ def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]
     counts: dict[str, int] = {}
     for run in runs:
         counts[run.benchmark] = counts.get(run.benchmark, 0) + 1
+    if wanted is not None and not wanted.strip():
+        raise ValueError(f"--benchmark: an empty name (have: {', '.join(counts)})")
     if wanted is not None:
         key = folder_name(wanted)
         kept = [
