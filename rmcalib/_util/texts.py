@@ -74,7 +74,7 @@ def parse_yaml(content: bytes, where: str) -> Any:
 
     >>> parse_yaml(b"seed: 1\\nseed: 2", "c.yaml")
     Traceback (most recent call last):
-    ValueError: c.yaml, line 2: the key 'seed' is there twice
+    ValueError: c.yaml, line 2: the key 'seed' appears twice
     """
     import yaml
 
@@ -92,7 +92,7 @@ def parse_yaml(content: bytes, where: str) -> Any:
     try:
         return yaml.load(text, Loader)
     except _RepeatedKeyError as error:
-        raise ValueError(f"{where}, line {error.args[1]}: the key {error.args[0]!r} is there twice") from None
+        raise ValueError(f"{where}, line {error.args[1]}: the key {error.args[0]!r} appears twice") from None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError for dates such as 2024-99-99
         raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from error
     except RecursionError as error:
