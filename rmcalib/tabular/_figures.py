@@ -87,6 +87,7 @@ def grouped_bars(
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
+    events = ["sub-2", "sub-3", "top-2", "top-3"]
     table = table.assign(events=table["family"] + "-" + table["k"].astype(str))
     learners, hue = _learners(table), _hue(table)
     n_rows = -(-len(panels) // columns)
@@ -97,7 +98,7 @@ def grouped_bars(
             _with_ends(table[(table[list(wanted)] == list(wanted.values())).all(axis=1)], "events"),
             x="events",
             y="value",
-            order=["sub-2", "sub-3", "top-2", "top-3"],
+            order=events,
             **hue,
             **_ERRORS,
             saturation=1,
@@ -113,7 +114,8 @@ def grouped_bars(
             for bar in bars:
                 bar.set_hatch(_HATCHES.get(_base(learner)))
         axes.set_title(name, loc="left", fontsize=11)
-        axes.set(xlabel="", ylabel="calibration error")
+        axes.set_xticks(range(len(events)), events)
+        axes.set(xlabel="", ylabel="calibration error" if axes in grid[:, 0] else "")
         _tidy(axes)
     handles = [
         Patch(facecolor=_colour(name), hatch=_HATCHES.get(_base(name)), edgecolor="white", label=_name(name))

@@ -61,7 +61,11 @@ def test_the_legend_of_points_has_their_markers_and_colours() -> None:
 
 def test_a_panel_without_rows_stays_empty() -> None:
     figure = grouped_bars(MEANS, panels=[("d", {"dataset": "d"}), ("e", {"dataset": "e"})])
-    assert not figure.axes[1].patches
+    full, empty = figure.axes
+    assert not empty.patches
+    assert (full.get_ylabel(), empty.get_ylabel()) == ("calibration error", "")
+    ticks = [[text.get_text() for text in axes.get_xticklabels()] for axes in (full, empty)]
+    assert ticks == [["sub-2", "sub-3", "top-2", "top-3"]] * 2
     hatches = [handle.get_hatch() for handle in figure.legends[0].get_patches()]
     assert hatches == [None, None, "xxx"]
 
