@@ -1,12 +1,10 @@
 """Figures of the label-ranking experiments. Each function takes a table and returns a Figure."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -24,8 +22,8 @@ _MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
 _HATCHES = {"mallows": "///", "rc": "...", "rpc": "xxx", "pl-rpc": "\\\\\\"}
 _GREY = "#8a8f98"
 _OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
-
-Rows = list[dict[str, Any]]
+# Of the three rows of `_with_ends`, draw the middle one, with an error bar from the lowest to the highest.
+_ERRORS: dict[str, Any] = {"estimator": "median", "errorbar": ("pi", 100)}
 
 
 def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
@@ -34,51 +32,46 @@ def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibra
     ``table`` has rows of :func:`fold_means` of one data set, notion and protocol. Error bars are ± one
     standard deviation over folds. Dotted lines are null means: the expected error of a calibrated forecast.
     """
+    import seaborn
     from matplotlib.figure import Figure
 
-    means = _records(table)
-    families = [family for family in ("sub", "top") if any(row["family"] == family for row in means)]
+    families = [family for family in ("sub", "top") if (table["family"] == family).any()]
+    learners, hue = _learners(table), _hue(table)
     figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
     grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
     for axes, family in zip(grid, families, strict=True):
-        learners = _learners(means)
-        for place, learner in enumerate(learners):
-            rows = sorted(
-                (row for row in means if (row["family"], row["learner"]) == (family, learner)),
-                key=lambda row: row["k"],
-            )
-            if not rows:
-                continue
-            ks, colour = [row["k"] for row in rows], _colour(learner)
+        own = table[table["family"] == family]
+        seaborn.pointplot(
+            _with_ends(own, "k"),
+            x="k",
+            y="value",
+            **hue,
+            **_ERRORS,
+            markers=[_MARKERS.get(_base(learner), "o") for learner in learners],
+            linestyles=["--" if learner.endswith("+t") else "-" for learner in learners],
             # Shifted sideways, so that error bars do not hide each other.
-            shift = 0.03 * (place - (len(learners) - 1) / 2)
-            axes.errorbar(
-                [k + shift for k in ks],
-                [row["mean"] for row in rows],
-                yerr=[row["sd"] for row in rows],
-                color=colour,
-                marker=_MARKERS.get(_base(learner), "o"),
-                markersize=5,
-                capsize=3,
-                linewidth=1.5,
-                linestyle="--" if learner.endswith("+t") else "-",
-                label=_name(learner),
-            )
-            nulls = [(row["k"], row["null_mean"]) for row in rows if not math.isnan(row["null_mean"])]
-            if nulls:
-                axes.plot(*zip(*nulls, strict=True), color=colour, linewidth=0.8, linestyle=":", zorder=1)
+            dodge=0.03 * (len(learners) - 1),
+            native_scale=True,
+            capsize=0.02,
+            err_kws={"linewidth": 1.1},
+            linewidth=1.5,
+            markersize=5,
+            ax=axes,
+        )
+        handles, names = axes.get_legend_handles_labels()
+        axes.get_legend().remove()
+        nulls: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
+        seaborn.lineplot(own, x="k", y="null_mean", **hue, **nulls, legend=False, ax=axes)
         axes.set_title(f"{family}-k", loc="left", fontsize=11)
-        axes.set_xlabel("k")
-        axes.set_xticks(sorted({row["k"] for row in means if row["family"] == family}))
+        axes.set_xticks(sorted(own["k"].unique()))
         _tidy(axes)
     grid[0].set_ylabel(label)
-    if min(row["mean"] for row in means) >= 0:
+    if table["mean"].min() >= 0:
         grid[0].set_ylim(bottom=0)
-    handles, names = _legend(grid)
-    handles.append(grid[0].plot([], [], color=_GREY, linewidth=0.8, linestyle=":")[0])
-    figure.legend(handles, [*names, "if calibrated"], frameon=False, fontsize=9, loc="outside right center")
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    handles += axes.plot([], [], color=_GREY, **nulls)
+    names = [*map(_name, names), "if calibrated"]
+    figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
 
@@ -90,41 +83,46 @@ def grouped_bars(
     Error bars are ± one standard deviation over folds. ``panels`` holds the title of each panel and the
     column values of its rows, such as ("political, exact", {"dataset": "political", "protocol": "exact"}).
     """
+    import seaborn
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
-    means = _records(table)
-    groups = [("sub", 2), ("sub", 3), ("top", 2), ("top", 3)]
-    learners = _learners(means)
+    events = ["sub-2", "sub-3", "top-2", "top-3"]
+    table = table.assign(events=table["family"] + "-" + table["k"].astype(str))
+    learners, hue = _learners(table), _hue(table)
     n_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.8 * columns + 1.4, 3.0 * n_rows + 0.3), layout="constrained", dpi=150)
     grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True)
-    width = 0.8 / max(len(learners), 1)
     for axes, (name, wanted) in zip(grid.flat, panels, strict=False):
-        for place, learner in enumerate(learners):
-            for number, (family, k) in enumerate(groups):
-                pick = wanted | {"learner": learner, "family": family, "k": k}
-                for row in _rows(means, pick):
-                    axes.bar(
-                        number + (place - (len(learners) - 1) / 2) * width,
-                        row["mean"],
-                        width,
-                        yerr=row["sd"],
-                        color=_colour(learner),
-                        hatch=_HATCHES.get(_base(learner)),
-                        edgecolor="white",
-                        linewidth=0,
-                        error_kw={"elinewidth": 0.8, "capsize": 1.5},
-                        label=_name(learner) if number == 0 else None,
-                    )
+        seaborn.barplot(
+            _with_ends(table[(table[list(wanted)] == list(wanted.values())).all(axis=1)], "events"),
+            x="events",
+            y="value",
+            order=events,
+            **hue,
+            **_ERRORS,
+            saturation=1,
+            edgecolor="white",
+            linewidth=0,
+            capsize=0.25,
+            err_kws={"linewidth": 0.8, "color": "black"},
+            legend=False,
+            ax=axes,
+        )
+        # A panel without rows has no bars.
+        for bars, learner in zip(axes.containers, learners, strict=False):
+            for bar in bars:
+                bar.set_hatch(_HATCHES.get(_base(learner)))
         axes.set_title(name, loc="left", fontsize=11)
-        axes.set_xticks(range(len(groups)), [f"{family}-{k}" for family, k in groups])
+        axes.set_xticks(range(len(events)), events)
+        axes.set(xlabel="", ylabel="calibration error" if axes in grid[:, 0] else "")
         _tidy(axes)
-    for row_of_axes in grid:
-        row_of_axes[0].set_ylabel("calibration error")
-    handles, names = _legend(grid.flat)
-    figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    handles = [
+        Patch(facecolor=_colour(name), hatch=_HATCHES.get(_base(name)), edgecolor="white", label=_name(name))
+        for name in learners
+    ]
+    figure.legend(handles=handles, frameon=False, fontsize=9, loc="outside right center")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
 
@@ -138,33 +136,35 @@ def scatter(
     log: bool = False,
 ) -> "Figure":
     """Draw "y" against "x" as points, with one colour and one marker per learner."""
+    import seaborn
     from matplotlib.figure import Figure
 
-    points = _records(table)
     figure = Figure(figsize=(6.2, 4.4), layout="constrained", dpi=150)
     axes = figure.subplots()
-    for learner in _learners(points):
-        chosen = [row for row in points if row["learner"] == learner]
-        axes.scatter(
-            [row["x"] for row in chosen],
-            [row["y"] for row in chosen],
-            s=26,
-            color=_colour(learner),
-            marker=_MARKERS.get(_base(learner), "o"),
-            alpha=0.75,
-            linewidths=0,
-            label=_name(learner),
-        )
+    learners = _learners(table)
+    seaborn.scatterplot(
+        table,
+        x="x",
+        y="y",
+        **_hue(table),
+        style="learner",
+        style_order=learners,
+        markers=[_MARKERS.get(_base(learner), "o") for learner in learners],
+        s=26,
+        alpha=0.75,
+        linewidth=0,
+        ax=axes,
+    )
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
     if diagonal:
         ends = [min(axes.get_xlim()[0], axes.get_ylim()[0]), max(axes.get_xlim()[1], axes.get_ylim()[1])]
         axes.plot(ends, ends, color=_GREY, linewidth=1, linestyle="--", zorder=1)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
+    axes.set(xlabel=x_label, ylabel=y_label)
     axes.set_title(title, loc="left", fontsize=11)
-    axes.legend(frameon=False, fontsize=9)
+    handles, names = axes.get_legend_handles_labels()
+    axes.legend(handles, list(map(_name, names)), frameon=False, fontsize=9)
     _tidy(axes)
     return figure
 
@@ -177,48 +177,57 @@ def paired_bars(
     The table has the columns "dataset", "learner", "x", "y" and "null": the null mean, which is drawn as a
     line, or NaN.
     """
+    import seaborn
     from matplotlib.figure import Figure
 
-    points = _records(table)
-    learners = _learners(points)
+    learners = _learners(table)
     n_rows = -(-len(learners) // columns)
     figure = Figure(figsize=(5.2 * columns, 2.9 * n_rows + 0.5), layout="constrained", dpi=150)
     grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True)
     for axes, learner in zip(grid.flat, learners, strict=False):
-        rows = [row for row in points if row["learner"] == learner]
-        places = range(len(rows))
-        left = axes.bar([i - 0.2 for i in places], [row["x"] for row in rows], 0.4, color="#b9bec6")
-        right = axes.bar([i + 0.2 for i in places], [row["y"] for row in rows], 0.4, color=_colour(learner))
-        for i, row in enumerate(rows):
-            if not math.isnan(row["null"]):
-                axes.hlines(row["null"], i - 0.42, i + 0.42, color="black", linewidth=1.2)
-        line = axes.plot([], [], color="black", linewidth=1.2)[0]
+        own = table[table["learner"] == learner].reset_index(drop=True)
+        seaborn.barplot(
+            own[["x", "y"]].melt(ignore_index=False).reset_index(),
+            x="index",
+            y="value",
+            hue="variable",
+            palette=["#b9bec6", _colour(learner)],
+            saturation=1,
+            legend=False,
+            ax=axes,
+        )
+        nulls = own["null"].dropna()
+        line = axes.hlines(nulls, nulls.index - 0.42, nulls.index + 0.42, color="black", linewidth=1.2)
         axes.set_title(_name(learner), loc="left", fontsize=11)
-        axes.set_xticks(list(places), [row["dataset"] for row in rows], rotation=45, ha="right", fontsize=9)
+        axes.set_xticks(own.index, own["dataset"], rotation=45, ha="right", fontsize=9)
+        axes.set(xlabel="", ylabel="calibration error")
         _tidy(axes)
-    names = [x_name, f"{y_name} (in colour)", "if calibrated"]
-    figure.legend([left, right, line], names, frameon=False, fontsize=9, ncols=3, loc="outside lower center")
-    for axes in list(grid.flat)[len(learners) :]:
+    handles, names = [*axes.containers, line], [x_name, f"{y_name} (in colour)", "if calibrated"]
+    figure.legend(handles, names, frameon=False, fontsize=9, ncols=3, loc="outside lower center")
+    for axes in grid.flat[len(learners) :]:
         axes.set_visible(False)
-    for row_of_axes in grid:
-        row_of_axes[0].set_ylabel("calibration error")
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
     return figure
 
 
-def _records(table: "pd.DataFrame") -> Rows:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+def _with_ends(means: "pd.DataFrame", x: str) -> "pd.DataFrame":
+    """Return three rows for each: a "value" one standard deviation below, at and above the mean."""
+    ends = means.assign(low=means["mean"] - means["sd"], high=means["mean"] + means["sd"])
+    return ends.melt(["learner", x], ["low", "mean", "high"])
 
 
-def _rows(table: Rows, wanted: Mapping[str, object]) -> Rows:
-    return [row for row in table if all(row[key] == value for key, value in wanted.items())]
+def _hue(table: "pd.DataFrame") -> dict[str, Any]:
+    """Return seaborn's options for one colour per learner."""
+    learners = _learners(table)
+    return {"hue": "learner", "hue_order": learners, "palette": list(map(_colour, learners))}
 
 
-def _learners(table: Rows) -> list[str]:
-    present = dict.fromkeys(row["learner"] for row in table)
+def _learners(table: "pd.DataFrame") -> list[str]:
     order = list(LEARNER_NAMES)
-    return sorted(present, key=lambda name: (order.index(_base(name)) if _base(name) in order else 99, name))
+    return sorted(
+        table["learner"].unique(),
+        key=lambda name: (order.index(_base(name)) if _base(name) in order else 99, name),
+    )
 
 
 def _base(learner: str) -> str:
@@ -234,15 +243,6 @@ def _colour(learner: str) -> str:
     name = _base(learner)
     # The colour of other learners depends on the name alone, so it is the same in all figures.
     return _COLOURS.get(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
-
-
-def _legend(grid: Iterable["Axes"]) -> tuple[list["Artist"], list[str]]:
-    """Return the handles and names of all panels, each name once."""
-    found: dict[str, Artist] = {}
-    for axes in grid:
-        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(name, handle)
-    return list(found.values()), list(found)
 
 
 def _tidy(axes: "Axes") -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
-from rmcalib.metrics import Settings
+from rmcalib.metrics import TRAINING_METRICS, Settings
 from rmcalib.report import leaderboard_from_runs, write_leaderboard
+from rmcalib.report.leaderboard._training import training_figure
 from tests.report.boards import synthetic, write_run
 
 FAST = Settings(resamples=20)
@@ -43,3 +45,24 @@ def test_other_runs_have_no_training_steps(tmp_path: Path) -> None:
     page = write_leaderboard(board, tmp_path / "report").read_text(encoding="utf-8")
     assert "Training steps" not in page
     assert not (tmp_path / "report/training.csv").exists()
+
+
+def test_the_curve_shows_the_values_of_its_rows() -> None:
+    rows = [{"step": step, "model": "m", **dict.fromkeys(TRAINING_METRICS, 0.5)} for step in (3, 20, 100)]
+    said = {"accuracy": 0.7, "accuracy_low": 0.6, "accuracy_high": 0.8, "temperature": None}
+    infinite = {**rows[2], "temperature": float("inf")}
+    figure = training_figure([rows[0], {**rows[1], **said}, infinite])
+    assert figure is not None
+    lines: list[Any] = list(figure.axes[0].lines)
+    right, says = lines[:2]
+    assert right.get_xdata().tolist() == [3, 20, 100]
+    assert right.get_ydata().tolist() == [0.5, 0.7, 0.5]
+    assert says.get_ydata().tolist() == [0.5, 0.5, 0.5]
+    # Colour is not the only signal.
+    assert right.get_marker() != says.get_marker()
+    assert right.is_dashed() is not says.is_dashed()
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["right", "says"]
+    temperature: Any = figure.axes[2].lines[0]
+    assert temperature.get_xdata().tolist() == [3]  # neither steps without one nor infinite ones

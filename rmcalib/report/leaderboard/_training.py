@@ -9,6 +9,7 @@ from rmcalib.metrics import OVERALL, TRAINING_METRICS
 from rmcalib.report._drawing import BAD, BLUE, GREY, INK, plain_axes
 
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -62,26 +63,26 @@ def training_figure(rows: Sequence[Row]) -> Figure | None:
     >>> [axes.get_title() for axes in training_figure([row, {**row, "step": 2}]).axes]
     ['says and right', 'lost information', 'best temperature', 'ECE']
     """
+    import pandas
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     if not rows:
         return None
+    frame = pandas.DataFrame(rows).set_index("step").drop(columns="model", errors="ignore").astype(float)
     figure = Figure(figsize=(8.4, 5.2), dpi=130, layout="constrained")
     panels = figure.subplots(2, 2, sharex=True).ravel()
     said, lost, temperature, ece = panels
-    _curve(said, rows, "mean_confidence", BAD, "says", "v-")
-    _curve(said, rows, "accuracy", BLUE, "right", "o-")
+    _curves(said, frame, {"accuracy": ("right", BLUE), "mean_confidence": ("says", BAD)})
     said.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    _curve(lost, rows, "lost_information", BLUE, "", "o-")
+    _curves(lost, frame, {"lost_information": ("", BLUE)})
     lost.set_ylim(bottom=0)
-    _curve(temperature, rows, "temperature", BLUE, "", "o-")
+    _curves(temperature, frame, {"temperature": ("", BLUE)})
     temperature.axhline(1, color=GREY, linewidth=0.9, linestyle=":")
-    found = [row["temperature"] for row in rows if row.get("temperature")]
-    if found and max(found) > _WIDE * min(found):
+    found = frame["temperature"][frame["temperature"] > 0]
+    if found.max() > _WIDE * found.min():
         temperature.set_yscale("log")
-    _curve(ece, rows, "ece", BLUE, "measured", "o-")
-    _curve(ece, rows, "ece_null_mean", GREY, "mean if calibrated", "--")
+    _curves(ece, frame, {"ece": ("measured", BLUE), "ece_null_mean": ("mean if calibrated", GREY)})
     ece.set_ylim(bottom=0)
     titles = ("says and right", "lost information", "best temperature", "ECE")
     for axes, title in zip(panels, titles, strict=True):
@@ -95,17 +96,20 @@ def training_figure(rows: Sequence[Row]) -> Figure | None:
     return figure
 
 
-def _curve(axes: Axes, rows: Sequence[Row], name: str, colour: str, label: str, style: str) -> None:
-    """Draw one metric over the steps, with its interval as a band; steps without a value are left out."""
-    points = [row for row in rows if row.get(name) is not None]
-    steps = [row["step"] for row in points]
-    axes.plot(steps, [row[name] for row in points], style, color=colour, markersize=4, label=label or None)
-    banded = [row for row in points if row.get(f"{name}_low") is not None]
-    axes.fill_between(
-        [row["step"] for row in banded],
-        [row[f"{name}_low"] for row in banded],
-        [row[f"{name}_high"] for row in banded],
-        color=colour,
-        alpha=0.15,
-        linewidth=0,
+def _curves(axes: Axes, frame: pandas.DataFrame, styles: Mapping[str, tuple[str, str]]) -> None:
+    """Draw metrics over the steps, with intervals as bands; steps without a value are left out.
+
+    ``styles`` has the name and colour of each metric; the line style and the marker depend on its place.
+    """
+    import seaborn
+
+    names, colours = zip(*styles.values(), strict=True)
+    lines = frame[list(styles)].set_axis(names, axis=1)
+    seaborn.lineplot(
+        lines, palette=list(colours), markers=list("ov"[: len(names)]), markeredgewidth=0, ax=axes
     )
+    for name, (_, colour) in styles.items():
+        if f"{name}_low" in frame:
+            known = frame.dropna(subset=[name, f"{name}_low"])
+            ends = known[f"{name}_low"], known[f"{name}_high"]
+            axes.fill_between(known.index, *ends, color=colour, alpha=0.15, linewidth=0)
