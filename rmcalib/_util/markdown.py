@@ -30,10 +30,14 @@ def markdown_table(
 
     Parameters
     ----------
-    header : one name per column.
-    rows : one cell per column.
-    align : one letter per column: "l" for left, "r" for right; all left by default.
-    escape : escape the cells (`markdown_text`); False if they are already Markdown.
+    header : Sequence[str]
+        One name per column.
+    rows : Sequence[Sequence[object]]
+        One cell per column.
+    align : str
+        One letter per column: "l" for left, "r" for right; all left by default.
+    escape : bool
+        Escape the cells (`markdown_text`); False if they are already Markdown.
 
     Examples
     --------

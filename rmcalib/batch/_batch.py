@@ -34,9 +34,11 @@ class Evaluator:
 
     Parameters
     ----------
-    write : writes the metrics into the run folder, its fourth argument; `metrics.json` must be written last.
-    made_from : returns a hash of everything that the metrics depend on. If `metrics.json` contains the same
-        hash, the metrics are not computed again.
+    write : Callable[[Recipe, Scores, Benchmark | None, Path], None]
+        Writes the metrics into the run folder, its fourth argument; `metrics.json` must be written last.
+    made_from : Callable[[Recipe, Scores, Benchmark | None], str]
+        Returns a hash of everything that the metrics depend on. If `metrics.json` contains the same hash, the
+        metrics are not computed again.
 
     Examples
     --------
@@ -56,10 +58,14 @@ class Job:
 
     Parameters
     ----------
-    benchmark : the prompts.
-    options : how to load and run the models.
-    fresh : score everything again.
-    free_disk : remove each model from the Hub's cache when it is done.
+    benchmark : Benchmark
+        The prompts.
+    options : LoadOptions
+        How to load and run the models.
+    fresh : bool
+        Score everything again.
+    free_disk : bool
+        Remove each model from the Hub's cache when it is done.
     """
 
     benchmark: Benchmark

@@ -32,10 +32,14 @@ class Selection:
 
     Parameters
     ----------
-    include : patterns of ids, such as `"Skywork/*"`; a model must match one of them. Empty: all match.
-    exclude : patterns of ids; models that match one of them are left out.
-    max_parameters : the maximum size in billions of parameters. Models of unknown size are skipped.
-    families : families of base models, such as `"llama"`. Empty: all.
+    include : tuple[str, ...]
+        Patterns of ids, such as `"Skywork/*"`; a model must match one of them. Empty: all match.
+    exclude : tuple[str, ...]
+        Patterns of ids; models that match one of them are left out.
+    max_parameters : float, optional
+        The maximum size in billions of parameters. Models of unknown size are skipped.
+    families : tuple[str, ...]
+        Families of base models, such as `"llama"`. Empty: all.
 
     Examples
     --------
@@ -62,8 +66,10 @@ class Listed:
 
     Parameters
     ----------
-    recipe : how to load and score the model.
-    options : options of :func:`rmcalib.load_judge`, such as `endpoint`; empty for classifiers.
+    recipe : Recipe
+        How to load and score the model.
+    options : Mapping[str, Any]
+        Options of :func:`rmcalib.load_judge`, such as `endpoint`; empty for classifiers.
 
     Examples
     --------

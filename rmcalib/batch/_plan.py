@@ -44,11 +44,14 @@ class Machine:
 
     Parameters
     ----------
-    device : type of its devices.
-    count : number of devices.
-    memory : memory of all devices together, in bytes; None if it is unknown.
-    rate : operations per second of one device, as `rmcalib doctor --bench` measured it; None if it was not
-        run.
+    device : str
+        Type of its devices.
+    count : int
+        Number of devices.
+    memory : float, optional
+        Memory of all devices together, in bytes; None if it is unknown.
+    rate : float, optional
+        Operations per second of one device, as `rmcalib doctor --bench` measured it; None if it was not run.
     """
 
     device: str
@@ -63,15 +66,24 @@ class PlanEntry:
 
     Parameters
     ----------
-    recipe : how to load and score the model.
-    family : family of its base model.
-    parameters : size in billions of parameters; None if it is unknown.
-    memory : estimated memory in bytes; None if the size is unknown.
-    seconds : roughly estimated time; None if the size is unknown.
-    device : type of the device, or `"server"`.
-    skipped : the reason why the model is not run; empty if it is run.
-    options : options of :func:`rmcalib.load_judge`, such as the `endpoint` of a served model.
-    measured : whether `seconds` is based on a speed that was measured on this machine.
+    recipe : Recipe
+        How to load and score the model.
+    family : str
+        Family of its base model.
+    parameters : float, optional
+        Size in billions of parameters; None if it is unknown.
+    memory : float, optional
+        Estimated memory in bytes; None if the size is unknown.
+    seconds : float, optional
+        Roughly estimated time; None if the size is unknown.
+    device : str
+        Type of the device, or `"server"`.
+    skipped : str
+        The reason why the model is not run; empty if it is run.
+    options : Mapping[str, Any]
+        Options of :func:`rmcalib.load_judge`, such as the `endpoint` of a served model.
+    measured : bool
+        Whether `seconds` is based on a speed that was measured on this machine.
 
     Examples
     --------

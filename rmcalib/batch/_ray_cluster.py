@@ -33,11 +33,16 @@ class Cluster:
 
     Parameters
     ----------
-    address : `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
-    shards : number of workers that share the prompts of a model.
-    gpus : number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
-    gpu_memory : memory of one GPU in bytes.
-    cpus : number of CPUs per worker.
+    address : str
+        `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
+    shards : int
+        Number of workers that share the prompts of a model.
+    gpus : float, optional
+        Number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
+    gpu_memory : float
+        Memory of one GPU in bytes.
+    cpus : float
+        Number of CPUs per worker.
 
     Examples
     --------

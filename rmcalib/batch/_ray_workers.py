@@ -35,11 +35,16 @@ class Origin:
 
     Parameters
     ----------
-    identity : everything about the judge that changes a score.
-    about : other entries of the manifest.
-    node : id of the node.
-    process : id of the worker's process.
-    restarted : whether the worker replaced one that was lost.
+    identity : dict[str, Any]
+        Everything about the judge that changes a score.
+    about : dict[str, Any]
+        Other entries of the manifest.
+    node : str
+        Id of the node.
+    process : str
+        Id of the worker's process.
+    restarted : bool
+        Whether the worker replaced one that was lost.
     """
 
     identity: dict[str, Any]
@@ -68,10 +73,14 @@ def results(
 
     Parameters
     ----------
-    ray : the module.
-    workers : handles of `Scorer` actors.
-    blocks : lists of prompts.
-    look : called every second; raises an error if the wait should end.
+    ray : Any
+        The module.
+    workers : list[Any]
+        Handles of `Scorer` actors.
+    blocks : list[list[Item]]
+        Lists of prompts.
+    look : Callable[[], None]
+        Called every second; raises an error if the wait should end.
     """
     pool = ray.util.ActorPool(workers)
     for block in blocks:

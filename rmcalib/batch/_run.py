@@ -41,12 +41,18 @@ class Scoring:
 
     Parameters
     ----------
-    benchmark : a benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
-    benchmark_revision, limit, format : as for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
-    options : how to load and run the models.
-    cluster : a Ray cluster to run on; default this machine.
-    free_disk : remove each model from the Hub's cache when it is done.
-    ignore_memory : also run models that seem too large for the memory.
+    benchmark : str | Benchmark
+        a benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
+    benchmark_revision, limit, format
+        As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
+    options : LoadOptions
+        How to load and run the models.
+    cluster : Cluster, optional
+        a Ray cluster to run on; default this machine.
+    free_disk : bool
+        Remove each model from the Hub's cache when it is done.
+    ignore_memory : bool
+        Also run models that seem too large for the memory.
 
     Examples
     --------
@@ -70,7 +76,8 @@ class Published:
 
     Parameters
     ----------
-    jobs : number of simultaneous downloads.
+    jobs : int
+        Number of simultaneous downloads.
 
     Examples
     --------
@@ -87,12 +94,17 @@ class BatchRequest:
 
     Parameters
     ----------
-    models : path of a YAML file, or recipes and entries of a list. Default: the leaderboard, or all models
-        with published scores.
-    selection : which of these models to run.
-    how : `Scoring` or `Published`.
-    output : folder or URL for the results.
-    fresh : run everything again, and replace the results of earlier runs.
+    models : str | Path | Iterable[Recipe | Listed], optional
+        Path of a YAML file, or recipes and entries of a list. Default: the leaderboard, or all models with
+        published scores.
+    selection : Selection
+        Which of these models to run.
+    how : Scoring | Published
+        `Scoring` or `Published`.
+    output : str | Path
+        Folder or URL for the results.
+    fresh : bool
+        Run everything again, and replace the results of earlier runs.
 
     Examples
     --------
@@ -113,8 +125,10 @@ class Plan:
 
     Attributes
     ----------
-    entries : list of PlanEntry, the models in order.
-    problems : dict of str to str, the models that are certain to fail, with the cause.
+    entries : list of PlanEntry
+        The models in order.
+    problems : dict of str to str
+        The models that are certain to fail, with the cause.
 
     Examples
     --------
@@ -132,7 +146,8 @@ def plan_batch(request: BatchRequest) -> Plan:
 
     Parameters
     ----------
-    request : the models, what to do with them, and where to write the results.
+    request : BatchRequest
+        The models, what to do with them, and where to write the results.
 
     Returns
     -------
@@ -168,9 +183,12 @@ def run_batch(
 
     Parameters
     ----------
-    request : the models, what to do with them, and where to write the results.
-    evaluator : computes and writes the metrics of each model; default none are written.
-    on_change : called, from any thread, when the state of a model has changed.
+    request : BatchRequest
+        The models, what to do with them, and where to write the results.
+    evaluator : Evaluator, optional
+        Computes and writes the metrics of each model; default none are written.
+    on_change : Callable[[Status], None], optional
+        Called, from any thread, when the state of a model has changed.
 
     Returns
     -------

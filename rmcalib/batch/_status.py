@@ -33,19 +33,32 @@ class ModelStatus:
 
     Attributes
     ----------
-    model : id of the model.
-    state : waiting, downloading, ready, scoring, scored, evaluating, done, failed or skipped.
-    parameters : size in billions of parameters; None if it is unknown.
-    why : the cause of a failure, or the reason why the model was skipped.
-    responses_done, responses : number of scored responses, and of all responses.
-    tokens : number of tokens read so far.
-    tokens_per_second : speed of scoring, without loading the model.
-    seconds : time since the start of the download or, later, of scoring.
-    seconds_left : estimated time until the model is scored.
-    planned : time in the plan. Only the ratios between models are used.
-    fresh : whether this run did the work, and not an earlier one.
-    folder : the run folder.
-    warnings : warnings about the model.
+    model : str
+        Id of the model.
+    state : str
+        Waiting, downloading, ready, scoring, scored, evaluating, done, failed or skipped.
+    parameters : float, optional
+        Size in billions of parameters; None if it is unknown.
+    why : str
+        The cause of a failure, or the reason why the model was skipped.
+    responses_done, responses : int
+        Number of scored responses, and of all responses.
+    tokens : int
+        Number of tokens read so far.
+    tokens_per_second : float, optional
+        Speed of scoring, without loading the model.
+    seconds : float
+        Time since the start of the download or, later, of scoring.
+    seconds_left : float, optional
+        Estimated time until the model is scored.
+    planned : float, optional
+        Time in the plan. Only the ratios between models are used.
+    fresh : bool
+        Whether this run did the work, and not an earlier one.
+    folder : str
+        The run folder.
+    warnings : list[str]
+        Warnings about the model.
 
     Examples
     --------
@@ -74,9 +87,12 @@ class Status:
 
     Parameters
     ----------
-    output : folder of the batch.
-    models : the models, in the state `waiting`.
-    on_change : called, from any thread, when the state of a model has changed.
+    output
+        Folder of the batch.
+    models
+        The models, in the state `waiting`.
+    on_change
+        Called, from any thread, when the state of a model has changed.
     **about : other entries of `batch.json`.
 
     Examples

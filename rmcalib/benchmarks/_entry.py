@@ -23,11 +23,14 @@ class HubSource:
 
     Parameters
     ----------
-    id : str, Hub id of the data set, such as `"allenai/reward-bench-2"`.
-    split : str, which split to read.
-    config : str or None, name of the configuration, if the data set has several.
-    category : str or None, category of all rows (added as the column `subset`), if a benchmark consists of
-        several data sets.
+    id : str
+        Hub id of the data set, such as `"allenai/reward-bench-2"`.
+    split : str
+        Which split to read.
+    config : str or None
+        Name of the configuration, if the data set has several.
+    category : str or None
+        Category of all rows (added as the column `subset`), if a benchmark consists of several data sets.
 
     Examples
     --------
@@ -49,13 +52,18 @@ class ScoredItems:
 
     Parameters
     ----------
-    ids, category : str (n,), id and category of each prompt.
-    offsets : int (n + 1,), index of the first response of each prompt, and N at the end.
-    reward : float (N,), reward of each response.
-    is_correct : bool (N,), which responses are correct.
-    votes : int (N,) or None, how many people preferred each response.
-    columns : tuple of n mappings, other columns of each prompt; empty if the benchmark itself is not
-        available.
+    ids, category : str (n,)
+        Id and category of each prompt.
+    offsets : int (n + 1,)
+        Index of the first response of each prompt, and N at the end.
+    reward : float (N,)
+        Reward of each response.
+    is_correct : bool (N,)
+        Which responses are correct.
+    votes : int (N,) or None
+        How many people preferred each response.
+    columns : tuple of n mappings
+        Other columns of each prompt; empty if the benchmark itself is not available.
 
     Examples
     --------
@@ -95,10 +103,14 @@ class OfficialScore:
 
     Parameters
     ----------
-    metric : str, name of the number, such as `"accuracy"`.
-    category : str, category of the prompts; `"all"` for the headline.
-    value : float, the number, usually between 0 and 1.
-    n : int, number of prompts that it is computed from.
+    metric : str
+        Name of the number, such as `"accuracy"`.
+    category : str
+        Category of the prompts; `"all"` for the headline.
+    value : float
+        The number, usually between 0 and 1.
+    n : int
+        Number of prompts that it is computed from.
 
     Examples
     --------
@@ -118,29 +130,43 @@ class BenchmarkEntry:
 
     Parameters
     ----------
-    name : str, the name for `--benchmark` and `--format`.
-    title : str, full name.
-    labels : {"one", "several", "pairs", "votes"}, what is known about the responses: exactly one is correct,
+    name : str
+        The name for `--benchmark` and `--format`.
+    title : str
+        Full name.
+    labels : Labels
+        {"one", "several", "pairs", "votes"}, what is known about the responses: exactly one is correct,
         several may be correct, they are pairs of a better and a worse one, or people voted on them.
-    columns : tuple of str, columns that every row must have.
-    read : callable, takes an iterable of `Row` and yields an `Item` per prompt, or a str, which is the reason
-        why a row is left out. `each` makes one from a function of a single row.
-    or_columns : tuple of str, another set of columns that is accepted instead of `columns`; empty if there is
-        none.
-    licence : str, licence of the data, as its authors state it.
-    homepage : str, where it is described or can be downloaded.
-    prompts : int or None, number of prompts; None if it varies.
-    responses : str, number of responses per prompt, such as `"2"` or `"3 to 7"`.
-    hub : tuple of HubSource, its data sets on the Hub; empty if it can only be read from files.
-    categories : tuple of str, its categories in its authors' order; empty if any name is allowed.
-    no_single_answer : frozenset of str, categories whose prompts have no single correct answer. Metrics of
-        the first choice leave them out.
-    official : callable or None, takes `ScoredItems` and returns a list of `OfficialScore`; None if the
-        authors define no score.
-    official_about : str, what the official score is, in one line.
-    folder : str or None, name of the subfolder that contains its files, if the files of other benchmarks are
-        beside it.
-    aliases : tuple of str, other names.
+    columns : tuple of str
+        Columns that every row must have.
+    read : callable
+        Takes an iterable of `Row` and yields an `Item` per prompt, or a str, which is the reason why a row is
+        left out. `each` makes one from a function of a single row.
+    or_columns : tuple of str
+        Another set of columns that is accepted instead of `columns`; empty if there is none.
+    licence : str
+        Licence of the data, as its authors state it.
+    homepage : str
+        Where it is described or can be downloaded.
+    prompts : int or None
+        Number of prompts; None if it varies.
+    responses : str
+        Number of responses per prompt, such as `"2"` or `"3 to 7"`.
+    hub : tuple of HubSource
+        Its data sets on the Hub; empty if it can only be read from files.
+    categories : tuple of str
+        Its categories in its authors' order; empty if any name is allowed.
+    no_single_answer : frozenset[str]
+        Frozenset of str, categories whose prompts have no single correct answer. Metrics of the first choice
+        leave them out.
+    official : callable or None
+        Takes `ScoredItems` and returns a list of `OfficialScore`; None if the authors define no score.
+    official_about : str
+        What the official score is, in one line.
+    folder : str or None
+        Name of the subfolder that contains its files, if the files of other benchmarks are beside it.
+    aliases : tuple of str
+        Other names.
 
     Examples
     --------

@@ -17,17 +17,23 @@ class Item:
 
     Parameters
     ----------
-    id : str, unique in its benchmark.
-    category : str, category of the prompt.
-    prompt : str or tuple of dict, a text, or chat messages `{"role": ..., "content": ...}` that end before
-        the assistant's turn.
-    responses : tuple of str, the responses, of which the first `n_correct` are correct.
-    n_correct : int, number of correct responses. If people voted, the response with most votes is the correct
-        one; if two share first place, it is 0.
-    votes : tuple of int or None, how many people preferred each response; None if nobody was asked.
-    ties : int, how many people preferred no response.
-    columns : mapping of str to str, other columns of the benchmark, such as the language. Results can be
-        grouped by them.
+    id : str
+        Unique in its benchmark.
+    category : str
+        Category of the prompt.
+    prompt : str or tuple of dict
+        a text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn.
+    responses : tuple of str
+        The responses, of which the first `n_correct` are correct.
+    n_correct : int
+        Number of correct responses. If people voted, the response with most votes is the correct one; if two
+        share first place, it is 0.
+    votes : tuple of int or None
+        How many people preferred each response; None if nobody was asked.
+    ties : int
+        How many people preferred no response.
+    columns : mapping of str to str
+        Other columns of the benchmark, such as the language. Results can be grouped by them.
 
     Examples
     --------
@@ -85,11 +91,16 @@ class Benchmark:
 
     Parameters
     ----------
-    name : str, name of the benchmark; run folders are named after it.
-    revision : str, commit of the data set, or the SHA-256 of the files.
-    items : tuple of Item, the prompts.
-    format : str, name of its entry in the registry (`entry_for`), which has the official score.
-    notes : tuple of str, what was left out while reading, one sentence each.
+    name : str
+        Name of the benchmark; run folders are named after it.
+    revision : str
+        Commit of the data set, or the SHA-256 of the files.
+    items : tuple of Item
+        The prompts.
+    format : str
+        Name of its entry in the registry (`entry_for`), which has the official score.
+    notes : tuple of str
+        What was left out while reading, one sentence each.
 
     Examples
     --------
@@ -145,8 +156,10 @@ def distinct_ids(ids: Sequence[str], categories: Sequence[str], *, keep: Collect
 
     Parameters
     ----------
-    ids, categories : sequence of str (n,), id and category of each prompt.
-    keep : collection of str, categories whose ids stay unchanged, because the ids have a meaning.
+    ids, categories : sequence of str (n,)
+        Id and category of each prompt.
+    keep : Collection[str]
+        Collection of str, categories whose ids stay unchanged, because the ids have a meaning.
 
     Returns
     -------

@@ -40,18 +40,24 @@ def load_benchmark(
 
     Parameters
     ----------
-    name : `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id
-        of a Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
-    format : the format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...). Default:
+    name : str
+        `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id of a
+        Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
+    format : str, optional
+        The format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...). Default:
         rmcalib's own schema, or the format of the data set if it is known.
-    revision : branch, tag or commit of a Hub data set. The result records the commit. For a benchmark of
-        several data sets, give one revision for each, joined by `+`.
-    split : split of a Hub data set; default the one of the benchmark, else `"test"`.
-    part : `"1/2"` for the first of two parts of the prompts, `"2/2"` for the second, and so on, for example
-        to fit on one part and test on the other. A hash of the id assigns each prompt to a part. The name of
-        the result ends in `-1of2`.
-    limit : the largest number of prompts. They are spread evenly over the benchmark, so that all categories
-        are represented.
+    revision : str, optional
+        Branch, tag or commit of a Hub data set. The result records the commit. For a benchmark of several
+        data sets, give one revision for each, joined by `+`.
+    split : str, optional
+        Split of a Hub data set; default the one of the benchmark, else `"test"`.
+    part : str, optional
+        `"1/2"` for the first of two parts of the prompts, `"2/2"` for the second, and so on, for example to
+        fit on one part and test on the other. A hash of the id assigns each prompt to a part. The name of the
+        result ends in `-1of2`.
+    limit : int, optional
+        The largest number of prompts. They are spread evenly over the benchmark, so that all categories are
+        represented.
 
     Returns
     -------

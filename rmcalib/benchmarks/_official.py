@@ -55,9 +55,11 @@ def official_score(
 
     Parameters
     ----------
-    scores : `rmcalib.scores.Scores`.
-    benchmark : the benchmark, its entry or its name; default the one in the manifest of the scores. Some
-        official scores use columns of the benchmark; without them, they use the rewards alone.
+    scores : HasRewards
+        `rmcalib.scores.Scores`.
+    benchmark : Benchmark | BenchmarkEntry | str, optional
+        The benchmark, its entry or its name; default the one in the manifest of the scores. Some official
+        scores use columns of the benchmark; without them, they use the rewards alone.
 
     Returns
     -------
@@ -85,8 +87,10 @@ def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> Scor
 
     Parameters
     ----------
-    scores : `rmcalib.scores.Scores`.
-    benchmark : adds the other columns of its prompts; optional.
+    scores : HasRewards
+        `rmcalib.scores.Scores`.
+    benchmark : Benchmark, optional
+        Adds the other columns of its prompts; optional.
 
     Returns
     -------

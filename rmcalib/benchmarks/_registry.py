@@ -57,7 +57,8 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
 
     Parameters
     ----------
-    benchmark : a name, an alias, a Hub id, or a loaded benchmark.
+    benchmark : str | Benchmark
+        a name, an alias, a Hub id, or a loaded benchmark.
 
     Returns
     -------
@@ -86,7 +87,8 @@ def known_entry(name: str) -> BenchmarkEntry:
 
     Parameters
     ----------
-    name : a name, an alias or a Hub id.
+    name : str
+        a name, an alias or a Hub id.
 
     Returns
     -------

@@ -25,8 +25,10 @@ class Row:
 
     Parameters
     ----------
-    where : str, file and row number, for error messages.
-    values : mapping of column names to values.
+    where : str
+        File and row number, for error messages.
+    values : Mapping[str, Any]
+        Mapping of column names to values.
 
     Examples
     --------
@@ -169,7 +171,8 @@ def each(read: Callable[[Row], Item | str]) -> Reader:
 
     Parameters
     ----------
-    read : callable, takes a `Row` and returns an `Item`, or a str with the reason why the row is left out.
+    read : callable
+        Takes a `Row` and returns an `Item`, or a str with the reason why the row is left out.
 
     Returns
     -------

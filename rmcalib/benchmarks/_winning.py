@@ -44,7 +44,8 @@ def shared_first_place(items: ScoredItems) -> FloatArray:
 
     Parameters
     ----------
-    items : ScoredItems of n prompts, each with a correct response.
+    items : ScoredItems
+        ScoredItems of n prompts, each with a correct response.
 
     Returns
     -------

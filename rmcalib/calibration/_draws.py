@@ -126,7 +126,6 @@ class _Moments:
     Attributes
     ----------
     mean : float array (E, q)
-        .
     square : float array (E, q, q)
         The mean of the products of two features.
     product : float array (E, E, q, q)

@@ -28,10 +28,14 @@ def preference_metrics(
 
     Parameters
     ----------
-    chosen, rejected : (n,) or (n, 1) rewards: arrays, lists or tensors on any device.
-    metrics : names of metrics from the catalogue (docs/metrics.md).
-    resamples : number of simulated data sets for the null distribution of the ECE.
-    seed : seed of the simulation.
+    chosen, rejected : array (n,)
+        Or (n, 1) rewards: arrays, lists or tensors on any device.
+    metrics : Iterable[str]
+        Names of metrics from the catalogue (docs/metrics.md).
+    resamples : int
+        Number of simulated data sets for the null distribution of the ECE.
+    seed : int
+        Seed of the simulation.
 
     Returns
     -------
@@ -59,8 +63,10 @@ def metric_values(
 
     Parameters
     ----------
-    scores : the rewards. Only prompts with exactly one correct response are used.
-    metrics, resamples, seed : as in `preference_metrics`.
+    scores : Scores
+        The rewards. Only prompts with exactly one correct response are used.
+    metrics, resamples, seed
+        As in `preference_metrics`.
 
     Returns
     -------

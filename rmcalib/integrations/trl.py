@@ -71,9 +71,11 @@ def pair_rewards(logits: Any, labels: Any = None) -> torch.Tensor:  # noqa: ARG0
 
     Parameters
     ----------
-    logits : tensor (2n, 1) with the rewards of the chosen responses, followed by those of the rejected ones;
-        or a tuple that starts with it.
-    labels : not used.
+    logits : Any
+        Tensor (2n, 1) with the rewards of the chosen responses, followed by those of the rejected ones; or a
+        tuple that starts with it.
+    labels : Any
+        Not used.
 
     Returns
     -------
@@ -96,8 +98,9 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
 
     Parameters
     ----------
-    prediction : a `transformers.EvalPrediction` with predictions (n, 2): the rewards of the chosen and the
-        rejected responses, as `pair_rewards` returns them.
+    prediction : Any
+        a `transformers.EvalPrediction` with predictions (n, 2): the rewards of the chosen and the rejected
+        responses, as `pair_rewards` returns them.
 
     Returns
     -------
@@ -134,13 +137,19 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     Parameters
     ----------
-    trainer : the trainer to which this callback is added.
-    benchmark : a benchmark, or its name or path, as for :func:`rmcalib.load_benchmark`.
-    output : folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Nothing
-        is kept by default.
-    name : name of the model in runs and reports; default the Hub id or the name of the output folder.
-    template : a built-in chat template for a tokenizer that has none; see docs/models.md.
-    metrics : names of metrics from the catalogue (docs/metrics.md).
+    trainer
+        The trainer to which this callback is added.
+    benchmark
+        a benchmark, or its name or path, as for :func:`rmcalib.load_benchmark`.
+    output
+        Folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Nothing is
+        kept by default.
+    name
+        Name of the model in runs and reports; default the Hub id or the name of the output folder.
+    template
+        a built-in chat template for a tokenizer that has none; see docs/models.md.
+    metrics
+        Names of metrics from the catalogue (docs/metrics.md).
     """
 
     def __init__(

@@ -37,22 +37,37 @@ class Benchmarked:
 
     Attributes
     ----------
-    model, parameters : name of the model, and its number of parameters.
-    device, device_name, dtype : what it ran on, and in which dtype.
-    attention : how attention was computed: `flex`, `branches`, `mask` or `plain`.
-    seconds, responses, tokens, passes : time, responses, tokens of all texts, and forward passes.
-    tokens_per_second : speed of rmcalib.
-    plain_tokens_per_second : speed of a plain loop over batches of eight of the same texts.
-    operations_per_second : two operations for every parameter and token, shared tokens included. The plans
-        of `rmcalib batch` use it.
-    peak_operations_per_second : speed of the best matrix product on this device.
-    share_of_peak : the arithmetic that cannot be avoided, per second, as a fraction of that speed.
-    padding : fraction of the computed tokens that were padding.
-    shared : fraction of the tokens that were not computed again, because responses share a prompt.
-    token_budget : the most tokens in one forward pass.
-    memory_peak, memory_estimate : bytes beyond the weights. The peak is None if it cannot be measured.
-    notices : warnings during the measurement.
-    measured : the date.
+    model, parameters
+        Name of the model, and its number of parameters.
+    device, device_name, dtype : str
+        What it ran on, and in which dtype.
+    attention : str
+        How attention was computed: `flex`, `branches`, `mask` or `plain`.
+    seconds, responses, tokens, passes
+        Time, responses, tokens of all texts, and forward passes.
+    tokens_per_second : float
+        Speed of rmcalib.
+    plain_tokens_per_second : float
+        Speed of a plain loop over batches of eight of the same texts.
+    operations_per_second : float
+        Two operations for every parameter and token, shared tokens included. The plans of `rmcalib batch` use
+        it.
+    peak_operations_per_second : float
+        Speed of the best matrix product on this device.
+    share_of_peak : float
+        The arithmetic that cannot be avoided, per second, as a fraction of that speed.
+    padding : float
+        Fraction of the computed tokens that were padding.
+    shared : float
+        Fraction of the tokens that were not computed again, because responses share a prompt.
+    token_budget : int
+        The most tokens in one forward pass.
+    memory_peak, memory_estimate
+        Bytes beyond the weights. The peak is None if it cannot be measured.
+    notices : tuple[str, ...]
+        Warnings during the measurement.
+    measured : str
+        The date.
     """
 
     model: str
@@ -90,11 +105,15 @@ def bench(
 
     Parameters
     ----------
-    model : a Hub id, a folder, `"demo"` or a loaded model. Default: a llama with random weights, small on a
-        CPU and of 1.1 billion parameters on other devices.
-    seconds : how long to score. Comparing with a plain loop takes about a third longer.
-    device : as in `LoadOptions`.
-    seed : seed of the texts and of the random model.
+    model : str | RewardModel, optional
+        A Hub id, a folder, `"demo"` or a loaded model. Default: a llama with random weights, small on a CPU
+        and of 1.1 billion parameters on other devices.
+    seconds : float
+        How long to score. Comparing with a plain loop takes about a third longer.
+    device : str
+        As in `LoadOptions`.
+    seed : int
+        Seed of the texts and of the random model.
 
     Returns
     -------

@@ -48,12 +48,16 @@ class Check:
 
     Attributes
     ----------
-    device, dtype : what was checked.
-    status : `right`, `differs` or `failed`.
-    reward_difference, probability_difference : the largest difference of rewards, and of the probabilities
-        computed from them.
-    seconds : time for scoring, without loading.
-    note : why it failed.
+    device, dtype : str
+        What was checked.
+    status : str
+        `right`, `differs` or `failed`.
+    reward_difference, probability_difference : float, optional
+        The largest difference of rewards, and of the probabilities computed from them.
+    seconds : float, optional
+        Time for scoring, without loading.
+    note : str
+        Why it failed.
     """
 
     device: str
@@ -71,12 +75,17 @@ class Diagnosis:
 
     Attributes
     ----------
-    versions : versions of Python and of the packages that affect scores.
-    devices : each device with its `device`, `name`, `memory` and `free` memory in bytes.
-    hub : address of the Hub, and whether it can be reached.
-    hub_reachable : whether it can be reached.
-    checks : one entry per device and dtype, with `device`, `dtype`, `status` (`right`, `differs` or
-        `failed`), `reward_difference`, `probability_difference`, `seconds` and `note`.
+    versions : dict[str, str]
+        Versions of Python and of the packages that affect scores.
+    devices : tuple[DeviceInfo, ...]
+        Each device with its `device`, `name`, `memory` and `free` memory in bytes.
+    hub : str
+        Address of the Hub, and whether it can be reached.
+    hub_reachable : bool
+        Whether it can be reached.
+    checks : tuple[Check, ...]
+        One entry per device and dtype, with `device`, `dtype`, `status` (`right`, `differs` or `failed`),
+        `reward_difference`, `probability_difference`, `seconds` and `note`.
 
     Examples
     --------
@@ -101,8 +110,10 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
 
     Parameters
     ----------
-    prompts : number of prompts of the demo benchmark to score.
-    timeout : seconds to wait for each process.
+    prompts : int
+        Number of prompts of the demo benchmark to score.
+    timeout : float
+        Seconds to wait for each process.
 
     Returns
     -------

@@ -20,10 +20,14 @@ class Hardware(NamedTuple):
 
     Attributes
     ----------
-    device : type of the devices: `cpu`, `cuda` or `mps`.
-    n_devices : number of devices.
-    memory : memory of all of them together, in bytes.
-    rate : operations per second of one device, as `bench` measured them. None if `bench` never ran here.
+    device : str
+        Type of the devices: `cpu`, `cuda` or `mps`.
+    n_devices : int
+        Number of devices.
+    memory : float
+        Memory of all of them together, in bytes.
+    rate : float, optional
+        Operations per second of one device, as `bench` measured them. None if `bench` never ran here.
 
     Examples
     --------
@@ -42,7 +46,8 @@ def find_hardware(device: str = "auto") -> Hardware:
 
     Parameters
     ----------
-    device : `auto`, `cpu`, `cuda`, `cuda:1` or `mps`, as in `LoadOptions`.
+    device : str
+        `auto`, `cpu`, `cuda`, `cuda:1` or `mps`, as in `LoadOptions`.
 
     Returns
     -------

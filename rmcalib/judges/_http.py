@@ -48,13 +48,19 @@ class Client:
 
     Parameters
     ----------
-    url : the server's address, as `clean_url` returns it.
-    key_env : the environment variable with the key. None: `RMCALIB_API_KEY`, if it is set.
-    timeout : seconds to wait for an answer.
-    attempts : how many times a request is sent before it fails.
-    first_wait : seconds before the second attempt. The wait doubles each time, up to 30 seconds, and is
-        shortened at random, so that clients do not all return at the same time.
-    max_bytes : the size of the largest answer that is read.
+    url : str
+        The server's address, as `clean_url` returns it.
+    key_env : str, optional
+        The environment variable with the key. None: `RMCALIB_API_KEY`, if it is set.
+    timeout : float
+        Seconds to wait for an answer.
+    attempts : int
+        How many times a request is sent before it fails.
+    first_wait : float
+        Seconds before the second attempt. The wait doubles each time, up to 30 seconds, and is shortened at
+        random, so that clients do not all return at the same time.
+    max_bytes : int
+        The size of the largest answer that is read.
     """
 
     url: str

@@ -42,13 +42,19 @@ class ScoredItem:
 
     Parameters
     ----------
-    id : id of the prompt.
-    rewards : one finite number per response.
-    n_tokens : number of tokens of each text (prompt and response, after truncation). Empty if unknown.
-    truncated : whether each text was truncated. Empty if none was.
-    details : further columns by name, such as votes: one number per response, NaN where there is no value.
-        They are stored with the scores (`Scores.details`).
-    distinct : whether the rewards differ. None if they cannot differ (one response, or equal texts).
+    id : str
+        Id of the prompt.
+    rewards : tuple[float, ...]
+        One finite number per response.
+    n_tokens : tuple[int, ...]
+        Number of tokens of each text (prompt and response, after truncation). Empty if unknown.
+    truncated : tuple[bool, ...]
+        Whether each text was truncated. Empty if none was.
+    details : Mapping[str, Sequence[float]]
+        Further columns by name, such as votes: one number per response, NaN where there is no value. They are
+        stored with the scores (`Scores.details`).
+    distinct : bool, optional
+        Whether the rewards differ. None if they cannot differ (one response, or equal texts).
 
     Examples
     --------
@@ -112,7 +118,8 @@ def about_judge(judge: Judge) -> dict[str, Any]:
 
     Parameters
     ----------
-    judge : the judge.
+    judge : Judge
+        The judge.
 
     Returns
     -------
@@ -136,9 +143,12 @@ def scored_chunks(
 
     Parameters
     ----------
-    judge : the judge.
-    items : (n,) prompts with their responses.
-    progress : function to call with the numbers of responses and tokens just scored.
+    judge : Judge
+        The judge.
+    items : array (n,)
+        Prompts with their responses.
+    progress : Progress, optional
+        Function to call with the numbers of responses and tokens just scored.
 
     Yields
     ------

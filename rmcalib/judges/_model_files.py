@@ -32,12 +32,18 @@ class ModelFiles:
 
     Attributes
     ----------
-    commit : the model's commit, or the SHA-256 of a local folder's files.
-    weights, tokenizer : folders with the weights (of an adapter: those of its base) and the tokenizer.
-    adapter : folder of a PEFT adapter; None for other models.
-    base : name and commit of the adapter's base model.
-    code_commit : commit of code in another repository.
-    sources : other repositories that were used, for the manifest.
+    commit : str
+        The model's commit, or the SHA-256 of a local folder's files.
+    weights, tokenizer : Path
+        Folders with the weights (of an adapter: those of its base) and the tokenizer.
+    adapter : Path, optional
+        Folder of a PEFT adapter; None for other models.
+    base : tuple[str, str], optional
+        Name and commit of the adapter's base model.
+    code_commit : str, optional
+        Commit of code in another repository.
+    sources : dict[str, str]
+        Other repositories that were used, for the manifest.
     """
 
     commit: str
@@ -82,9 +88,12 @@ def locate(name: str, options: LoadOptions, *, small_files_only: bool = False) -
 
     Parameters
     ----------
-    name : a Hub id, a local folder, or `"demo"`.
-    options : options for loading the model: the revision, and which files are allowed.
-    small_files_only : leave out the weights.
+    name : str
+        A Hub id, a local folder, or `"demo"`.
+    options : LoadOptions
+        Options for loading the model: the revision, and which files are allowed.
+    small_files_only : bool
+        Leave out the weights.
 
     Returns
     -------
@@ -121,8 +130,10 @@ def identify(name: str, revision: str | None = None) -> str:
 
     Parameters
     ----------
-    name : a Hub id, a local folder, or `"demo"`.
-    revision : branch, tag or commit; only for Hub models.
+    name : str
+        A Hub id, a local folder, or `"demo"`.
+    revision : str, optional
+        Branch, tag or commit; only for Hub models.
 
     Returns
     -------
@@ -146,7 +157,8 @@ def is_local(name: str) -> bool:
 
     Parameters
     ----------
-    name : the name of the model.
+    name : str
+        The name of the model.
 
     Returns
     -------

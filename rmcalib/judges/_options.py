@@ -20,18 +20,27 @@ class LoadOptions:
 
     Parameters
     ----------
-    revision : branch, tag or commit. The manifest has the commit.
-    device : `auto`, `cpu`, `cuda`, `cuda:1` or `mps`. With `auto`, a model that is too large for one CUDA
-        device is spread over all of them.
-    dtype : a name such as `bfloat16`, or `auto`: float32 on a CPU, otherwise the recipe's or the
-        checkpoint's.
-    max_length : the longest text in tokens. Default: the model's own limit, at most 4096.
-    token_budget : the most tokens in one forward pass. Default: what free memory allows.
-    compile : compile the layers with `torch.compile`. This takes minutes, and is then faster on a GPU.
-    trust_remote_code : run the Python code that comes with the model.
-    allow_pickle : load pickle weights, which can run code, if there are no safetensors.
-    recipe : how to load the model. Default: its entry in the registry, or a classifier with one label.
-    recipes : YAML files with more recipes.
+    revision : str, optional
+        Branch, tag or commit. The manifest has the commit.
+    device : str
+        `auto`, `cpu`, `cuda`, `cuda:1` or `mps`. With `auto`, a model that is too large for one CUDA device
+        is spread over all of them.
+    dtype : str
+        A name such as `bfloat16`, or `auto`: float32 on a CPU, otherwise the recipe's or the checkpoint's.
+    max_length : int, optional
+        The longest text in tokens. Default: the model's own limit, at most 4096.
+    token_budget : int, optional
+        The most tokens in one forward pass. Default: what free memory allows.
+    compile : bool
+        Compile the layers with `torch.compile`. This takes minutes, and is then faster on a GPU.
+    trust_remote_code : bool
+        Run the Python code that comes with the model.
+    allow_pickle : bool
+        Load pickle weights, which can run code, if there are no safetensors.
+    recipe : Recipe, optional
+        How to load the model. Default: its entry in the registry, or a classifier with one label.
+    recipes : tuple[str | Path, ...]
+        YAML files with more recipes.
 
     Examples
     --------

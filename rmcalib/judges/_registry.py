@@ -35,34 +35,58 @@ class Recipe:
 
     Parameters
     ----------
-    model : Hub id, or path of a folder.
-    status : `plain` (no settings needed), `recipe` (needs some of the settings below), `rebuilt` (the head is
+    model : str
+        Hub id, or path of a folder.
+    status : str
+        `plain` (no settings needed), `recipe` (needs some of the settings below), `rebuilt` (the head is
         rebuilt from the checkpoint's tensors), `own-code` (runs the model's own code, which needs
         `trust_remote_code`) or `unsupported`.
-    reason : why the model is unsupported.
-    template : name of a built-in chat template. None: the tokenizer's own.
-    dtype : dtype on accelerators. None: that of the checkpoint.
-    attention : `eager`, `sdpa` or `flash_attention_2`. None: what transformers chooses.
-    max_length : the longest text that the model can read, in tokens. None: as in its configuration.
-    trust_remote_code : whether the model needs its own Python code.
-    column : index of the output that is the reward, if there are several.
-    sign : -1 for cost models.
-    head : `auto` (the stock head), `own-code` (the model's own code), `ldl` (LDL-Reward's label
-        distributions), or the prefix of the head's tensors.
-    head_file : file with the head's tensors. None: the checkpoint. `ldl` needs two, separated by a space.
-    backbone_prefix : prefix of the transformer's tensors, if it is unusual.
-    architecture : transformers' model type, if the checkpoint has a name of its own for it.
-    output : for `head="own-code"`, the field of the output with the rewards.
-    pooling : the token whose hidden state gives the reward: `checkpoint` (by the configuration's padding
-        token), `last_token` or `before_first_pad`.
-    append_token_id : id of a token to append to every text.
-    tokenizer : another repository to load the tokenizer from.
-    loss, evidence : the training loss, and how it is known.
-    bradley_terry : whether the reward is a log-utility: `yes`, `modified`, `no` or `unknown`.
-    parameters : number of parameters in billions.
-    note : anything else that reports should show.
-    family : name of a group of related models, such as those with the same base. None: the organisation.
-    scale : scale of the rewards (`Scale`). None: it follows from `bradley_terry`.
+    reason : str
+        Why the model is unsupported.
+    template : str, optional
+        Name of a built-in chat template. None: the tokenizer's own.
+    dtype : str, optional
+        Dtype on accelerators. None: that of the checkpoint.
+    attention : str, optional
+        `eager`, `sdpa` or `flash_attention_2`. None: what transformers chooses.
+    max_length : int, optional
+        The longest text that the model can read, in tokens. None: as in its configuration.
+    trust_remote_code : bool
+        Whether the model needs its own Python code.
+    column : int, optional
+        Index of the output that is the reward, if there are several.
+    sign : float
+        -1 for cost models.
+    head : str
+        `auto` (the stock head), `own-code` (the model's own code), `ldl` (LDL-Reward's label distributions),
+        or the prefix of the head's tensors.
+    head_file : str, optional
+        File with the head's tensors. None: the checkpoint. `ldl` needs two, separated by a space.
+    backbone_prefix : str, optional
+        Prefix of the transformer's tensors, if it is unusual.
+    architecture : str, optional
+        Transformers' model type, if the checkpoint has a name of its own for it.
+    output : str
+        For `head="own-code"`, the field of the output with the rewards.
+    pooling : str
+        The token whose hidden state gives the reward: `checkpoint` (by the configuration's padding token),
+        `last_token` or `before_first_pad`.
+    append_token_id : int, optional
+        Id of a token to append to every text.
+    tokenizer : str, optional
+        Another repository to load the tokenizer from.
+    loss, evidence : str
+        The training loss, and how it is known.
+    bradley_terry : str
+        Whether the reward is a log-utility: `yes`, `modified`, `no` or `unknown`.
+    parameters : float, optional
+        Number of parameters in billions.
+    note : str
+        Anything else that reports should show.
+    family : str, optional
+        Name of a group of related models, such as those with the same base. None: the organisation.
+    scale : str, optional
+        Scale of the rewards (`Scale`). None: it follows from `bradley_terry`.
 
     Examples
     --------
@@ -102,7 +126,8 @@ def registry(files: Iterable[str | Path] = ()) -> dict[str, Recipe]:
 
     Parameters
     ----------
-    files : YAML files with more recipes.
+    files : Iterable[str | Path]
+        YAML files with more recipes.
 
     Returns
     -------
@@ -137,8 +162,9 @@ def read_entries(path: str | Path | None = None) -> list[tuple[str, Any]]:
 
     Parameters
     ----------
-    path : a file with a list of entries, or with such a list under `models`. Default: the models of
-        RewardBench 2's leaderboard.
+    path : str | Path, optional
+        A file with a list of entries, or with such a list under `models`. Default: the models of RewardBench
+        2's leaderboard.
 
     Returns
     -------
@@ -171,8 +197,10 @@ def recipe_from(entry: Any, where: str) -> Recipe:
 
     Parameters
     ----------
-    entry : a mapping with fields of `Recipe`, or a `Recipe`.
-    where : where the entry comes from, for messages.
+    entry : Any
+        A mapping with fields of `Recipe`, or a `Recipe`.
+    where : str
+        Where the entry comes from, for messages.
 
     Returns
     -------

@@ -39,9 +39,12 @@ class Rescaled:
 
     Attributes
     ----------
-    tensors : names of the tensors that were divided.
-    recipe : the recipe of the copy: the model's, with the names of the copy's files.
-    revision : the model's commit, or the SHA-256 of a local folder's files.
+    tensors : tuple[str, ...]
+        Names of the tensors that were divided.
+    recipe : Recipe
+        The recipe of the copy: the model's, with the names of the copy's files.
+    revision : str
+        The model's commit, or the SHA-256 of a local folder's files.
     """
 
     tensors: tuple[str, ...]
@@ -68,10 +71,14 @@ def write_rescaled(
 
     Parameters
     ----------
-    name : a Hub id, a local folder (of a model, or of a PEFT adapter that contains its head), or `"demo"`.
-    divisor : a positive number.
-    target : an existing empty folder.
-    options : options for loading the model.
+    name : str
+        A Hub id, a local folder (of a model, or of a PEFT adapter that contains its head), or `"demo"`.
+    divisor : float
+        A positive number.
+    target : Path
+        An existing empty folder.
+    options : LoadOptions, optional
+        Options for loading the model.
     **changes : fields of `LoadOptions` that replace those of `options`.
 
     Returns

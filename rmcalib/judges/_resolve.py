@@ -33,10 +33,13 @@ class Kind:
 
     Parameters
     ----------
-    loader : `"module:function"`. The function takes the name and the options, and returns a `Judge`. The
-        module is imported only when a judge of this kind is loaded.
-    chosen_by : options that select this kind.
-    also : options that this kind takes too, but that select another kind if they are given alone.
+    loader : str
+        `"module:function"`. The function takes the name and the options, and returns a `Judge`. The module is
+        imported only when a judge of this kind is loaded.
+    chosen_by : tuple[str, ...]
+        Options that select this kind.
+    also : tuple[str, ...]
+        Options that this kind takes too, but that select another kind if they are given alone.
     """
 
     loader: str
@@ -70,12 +73,15 @@ def load_judge(
 
     Parameters
     ----------
-    judge : a Hub id (`org/name`), a folder, `"demo"`, the name of a judge that an installed package
-        registers, a function `f(prompt, responses) -> numbers`, a loaded `RewardModel`, or a judge, which is
-        returned as it is.
-    kind : kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
+    judge : str | Judge | RewardModel | Callable[..., Any]
+        A Hub id (`org/name`), a folder, `"demo"`, the name of a judge that an installed package registers, a
+        function `f(prompt, responses) -> numbers`, a loaded `RewardModel`, or a judge, which is returned as
+        it is.
+    kind : str, optional
+        Kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
         chosen by the options.
-    name : name of the function, if it has none of its own.
+    name : str, optional
+        Name of the function, if it has none of its own.
     **options : options of the kind of judge. The page *Judges* of the documentation explains them.
 
         - Hugging Face models: the fields of `LoadOptions`.
@@ -123,10 +129,12 @@ def judge_kind(kind: str | None, options: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    kind : the kind, if the user gave one.
-    options : the options, by name. `endpoint`, `judging`, `reference`, `reference_free` and `beta` select a
-        kind. Options of different kinds are an error, except that `judging` and `reference` can be combined
-        with `endpoint`.
+    kind : str, optional
+        The kind, if the user gave one.
+    options : Mapping[str, Any]
+        The options, by name. `endpoint`, `judging`, `reference`, `reference_free` and `beta` select a kind.
+        Options of different kinds are an error, except that `judging` and `reference` can be combined with
+        `endpoint`.
 
     Returns
     -------
@@ -162,7 +170,8 @@ def check_judge_name(name: str) -> str:
 
     Parameters
     ----------
-    name : the name of a registered judge, a folder, `"demo"`, or a Hub id.
+    name : str
+        The name of a registered judge, a folder, `"demo"`, or a Hub id.
 
     Returns
     -------

@@ -26,13 +26,20 @@ class RewardModel:
 
     Attributes
     ----------
-    name : Hub id, folder or `"demo"`.
-    revision : commit on the Hub, or the SHA-256 of a local folder's files.
-    recipe : how the model is read. The recipe's sign and column are applied to all rewards.
-    tokenizer : the tokenizer.
-    backbone : the transformer.
-    head : the score head.
-    kind : how a reward is computed:
+    name : str
+        Hub id, folder or `"demo"`.
+    revision : str
+        Commit on the Hub, or the SHA-256 of a local folder's files.
+    recipe : Recipe
+        How the model is read. The recipe's sign and column are applied to all rewards.
+    tokenizer : Any
+        The tokenizer.
+    backbone : torch.nn.Module
+        The transformer.
+    head : torch.nn.Module
+        The score head.
+    kind : str
+        How a reward is computed:.
 
         - `causal`: `backbone(...).last_hidden_state` is (n, length, hidden), after the final norm. The
           hidden state of one token per response goes through `head`, in float32: (n, hidden) -> (n,).
@@ -78,8 +85,10 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
 
     Parameters
     ----------
-    name : a Hub id (`org/name`) or a local folder, of a model or a PEFT adapter, or `"demo"`.
-    options : options for loading it.
+    name : str
+        A Hub id (`org/name`) or a local folder, of a model or a PEFT adapter, or `"demo"`.
+    options : LoadOptions, optional
+        Options for loading it.
     **changes : fields of `LoadOptions` that replace those of `options`.
 
     Returns

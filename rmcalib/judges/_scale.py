@@ -30,9 +30,12 @@ def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, R
 
     Parameters
     ----------
-    model : name of the judge.
-    manifest : manifest of the run.
-    known : recipes by model, as `registry` returns them.
+    model : str
+        Name of the judge.
+    manifest : Mapping[str, Any]
+        Manifest of the run.
+    known : Mapping[str, Recipe]
+        Recipes by model, as `registry` returns them.
 
     Returns
     -------
@@ -66,8 +69,10 @@ def remember_model(scores: Scores, recipe: Recipe) -> Scores:
 
     Parameters
     ----------
-    scores : the scores.
-    recipe : the recipe of their model.
+    scores : Scores
+        The scores.
+    recipe : Recipe
+        The recipe of their model.
 
     Returns
     -------
@@ -98,7 +103,8 @@ def why_no_calibration(recipe: Recipe) -> str | None:
 
     Parameters
     ----------
-    recipe : what is known about the judge.
+    recipe : Recipe
+        What is known about the judge.
 
     Returns
     -------
@@ -126,7 +132,8 @@ def scale_note(recipe: Recipe) -> str:
 
     Parameters
     ----------
-    recipe : what is known about the judge.
+    recipe : Recipe
+        What is known about the judge.
 
     Returns
     -------

@@ -31,8 +31,10 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
 
     Parameters
     ----------
-    scores : scores whose `details` have `p_yes`, or `votes` and `vote_count`.
-    settings : bins, resamples, level and seed of the intervals.
+    scores : Scores
+        Scores whose `details` have `p_yes`, or `votes` and `vote_count`.
+    settings : Settings, optional
+        Bins, resamples, level and seed of the intervals.
 
     Returns
     -------

@@ -35,9 +35,11 @@ class Audit:
 
     Attributes
     ----------
-    rows : one per group, with group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged
-        and note.
-    level : confidence level of the intervals.
+    rows : list[Row]
+        One per group, with group_by, group, n, says, right, gap, low, high, p_value, p_adjusted, flagged and
+        note.
+    level : float
+        Confidence level of the intervals.
 
     Examples
     --------
@@ -90,16 +92,21 @@ def audit(
 
     Parameters
     ----------
-    scores : the scores of one model; only prompts with exactly one correct response count.
-    benchmark : the benchmark with its texts, for lengths in characters.
-    group_by : "category", "length" (quarters of the length of the picked response), "responses" (number of
+    scores : Scores
+        The scores of one model; only prompts with exactly one correct response count.
+    benchmark : Benchmark, optional
+        The benchmark with its texts, for lengths in characters.
+    group_by : Iterable[str]
+        "category", "length" (quarters of the length of the picked response), "responses" (number of
         responses), or names of ``columns``. Groupings with a single group are left out, and so is "length" if
         lengths are unknown.
-    columns : more groupings: for each name, a mapping from item ids to groups. The columns of the benchmark's
-        items need not be given.
-    level : confidence level of the intervals. A group is flagged if its adjusted p-value is at most
-        1 − level.
-    seed : seed of the choice between responses with equal rewards.
+    columns : Mapping[str, Mapping[str, str]], optional
+        More groupings: for each name, a mapping from item ids to groups. The columns of the benchmark's items
+        need not be given.
+    level : float
+        Confidence level of the intervals. A group is flagged if its adjusted p-value is at most 1 − level.
+    seed : int
+        Seed of the choice between responses with equal rewards.
 
     Returns
     -------
@@ -133,8 +140,10 @@ def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | Non
 
     Parameters
     ----------
-    names : names of groupings.
-    known : a benchmark, whose columns are groupings too, or the names of more groupings.
+    names : Iterable[str]
+        Names of groupings.
+    known : Benchmark | Iterable[str], optional
+        a benchmark, whose columns are groupings too, or the names of more groupings.
 
     Returns
     -------

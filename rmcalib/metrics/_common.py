@@ -19,10 +19,14 @@ def named_scores(
 
     Parameters
     ----------
-    scores : the scores of each judge, or a mapping from names to scores.
-    names : names of the judges; by default those in the manifests, else 1, 2, ...
-    least : the smallest number of judges that is allowed.
-    caller : the first word of error messages.
+    scores : Iterable[Scores] | Mapping[str, Scores]
+        The scores of each judge, or a mapping from names to scores.
+    names : Sequence[str], optional
+        Names of the judges; by default those in the manifests, else 1, 2, ...
+    least : int
+        The smallest number of judges that is allowed.
+    caller : str
+        The first word of error messages.
 
     Returns
     -------
@@ -56,7 +60,8 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
 
     Parameters
     ----------
-    scores : the scores of two or more judges.
+    scores : Sequence[Scores]
+        The scores of two or more judges.
 
     Returns
     -------

@@ -35,8 +35,10 @@ class Comparison:
 
     Attributes
     ----------
-    a, b : the names of the models.
-    rows : the result of `compare_scores`.
+    a, b : str
+        The names of the models.
+    rows : list[Row]
+        The result of `compare_scores`.
 
     Examples
     --------
@@ -73,11 +75,16 @@ def compare(
 
     Parameters
     ----------
-    scores_a, scores_b : the scores of the two models.
-    names : names of the two models; by default those in the manifests of the scores.
-    recipes : YAML files that describe more models. They say which rewards are not utilities.
-    metrics : names of the metrics to compare; by default all of the catalogue.
-    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
+    scores_a, scores_b : Scores
+        The scores of the two models.
+    names : tuple[str, str], optional
+        Names of the two models; by default those in the manifests of the scores.
+    recipes : Iterable[str | Path]
+        YAML files that describe more models. They say which rewards are not utilities.
+    metrics : Iterable[str], optional
+        Names of the metrics to compare; by default all of the catalogue.
+    resamples, level, seed
+        Number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
@@ -126,11 +133,15 @@ def compare_scores(
 
     Parameters
     ----------
-    a, b : the scores of the two models.
-    no_calibration : for each model, why its rewards are not utilities; None if they are. Metrics that need
-        probabilities are then empty.
-    settings : bins, resamples, level and seed.
-    metrics : names of the metrics to compare; by default all of the catalogue.
+    a, b : Scores
+        The scores of the two models.
+    no_calibration : tuple[str | None, str | None]
+        For each model, why its rewards are not utilities; None if they are. Metrics that need probabilities
+        are then empty.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    metrics : Iterable[str], optional
+        Names of the metrics to compare; by default all of the catalogue.
 
     Returns
     -------

@@ -44,13 +44,20 @@ def reliability_table(
 
     Parameters
     ----------
-    probabilities : (N,) predicted probabilities.
-    outcomes : (N,) 1 where the event happened, else 0.
-    panel : name of the panel, which is copied to every row.
-    groups : (N,) prompt of each forecast; default independent forecasts.
-    draw : "one_per_group" if exactly one outcome per prompt is 1, else "independent".
-    bins : number of equal-width bins.
-    rng : random generator or seed of the consistency bands.
+    probabilities : array (N,)
+        Predicted probabilities.
+    outcomes : array (N,)
+        1 where the event happened, else 0.
+    panel : str
+        Name of the panel, which is copied to every row.
+    groups : array (N,), optional
+        Prompt of each forecast; default independent forecasts.
+    draw : Draw
+        "one_per_group" if exactly one outcome per prompt is 1, else "independent".
+    bins : int
+        Number of equal-width bins.
+    rng : numpy Generator or int
+        Random generator or seed of the consistency bands.
 
     Returns
     -------
@@ -77,9 +84,12 @@ def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str)
 
     Parameters
     ----------
-    probabilities : (N,) predicted probabilities.
-    outcomes : (N,) 1 where the event happened, else 0.
-    panel : name of the panel, which is copied to every row.
+    probabilities : array (N,)
+        Predicted probabilities.
+    outcomes : array (N,)
+        1 where the event happened, else 0.
+    panel : str
+        Name of the panel, which is copied to every row.
 
     Returns
     -------
@@ -153,8 +163,10 @@ def reliability_panels(forecasts: Forecasts, settings: Settings) -> Rows:
 
     Parameters
     ----------
-    forecasts : n prompts.
-    settings : number of bins, and seed of the consistency bands.
+    forecasts : Forecasts
+        n prompts.
+    settings : Settings
+        Number of bins, and seed of the consistency bands.
 
     Returns
     -------
@@ -182,7 +194,8 @@ def isotonic_panels(forecasts: Forecasts) -> Rows:
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : Forecasts
+        n prompts.
 
     Returns
     -------
@@ -208,7 +221,8 @@ def margin_panels(forecasts: Forecasts) -> Rows:
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : Forecasts
+        n prompts.
 
     Returns
     -------

@@ -47,13 +47,17 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
 
     Parameters
     ----------
-    forecasts : n prompts.
-    seed : seed of the random choice.
+    forecasts : Forecasts
+        n prompts.
+    seed : int
+        Seed of the random choice.
 
     Returns
     -------
-    rows : (n,) the row of each chosen response.
-    right : (n,) 1 if it is correct, else 0.
+    rows : array (n,)
+        The row of each chosen response.
+    right : array (n,)
+        1 if it is correct, else 0.
 
     Examples
     --------
@@ -78,7 +82,8 @@ def margins(forecasts: Forecasts) -> FloatArray:
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : Forecasts
+        n prompts.
 
     Examples
     --------

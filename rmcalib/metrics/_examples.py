@@ -29,9 +29,12 @@ class Example:
 
     Attributes
     ----------
-    item_id, category : which prompt it is.
-    prompt : its text; None if it is not available.
-    responses : the most probable first, each with text, probability, reward and is_correct.
+    item_id, category : str
+        Which prompt it is.
+    prompt : str, optional
+        Its text; None if it is not available.
+    responses : tuple[ExampleResponse, ...]
+        The most probable first, each with text, probability, reward and is_correct.
 
     Examples
     --------
@@ -55,10 +58,14 @@ def worst_examples(
 
     Parameters
     ----------
-    scores : the scores of one model.
-    forecasts : those of all prompts in ``scores``.
-    benchmark : where the texts come from; None if they are not available.
-    size : the largest number of prompts to return.
+    scores : Scores
+        The scores of one model.
+    forecasts : Forecasts
+        Those of all prompts in ``scores``.
+    benchmark : Benchmark, optional
+        Where the texts come from; None if they are not available.
+    size : int
+        The largest number of prompts to return.
 
     Returns
     -------

@@ -40,17 +40,28 @@ class Forecasts:
 
     Attributes
     ----------
-    log_probability : (N,) log P(i is the best), one entry per response.
-    is_correct : (N,) whether each response is correct.
-    reward, length : (N,) the rewards, and the lengths of the responses (NaN where unknown).
-    offsets : (n + 1,) where each of the n prompts starts.
-    source : (n,) the position of each prompt in the scores.
-    category : (n,) the category of each prompt.
-    one_answer : (n,) whether a single right answer exists; False for RewardBench 2's Ties.
-    scores : the scores that the forecasts were made from.
-    whole : the forecasts of all prompts, if these are a selection; else None.
-    official : the scores that the benchmark's authors define, if known.
-    memory : results that several metrics share.
+    log_probability : float array (N,)
+        Log P(i is the best), one entry per response.
+    is_correct : bool array (N,)
+        Whether each response is correct.
+    reward, length : float array (N,)
+        The rewards, and the lengths of the responses (NaN where unknown).
+    offsets : int array (n + 1,)
+        Where each of the n prompts starts.
+    source : int array (n,)
+        The position of each prompt in the scores.
+    category : array (n,)
+        The category of each prompt.
+    one_answer : bool array (n,)
+        Whether a single right answer exists; False for RewardBench 2's Ties.
+    scores : Scores
+        The scores that the forecasts were made from.
+    whole : Forecasts, optional
+        The forecasts of all prompts, if these are a selection; else None.
+    official : tuple[OfficialScore, ...]
+        The scores that the benchmark's authors define, if known.
+    memory : dict[Hashable, object]
+        Results that several metrics share.
 
     Examples
     --------
@@ -126,10 +137,14 @@ def forecast(
 
     Parameters
     ----------
-    scores : the scores of one model, with N responses to n prompts.
-    temperature : T, one number or (n,) one per prompt.
-    lengths : (N,) lengths of the responses; by default the scores' numbers of tokens, NaN where unknown.
-    official : the scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
+    scores : Scores
+        The scores of one model, with N responses to n prompts.
+    temperature : array
+        T, one number or (n,) one per prompt.
+    lengths : array (N,), optional
+        Lengths of the responses; by default the scores' numbers of tokens, NaN where unknown.
+    official : Iterable[OfficialScore]
+        The scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
 
     Returns
     -------
@@ -182,11 +197,13 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
 
     Parameters
     ----------
-    forecasts : n prompts.
+    forecasts : Forecasts
+        n prompts.
 
     Returns
     -------
-    (n,) bool. Prompts of RewardBench 2's Ties are False.
+    bool
+        Prompts of RewardBench 2's Ties are False.
 
     Examples
     --------
@@ -204,7 +221,8 @@ def single_answers(scores: Scores) -> Forecasts | None:
 
     Parameters
     ----------
-    scores : the scores of one model.
+    scores : Scores
+        The scores of one model.
 
     Returns
     -------
@@ -227,8 +245,10 @@ def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
 
     Parameters
     ----------
-    forecasts : n prompts.
-    kept : (n,) which of them to keep.
+    forecasts : Forecasts
+        n prompts.
+    kept : bool array (n,)
+        Which of them to keep.
 
     Returns
     -------

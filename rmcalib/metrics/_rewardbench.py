@@ -73,7 +73,8 @@ def ties_score(scores: Scores) -> float:
 
     Parameters
     ----------
-    scores : the scores of one model; only the category "Ties" counts.
+    scores : Scores
+        The scores of one model; only the category "Ties" counts.
 
     Examples
     --------
@@ -97,7 +98,8 @@ def category_scores(scores: Scores) -> dict[str, float]:
 
     Parameters
     ----------
-    scores : the scores of one model.
+    scores : Scores
+        The scores of one model.
 
     Examples
     --------
@@ -117,7 +119,8 @@ def leaderboard_score(scores: Scores) -> float:
 
     Parameters
     ----------
-    scores : the scores of one model.
+    scores : Scores
+        The scores of one model.
 
     Examples
     --------

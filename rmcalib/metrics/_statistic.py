@@ -42,9 +42,12 @@ class Settings:
 
     Attributes
     ----------
-    bins : number of equal-width bins of the ECE.
-    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
-    ties : how votes for "equally good" are counted. "split" divides such a vote among the responses, "drop"
+    bins : int
+        Number of equal-width bins of the ECE.
+    resamples, level, seed
+        Number of resamples, confidence level and seed of the intervals.
+    ties : Ties
+        How votes for "equally good" are counted. "split" divides such a vote among the responses, "drop"
         leaves it out, "davidson" and "rao-kupper" forecast a tie as a separate outcome, with one parameter
         that is fitted on other prompts.
 
@@ -73,18 +76,29 @@ class Statistic:
 
     Attributes
     ----------
-    value : the value; None if it is missing.
-    n : number of prompts.
-    note : why there is no value, or no interval.
-    values : (n,) one number per prompt, if the value is their mean. Differences are then paired exactly.
-    limits : maps a level to the limits of the interval, or to None if there are none.
-    choices : (n,) the row of each prompt's first choice, if ``values`` depends on whether it is right.
-    influence : returns (n,) the contribution of each prompt to the deviation of the value; sums to 0.
-    centre : returns an error without the bias of noise, for differences of errors that cannot be negative.
-    resampled : maps weights (R, n) to values (R,), for statistics without formulas.
-    own_draws : maps a number of resamples and a seed to values (R,), for statistics that do not resample
-        prompt by prompt.
-    no_limits : the note if ``limits`` returns None.
+    value : float, optional
+        The value; None if it is missing.
+    n : int
+        Number of prompts.
+    note : str
+        Why there is no value, or no interval.
+    values : float array (n,), optional
+        One number per prompt, if the value is their mean. Differences are then paired exactly.
+    limits : Callable[[float], Limits | None], optional
+        Maps a level to the limits of the interval, or to None if there are none.
+    choices : int array (n,), optional
+        The row of each prompt's first choice, if ``values`` depends on whether it is right.
+    influence : Callable[[], FloatArray], optional
+        Returns (n,) the contribution of each prompt to the deviation of the value; sums to 0.
+    centre : Callable[[], float], optional
+        Returns an error without the bias of noise, for differences of errors that cannot be negative.
+    resampled : Callable[[FloatArray], FloatArray], optional
+        Maps weights (R, n) to values (R,), for statistics without formulas.
+    own_draws : Callable[[int, int], FloatArray], optional
+        Maps a number of resamples and a seed to values (R,), for statistics that do not resample prompt by
+        prompt.
+    no_limits : str
+        The note if ``limits`` returns None.
 
     Examples
     --------

@@ -46,14 +46,20 @@ def metric_rows(
 
     Parameters
     ----------
-    scores : the scores of one model.
-    model, benchmark : their names in the rows.
-    lengths : (N,) lengths of the responses; the scores' token counts by default.
-    no_calibration : why the rewards are not utilities. Metrics that need probabilities are then empty, with
-        this note.
-    settings : bins, resamples, level and seed.
-    metrics : names of the metrics to compute; by default all of the catalogue.
-    official : the scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
+    scores : Scores
+        The scores of one model.
+    model, benchmark : str
+        Their names in the rows.
+    lengths : float array (N,), optional
+        Lengths of the responses; the scores' token counts by default.
+    no_calibration : str, optional
+        Why the rewards are not utilities. Metrics that need probabilities are then empty, with this note.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    metrics : Iterable[str], optional
+        Names of the metrics to compute; by default all of the catalogue.
+    official : Iterable[OfficialScore]
+        The scores that the benchmark's authors define (`rmcalib.benchmarks.official_score`).
 
     Returns
     -------
@@ -211,8 +217,10 @@ def find_value(
 
     Parameters
     ----------
-    rows : rows with metric and category, such as those of `metric_rows`.
-    metric, category : their names.
+    rows : Iterable[Mapping[str, Any]]
+        Rows with metric and category, such as those of `metric_rows`.
+    metric, category : str
+        Their names.
 
     Returns
     -------

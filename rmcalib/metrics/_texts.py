@@ -16,12 +16,15 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 
     Parameters
     ----------
-    scores : the scores of one model, with N responses.
-    benchmark : where the texts come from; None if they are not available.
+    scores : Scores
+        The scores of one model, with N responses.
+    benchmark : Benchmark, optional
+        Where the texts come from; None if they are not available.
 
     Returns
     -------
-    (N,) float, or None if a text is not available.
+    float
+        Or None if a text is not available.
 
     Examples
     --------
@@ -46,8 +49,10 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
 
     Parameters
     ----------
-    scores : the scores of one model.
-    benchmark : the benchmark to compare them with.
+    scores : Scores
+        The scores of one model.
+    benchmark : Benchmark
+        The benchmark to compare them with.
 
     Returns
     -------

@@ -35,10 +35,12 @@ class Transfer:
 
     Attributes
     ----------
-    temperatures : one row per benchmark: benchmark, temperature, low, high, n. A temperature is 0 if every
-        forecast is right, and infinite if a uniform guess is best. Limits are 0 or infinite if the data does
-        not rule that out.
-    effects : one row per temperature and benchmark, with these columns.
+    temperatures : list[Row]
+        One row per benchmark: benchmark, temperature, low, high, n. A temperature is 0 if every forecast is
+        right, and infinite if a uniform guess is best. Limits are 0 or infinite if the data does not rule
+        that out.
+    effects : list[Row]
+        One row per temperature and benchmark, with these columns.
 
         - fitted_on: a benchmark, "all together", or "none" for T = 1.
         - used_on, temperature, n: the benchmark where it is used, T, and the number of prompts.
@@ -76,8 +78,10 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
 
     Parameters
     ----------
-    scores : the scores of one model, by benchmark. Prompts without exactly one correct response are left out.
-    level : confidence level of all intervals.
+    scores : Mapping[str, Scores]
+        The scores of one model, by benchmark. Prompts without exactly one correct response are left out.
+    level : float
+        Confidence level of all intervals.
 
     Returns
     -------

@@ -34,9 +34,10 @@ class Evaluator:
 
     Parameters
     ----------
-    organization : name of the organization that ran it.
-    relationship : its relation to the developer of the model: "first_party", "third_party", "collaborative"
-        or "other".
+    organization : str
+        Name of the organization that ran it.
+    relationship : str
+        Its relation to the developer of the model: "first_party", "third_party", "collaborative" or "other".
 
     Examples
     --------

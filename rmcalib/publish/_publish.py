@@ -27,11 +27,15 @@ class Card:
 
     Attributes
     ----------
-    model, benchmark : the names of the model and of the benchmark.
-    section : the section of the model card, in Markdown.
-    files : contents by path, as they are in a model repository: images, and `.eval_results/*.yaml` if the
+    model, benchmark : str
+        The names of the model and of the benchmark.
+    section : str
+        The section of the model card, in Markdown.
+    files : dict[str, bytes]
+        Contents by path, as they are in a model repository: images, and `.eval_results/*.yaml` if the
         benchmark is a data set of the Hub.
-    record : the evaluation in the schema of Every Eval Ever.
+    record : dict[str, Any]
+        The evaluation in the schema of Every Eval Ever.
 
     Examples
     --------
@@ -60,10 +64,14 @@ def make_card(
 
     Parameters
     ----------
-    evaluation : the result of :func:`rmcalib.evaluate`.
-    source : URL of a page with more about the evaluation, for `.eval_results`.
-    evaluator : who ran the evaluation, for the record of Every Eval Ever.
-    now : time of that record in seconds since 1970; default the current time.
+    evaluation : Evaluation
+        The result of :func:`rmcalib.evaluate`.
+    source : str, optional
+        URL of a page with more about the evaluation, for `.eval_results`.
+    evaluator : Evaluator, optional
+        Who ran the evaluation, for the record of Every Eval Ever.
+    now : float, optional
+        Time of that record in seconds since 1970; default the current time.
 
     Returns
     -------
@@ -96,8 +104,10 @@ def write_card(card: Card, folder: str | Path) -> list[Path]:
 
     Parameters
     ----------
-    card : the result of `make_card`.
-    folder : a folder or URL.
+    card : Card
+        The result of `make_card`.
+    folder : str | Path
+        A folder or URL.
 
     Returns
     -------
@@ -128,8 +138,10 @@ def push_card(card: Card, repository: str) -> str:
 
     Parameters
     ----------
-    card : the result of `make_card`.
-    repository : the model repository, `org/name`.
+    card : Card
+        The result of `make_card`.
+    repository : str
+        The model repository, `org/name`.
 
     Returns
     -------

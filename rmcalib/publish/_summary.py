@@ -22,8 +22,10 @@ def evaluation_summary(evaluations: Sequence[Evaluation], failed: Sequence[str] 
 
     Parameters
     ----------
-    evaluations : one evaluation per model.
-    failed : the reasons why the run fails, which are shown first.
+    evaluations : Sequence[Evaluation]
+        One evaluation per model.
+    failed : Sequence[str]
+        The reasons why the run fails, which are shown first.
 
     Returns
     -------
@@ -61,9 +63,12 @@ def comparison_summary(
 
     Parameters
     ----------
-    names : the names of A and B.
-    rows : the result of `rmcalib.metrics.compare_scores`.
-    failed : the reasons why the run fails, which are shown first.
+    names : tuple[str, str]
+        The names of A and B.
+    rows : Sequence[Mapping[str, Any]]
+        The result of `rmcalib.metrics.compare_scores`.
+    failed : Sequence[str]
+        The reasons why the run fails, which are shown first.
 
     Returns
     -------
@@ -105,7 +110,8 @@ def better(row: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    row : a row of `rmcalib.metrics.compare_scores`.
+    row : Mapping[str, Any]
+        A row of `rmcalib.metrics.compare_scores`.
 
     Returns
     -------

@@ -25,8 +25,10 @@ def best_of_rows(part: Forecasts, level: float = 0.95) -> list[dict[str, Any]]:
 
     Parameters
     ----------
-    part : forecasts of prompts with one correct response each.
-    level : confidence level of the intervals.
+    part : Forecasts
+        Forecasts of prompts with one correct response each.
+    level : float
+        Confidence level of the intervals.
 
     Returns
     -------

@@ -50,15 +50,22 @@ class Calibration:
 
     Attributes
     ----------
-    calibrator : the calibrator, fitted on all prompts.
-    rows : tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured
-        on held-out prompts: each fifth of them has the temperature that was fitted on the others.
-    gain : how much lower the log loss is on held-out prompts, with its interval: (value, low, high).
-    log_loss_uniform : the log loss of a uniform guess.
-    categories : one row per category with its own temperature (category, temperature, low, high, n).
-    p_equal : p-value of the likelihood-ratio test that all categories have the same temperature; None if
-        there is only one category.
-    warnings : sentences to read before using the calibrator.
+    calibrator : Calibrator
+        The calibrator, fitted on all prompts.
+    rows : list[dict[str, Any]]
+        Tidy rows (stage "before" or "after", category, metric, value, low, high, n). "after" is measured on
+        held-out prompts: each fifth of them has the temperature that was fitted on the others.
+    gain : tuple[float, float, float]
+        How much lower the log loss is on held-out prompts, with its interval: (value, low, high).
+    log_loss_uniform : float
+        The log loss of a uniform guess.
+    categories : list[dict[str, Any]]
+        One row per category with its own temperature (category, temperature, low, high, n).
+    p_equal : float, optional
+        p-value of the likelihood-ratio test that all categories have the same temperature; None if there is
+        only one category.
+    warnings : list[str]
+        Sentences to read before using the calibrator.
 
     Examples
     --------
@@ -93,10 +100,14 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
 
     Parameters
     ----------
-    scores : the rewards. Only prompts with exactly one correct response are used.
-    level : confidence level of all intervals.
-    folds : number of folds of the cross-fitting.
-    seed : seed of the split into folds.
+    scores : Scores
+        The rewards. Only prompts with exactly one correct response are used.
+    level : float
+        Confidence level of all intervals.
+    folds : int
+        Number of folds of the cross-fitting.
+    seed : int
+        Seed of the split into folds.
 
     Returns
     -------

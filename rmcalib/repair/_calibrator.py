@@ -28,11 +28,16 @@ class CalibratorCheck:
 
     Attributes
     ----------
-    temperature : the best temperature for the other scores.
-    low, high : limits of its interval.
-    n : number of prompts that it was fitted on.
-    holds : whether chance can explain the difference of the two temperatures, given both intervals.
-    sentence : the same in words.
+    temperature : float
+        The best temperature for the other scores.
+    low, high : float
+        Limits of its interval.
+    n : int
+        Number of prompts that it was fitted on.
+    holds : bool
+        Whether chance can explain the difference of the two temperatures, given both intervals.
+    sentence : str
+        The same in words.
 
     Examples
     --------
@@ -58,13 +63,19 @@ class Calibrator:
 
     Parameters
     ----------
-    temperature : the number that rewards are divided by.
-    low, high : limits of its interval.
-    level : confidence level of the interval.
-    model : name of the judge.
-    fitted_on : what it was fitted on: benchmark, revision, n (prompts), categories, a hash of the scores,
-        the model's revision, and the kind of judge.
-    versions : versions of rmcalib, numpy and scipy.
+    temperature : float
+        The number that rewards are divided by.
+    low, high : float
+        Limits of its interval.
+    level : float
+        Confidence level of the interval.
+    model : str
+        Name of the judge.
+    fitted_on : Mapping[str, Any]
+        What it was fitted on: benchmark, revision, n (prompts), categories, a hash of the scores, the model's
+        revision, and the kind of judge.
+    versions : Mapping[str, str]
+        Versions of rmcalib, numpy and scipy.
 
     Examples
     --------

@@ -25,11 +25,16 @@ def model_card(
 
     Parameters
     ----------
-    calibrator : its temperature was applied.
-    model, revision : the original model: a Hub id, or a name without a slash for a local one.
-    tensors : names of the tensors that were divided.
-    rows : the rows of a `Calibration`; may be empty.
-    name : name of the new model.
+    calibrator : Calibrator
+        Its temperature was applied.
+    model, revision : str
+        The original model: a Hub id, or a name without a slash for a local one.
+    tensors : Sequence[str]
+        Names of the tensors that were divided.
+    rows : Sequence[Mapping[str, Any]]
+        The rows of a `Calibration`; may be empty.
+    name : str
+        Name of the new model.
 
     Returns
     -------

@@ -40,13 +40,18 @@ class Checkpoint:
 
     Attributes
     ----------
-    folder : the folder of the new model.
-    model, revision : the original model, and its commit or hash.
-    temperature : the number that its rewards were divided by.
-    tensors : names of the tensors that were divided.
-    difference : the largest difference from r / T on the prompts of the check, relative to the largest
-        |r / T|.
-    recipe_file : a file for `--recipes` if the model needs a recipe to be loaded; else None.
+    folder : Path
+        The folder of the new model.
+    model, revision : str
+        The original model, and its commit or hash.
+    temperature : float
+        The number that its rewards were divided by.
+    tensors : tuple[str, ...]
+        Names of the tensors that were divided.
+    difference : float
+        The largest difference from r / T on the prompts of the check, relative to the largest |r / T|.
+    recipe_file : Path, optional
+        A file for `--recipes` if the model needs a recipe to be loaded; else None.
     """
 
     folder: Path
@@ -73,11 +78,16 @@ def write_checkpoint(
 
     Parameters
     ----------
-    calibration : the result of `calibrate`, or a calibrator.
-    folder : the folder to write; must not exist, or be empty.
-    model : a Hub id, a local folder or ``"demo"``; default the model that the calibrator was fitted for.
-    repo_id : the name of the new model on the Hub, for its recipe and model card.
-    options : how to load the model.
+    calibration : Calibration | Calibrator
+        The result of `calibrate`, or a calibrator.
+    folder : str | Path
+        The folder to write; must not exist, or be empty.
+    model : str, optional
+        A Hub id, a local folder or ``"demo"``; default the model that the calibrator was fitted for.
+    repo_id : str, optional
+        The name of the new model on the Hub, for its recipe and model card.
+    options : LoadOptions, optional
+        How to load the model.
 
     Returns
     -------
@@ -134,8 +144,10 @@ def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
 
     Parameters
     ----------
-    folder : the folder to write; must not exist, or be empty.
-    repo_id : the repository, `owner/name`; None if nothing will be uploaded.
+    folder : str | Path
+        The folder to write; must not exist, or be empty.
+    repo_id : str, optional
+        The repository, `owner/name`; None if nothing will be uploaded.
 
     Returns
     -------
@@ -183,8 +195,10 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
 
     Parameters
     ----------
-    folder : the folder that `write_checkpoint` has written.
-    repo_id : the model repository, `owner/name`.
+    folder : str | Path
+        The folder that `write_checkpoint` has written.
+    repo_id : str
+        The model repository, `owner/name`.
 
     Returns
     -------

@@ -34,16 +34,23 @@ class Panel:
 
     Attributes
     ----------
-    members : one row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
+    members : list[dict[str, Any]]
+        One row per judge: judge, temperature (None if a uniform guess is as good), weight, log_loss,
         accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
         (True if the interval of left_out includes 0, up to 0.0001 nats).
-    panels : one row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower
-        the log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
-    best : for each judge that was the best member in a fold, the number of prompts in these folds.
-    n : number of prompts that the panel was fitted and measured on.
-    level : confidence level of the intervals.
-    rewards : the panel's log-probabilities of the responses by method, fitted on the other folds.
-    about : the scores, with a manifest, to which ``rewards`` belong.
+    panels : list[dict[str, Any]]
+        One row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower the
+        log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
+    best : dict[str, int]
+        For each judge that was the best member in a fold, the number of prompts in these folds.
+    n : int
+        Number of prompts that the panel was fitted and measured on.
+    level : float
+        Confidence level of the intervals.
+    rewards : Mapping[str, FloatArray]
+        The panel's log-probabilities of the responses by method, fitted on the other folds.
+    about : Scores
+        The scores, with a manifest, to which ``rewards`` belong.
 
     Examples
     --------
@@ -114,12 +121,17 @@ def combine(
 
     Parameters
     ----------
-    scores : the scores of two or more judges, or a mapping from names to scores. Only prompts that all
-        judges have scored are used.
-    names : the names of the judges; default those in the manifests.
-    level : confidence level of the intervals. They are paired, with prompts as the sampling unit.
-    folds : number of folds of the cross-fitting.
-    seed : seed of the split into folds.
+    scores : Sequence[Scores] | Mapping[str, Scores]
+        The scores of two or more judges, or a mapping from names to scores. Only prompts that all judges have
+        scored are used.
+    names : Sequence[str], optional
+        The names of the judges; default those in the manifests.
+    level : float
+        Confidence level of the intervals. They are paired, with prompts as the sampling unit.
+    folds : int
+        Number of folds of the cross-fitting.
+    seed : int
+        Seed of the split into folds.
 
     Returns
     -------

@@ -33,13 +33,18 @@ class Regret:
 
     Attributes
     ----------
-    threshold : 1 − ask_cost. Accepting costs less than asking if the probability is at least this.
-    accepted : fraction of prompts that are accepted by the stated probabilities.
-    believed : mean cost per prompt that the stated probabilities predict.
-    cost : mean cost per prompt that was measured.
-    calibrated_accepted, calibrated_cost : the same with calibrated probabilities: the temperature of each
-        prompt was fitted on other prompts.
-    value, low, high : the regret, cost − calibrated_cost, with its interval.
+    threshold : float
+        1 − ask_cost. Accepting costs less than asking if the probability is at least this.
+    accepted : float
+        Fraction of prompts that are accepted by the stated probabilities.
+    believed : float
+        Mean cost per prompt that the stated probabilities predict.
+    cost : float
+        Mean cost per prompt that was measured.
+    calibrated_accepted, calibrated_cost : float
+        The same with calibrated probabilities: the temperature of each prompt was fitted on other prompts.
+    value, low, high : float
+        The regret, cost − calibrated_cost, with its interval.
 
     Examples
     --------
@@ -66,14 +71,21 @@ class Decisions:
 
     Attributes
     ----------
-    n : number of prompts with one correct response.
-    alpha, level : accepted responses are wrong at most `alpha` of the time, with confidence `level`.
-    ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response.
-    choice : the threshold, and the prompts that it accepts.
-    curve : the accuracy-rejection curve: one row per fraction of prompts, the most confident ones first
+    n : int
+        Number of prompts with one correct response.
+    alpha, level : float
+        Accepted responses are wrong at most `alpha` of the time, with confidence `level`.
+    ask_cost : float
+        The cost of asking a person, as a fraction of the cost of a wrong response.
+    choice : Threshold
+        The threshold, and the prompts that it accepts.
+    curve : list[dict[str, Any]]
+        The accuracy-rejection curve: one row per fraction of prompts, the most confident ones first
         (fraction, n, threshold, says, right, low, high). The limits are exact for each point alone.
-    best_of : one row per k (k, n, right, low, high, says): the choice among k responses drawn at random.
-    regret : the cost of acting on the stated probabilities; None with fewer than 20 prompts.
+    best_of : list[dict[str, Any]]
+        One row per k (k, n, right, low, high, says): the choice among k responses drawn at random.
+    regret : Regret, optional
+        The cost of acting on the stated probabilities; None with fewer than 20 prompts.
 
     Examples
     --------
@@ -136,11 +148,16 @@ def decide(
 
     Parameters
     ----------
-    scores : the rewards. Only prompts with exactly one correct response are used.
-    alpha : the largest fraction of wrong responses among the accepted ones.
-    level : confidence of the guarantee, and of all intervals.
-    ask_cost : the cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
-    seed : seed for choosing among responses of equal reward, and for the folds of the regret.
+    scores : Scores
+        The rewards. Only prompts with exactly one correct response are used.
+    alpha : float
+        The largest fraction of wrong responses among the accepted ones.
+    level : float
+        Confidence of the guarantee, and of all intervals.
+    ask_cost : float, optional
+        The cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
+    seed : int
+        Seed for choosing among responses of equal reward, and for the folds of the regret.
 
     Returns
     -------
@@ -167,8 +184,10 @@ def decide_forecasts(
 
     Parameters
     ----------
-    part : forecasts of prompts with one correct response each.
-    alpha, level, ask_cost, seed : as for `decide`.
+    part : Forecasts
+        Forecasts of prompts with one correct response each.
+    alpha, level, ask_cost, seed
+        As for `decide`.
 
     Returns
     -------

@@ -17,7 +17,8 @@ def replaces_calibrator(path: str | Path) -> bool:
 
     Parameters
     ----------
-    path : where `rmcalib calibrate` will write (`--to`).
+    path : str | Path
+        Where `rmcalib calibrate` will write (`--to`).
 
     Returns
     -------
@@ -46,8 +47,10 @@ def replaces_panel(path: str | Path, inputs: Iterable[str | Path] = ()) -> bool:
 
     Parameters
     ----------
-    path : where `rmcalib combine` will write (`--to`).
-    inputs : the files and folders that are combined; none of them is ever replaced.
+    path : str | Path
+        Where `rmcalib combine` will write (`--to`).
+    inputs : Iterable[str | Path]
+        The files and folders that are combined; none of them is ever replaced.
 
     Returns
     -------

@@ -26,9 +26,12 @@ class PanelData:
 
     Attributes
     ----------
-    rewards : (J, N) rewards.
-    correct : (N,) True for the one correct response of each prompt.
-    sizes : (n,) number of responses of each prompt.
+    rewards : float array (J, N)
+        Rewards.
+    correct : bool array (N,)
+        True for the one correct response of each prompt.
+    sizes : int array (n,)
+        Number of responses of each prompt.
     """
 
     rewards: FloatArray
@@ -60,10 +63,14 @@ class PanelFit:
 
     Attributes
     ----------
-    inverse : (J,) 1/T of each judge; 0 if a uniform guess is as good as its rewards.
-    weights : (J,) weights of the judges' log-probabilities in the panel.
-    without : (J, J) row j holds the weights of the panel without judge j, whose own weight is 0.
-    best : number of the judge with the smallest log loss at its own temperature.
+    inverse : float array (J,)
+        1/T of each judge; 0 if a uniform guess is as good as its rewards.
+    weights : float array (J,)
+        Weights of the judges' log-probabilities in the panel.
+    without : float array (J, J)
+        Row j holds the weights of the panel without judge j, whose own weight is 0.
+    best : int
+        Number of the judge with the smallest log loss at its own temperature.
     """
 
     inverse: FloatArray

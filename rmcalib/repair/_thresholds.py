@@ -33,12 +33,17 @@ class Threshold:
 
     Attributes
     ----------
-    threshold : accept if the probability is at least this; 0 accepts everything, None accepts nothing.
-    accepted : fraction of prompts that are accepted.
-    n : number of accepted prompts; if none are accepted, the number in the first test.
-    wrong, high : fraction of wrong choices among these n, and its one-sided exact upper bound; None if no
-        test was possible.
-    fewest : the smallest number of accepted prompts for which a test can pass.
+    threshold : float, optional
+        Accept if the probability is at least this; 0 accepts everything, None accepts nothing.
+    accepted : float
+        Fraction of prompts that are accepted.
+    n : int
+        Number of accepted prompts; if none are accepted, the number in the first test.
+    wrong, high : float, optional
+        Fraction of wrong choices among these n, and its one-sided exact upper bound; None if no test was
+        possible.
+    fewest : int
+        The smallest number of accepted prompts for which a test can pass.
 
     Examples
     --------
@@ -63,9 +68,12 @@ def safe_threshold(
 
     Parameters
     ----------
-    odds : (n,) log-odds of the probability of each prompt's first choice.
-    wrong : (n,) True if that choice is wrong.
-    alpha, level : the largest error rate, and the confidence that it is not exceeded.
+    odds : float array (n,)
+        Log-odds of the probability of each prompt's first choice.
+    wrong : bool array (n,)
+        True if that choice is wrong.
+    alpha, level : float
+        The largest error rate, and the confidence that it is not exceeded.
 
     Returns
     -------

@@ -31,7 +31,8 @@ def says_right_figure(table: Table) -> Figure | None:
 
     Parameters
     ----------
-    table : tidy rows (model, category, metric, value, low, high) of `mean_confidence`, `accuracy` and
+    table : Table
+        Tidy rows (model, category, metric, value, low, high) of `mean_confidence`, `accuracy` and
         `overconfidence`, for one model or many; other rows are ignored.
 
     Returns

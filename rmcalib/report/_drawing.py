@@ -74,7 +74,8 @@ def figure_png(figure: Figure) -> bytes:
 
     Parameters
     ----------
-    figure : matplotlib Figure.
+    figure : Figure
+        Matplotlib Figure.
 
     Returns
     -------

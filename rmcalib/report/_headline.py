@@ -43,7 +43,8 @@ def headline_keys(metric: str) -> dict[str, str]:
 
     Parameters
     ----------
-    metric : name of the metric that the table is sorted by.
+    metric : str
+        Name of the metric that the table is sorted by.
 
     Returns
     -------
@@ -66,9 +67,12 @@ def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str
 
     Parameters
     ----------
-    rows : rows of `metric_rows`.
-    category : the category that they are about; by default all prompts.
-    subject : the first word of the sentence.
+    rows : Rows
+        Rows of `metric_rows`.
+    category : str
+        The category that they are about; by default all prompts.
+    subject : str
+        The first word of the sentence.
 
     Returns
     -------

@@ -43,14 +43,20 @@ def plot_reliability(
 
     Parameters
     ----------
-    probabilities : (N,) predicted probabilities.
-    outcomes : (N,) 1 where the event happened, else 0.
-    bins : number of equal-width bins.
-    curve : "bins", or "isotonic" to add the isotonic (CORP) curve, which needs no bins: the increasing curve
-        that fits the outcomes best.
-    groups : (N,) prompt of each forecast, if exactly one outcome per prompt is 1; the band then accounts for
-        it. By default forecasts are independent.
-    ax : axes to draw into; by default a new figure with the counts below the diagram.
+    probabilities : array (N,)
+        Predicted probabilities.
+    outcomes : array (N,)
+        1 where the event happened, else 0.
+    bins : int
+        Number of equal-width bins.
+    curve : Curve
+        "bins", or "isotonic" to add the isotonic (CORP) curve, which needs no bins: the increasing curve that
+        fits the outcomes best.
+    groups : array (N,), optional
+        Prompt of each forecast, if exactly one outcome per prompt is 1; the band then accounts for it. By
+        default forecasts are independent.
+    ax : Axes, optional
+        Axes to draw into; by default a new figure with the counts below the diagram.
 
     Returns
     -------
@@ -79,9 +85,12 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
 
     Parameters
     ----------
-    table : rows of `rmcalib.metrics.reliability_table` or `reliability_panels`.
-    curve : rows of `rmcalib.metrics.isotonic_table` or `isotonic_panels`, to draw isotonic curves as well.
-    columns : largest number of panels side by side.
+    table : Table
+        Rows of `rmcalib.metrics.reliability_table` or `reliability_panels`.
+    curve : Table
+        Rows of `rmcalib.metrics.isotonic_table` or `isotonic_panels`, to draw isotonic curves as well.
+    columns : int
+        Largest number of panels side by side.
 
     Returns
     -------

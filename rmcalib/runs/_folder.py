@@ -36,9 +36,12 @@ class Layout:
 
     Parameters
     ----------
-    results : names of the result files. They are removed when another job replaces this one.
-    parts : pattern of the names of the parts.
-    status : status in the manifest while the job runs.
+    results : tuple[str, ...]
+        Names of the result files. They are removed when another job replaces this one.
+    parts : str
+        Pattern of the names of the parts.
+    status : str
+        Status in the manifest while the job runs.
 
     Examples
     --------
@@ -56,14 +59,21 @@ class RunFolder:
 
     Parameters
     ----------
-    folder : path or URL of the folder.
-    inputs : everything that changes a result, as JSON. A hash of them identifies the job.
-    layout : the files that this kind of job writes.
-    about : other entries of the manifest.
-    fresh : remove the files of an earlier job, even if its inputs differ.
-    rank : number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
+    folder
+        Path or URL of the folder.
+    inputs
+        Everything that changes a result, as JSON. A hash of them identifies the job.
+    layout
+        The files that this kind of job writes.
+    about
+        Other entries of the manifest.
+    fresh
+        Remove the files of an earlier job, even if its inputs differ.
+    rank
+        Number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
         first.
-    digest : the hash of the job; default the hash of `inputs`.
+    digest
+        The hash of the job; default the hash of `inputs`.
 
     Examples
     --------

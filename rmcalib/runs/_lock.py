@@ -31,9 +31,12 @@ def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Itera
 
     Parameters
     ----------
-    folder : the folder, which is created if necessary.
-    name : file name of the lock.
-    owner : file that describes the process that holds the lock. The default `lock.json` is written here and
+    folder : Path
+        The folder, which is created if necessary.
+    name : str
+        File name of the lock.
+    owner : str
+        File that describes the process that holds the lock. The default `lock.json` is written here and
         removed at the end; any other file belongs to the caller.
 
     Yields

@@ -38,10 +38,12 @@ def score_inputs(
 
     Parameters
     ----------
-    judge : the judge.
-    benchmark : the prompts.
-    identity : result of `judge.identity()`, if another process has loaded the judge; default it is called
-        here.
+    judge : Judge
+        The judge.
+    benchmark : Benchmark
+        The prompts.
+    identity : Mapping[str, Any], optional
+        Result of `judge.identity()`, if another process has loaded the judge; default it is called here.
 
     Returns
     -------
@@ -75,8 +77,10 @@ def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
 
     Parameters
     ----------
-    judge : the judge.
-    benchmark : the prompts.
+    judge : Judge
+        The judge.
+    benchmark : Benchmark
+        The prompts.
 
     Returns
     -------
@@ -104,7 +108,8 @@ def inputs_hash(inputs: Mapping[str, Any]) -> str:
 
     Parameters
     ----------
-    inputs : mapping that can be written as JSON.
+    inputs : Mapping[str, Any]
+        Mapping that can be written as JSON.
 
     Returns
     -------
@@ -126,7 +131,8 @@ def content_hash(scores: Scores) -> str:
 
     Parameters
     ----------
-    scores : the scores.
+    scores : Scores
+        The scores.
 
     Returns
     -------

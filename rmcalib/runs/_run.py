@@ -38,9 +38,12 @@ def run_folder(output: str | Path, model: str, benchmark: str) -> Path:
 
     Parameters
     ----------
-    output : path or URL of the folder of all runs.
-    model : name of the judge: a Hub id, a path, or any other name.
-    benchmark : name of the benchmark.
+    output : str | Path
+        Path or URL of the folder of all runs.
+    model : str
+        Name of the judge: a Hub id, a path, or any other name.
+    benchmark : str
+        Name of the benchmark.
 
     Returns
     -------
@@ -72,8 +75,10 @@ def finished_scores(folder: Path, asked: str | None) -> Scores | None:
 
     Parameters
     ----------
-    folder : the folder of the run.
-    asked : the hash of the request (`asked_for`).
+    folder : Path
+        The folder of the run.
+    asked : str, optional
+        The hash of the request (`asked_for`).
 
     Returns
     -------
@@ -103,7 +108,8 @@ def remove_leftover_parts(folder: Path) -> None:
 
     Parameters
     ----------
-    folder : the folder of the run.
+    folder : Path
+        The folder of the run.
 
     Examples
     --------
@@ -138,13 +144,19 @@ class Run:
 
     Parameters
     ----------
-    folder : the folder of the run (`run_folder`).
-    benchmark : the prompts; the final file has their order.
-    inputs : everything that changes a score (`score_inputs`).
-    about : other entries of the manifest.
-    fresh : remove the files of an earlier run, even if its inputs differ.
-    rank : number of this process, if several share the run. Rank 0 takes the lock and must open the run
-        before the others. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
+    folder
+        The folder of the run (`run_folder`).
+    benchmark
+        The prompts; the final file has their order.
+    inputs
+        Everything that changes a score (`score_inputs`).
+    about
+        Other entries of the manifest.
+    fresh
+        Remove the files of an earlier run, even if its inputs differ.
+    rank
+        Number of this process, if several share the run. Rank 0 takes the lock and must open the run before
+        the others. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
 
     Examples
     --------

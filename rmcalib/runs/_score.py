@@ -47,16 +47,24 @@ def score(
 
     Parameters
     ----------
-    judge : a Hub id, a local folder, ``"demo"`` (the default), the name of a registered judge, a function
+    judge : str | Judge | RewardModel | Callable[..., Any], optional
+        A Hub id, a local folder, ``"demo"`` (the default), the name of a registered judge, a function
         ``f(prompt, responses) -> numbers``, or an object that is a :class:`rmcalib.judges.Judge`.
-    benchmark : what :func:`rmcalib.load_benchmark` takes or returns.
-    model : another name for ``judge``.
-    name : name of the judge, if it is a function.
-    kind : kind of judge, if ``judge`` is a name that could be several.
-    output : folder or fsspec URL for run folders (``<output>/<org>__<name>/<benchmark>/``). A run that was
-        killed continues where it stopped, and a finished run is not scored again. Default: nothing is kept.
-    fresh : score again, and replace an earlier run in the folder, even if its settings differ.
-    on_progress : called as responses are scored.
+    benchmark : str | Benchmark
+        What :func:`rmcalib.load_benchmark` takes or returns.
+    model : str | Judge | RewardModel | Callable[..., Any], optional
+        Another name for ``judge``.
+    name : str, optional
+        Name of the judge, if it is a function.
+    kind : str, optional
+        Kind of judge, if ``judge`` is a name that could be several.
+    output : str | Path, optional
+        Folder or fsspec URL for run folders (``<output>/<org>__<name>/<benchmark>/``). A run that was killed
+        continues where it stopped, and a finished run is not scored again. Default: nothing is kept.
+    fresh : bool
+        Score again, and replace an earlier run in the folder, even if its settings differ.
+    on_progress : OnProgress, optional
+        Called as responses are scored.
     **options : how to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the
         fields of :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
 
@@ -158,10 +166,14 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
 
     Parameters
     ----------
-    folder : the folder of the run. If it holds another run, a `RunError` is raised.
-    scores : the scores.
-    asked : hash of a request by which `finished_scores` finds them again.
-    fresh : replace another run in the folder.
+    folder : Path
+        The folder of the run. If it holds another run, a `RunError` is raised.
+    scores : Scores
+        The scores.
+    asked : str, optional
+        Hash of a request by which `finished_scores` finds them again.
+    fresh : bool
+        Replace another run in the folder.
 
     Examples
     --------

@@ -94,7 +94,8 @@ def star(wins: Sequence[Sequence[float | None]]) -> Lists:
 
     Parameters
     ----------
-    wins : for each prompt, P(response 0 beats response j) for j = 1, 2, ...; None if it is unknown.
+    wins : Sequence[Sequence[float | None]]
+        For each prompt, P(response 0 beats response j) for j = 1, 2, ...; None if it is unknown.
 
     Examples
     --------

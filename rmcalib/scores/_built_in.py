@@ -34,7 +34,8 @@ def load_board(name: str = REAL) -> dict[str, Scores]:
 
     Parameters
     ----------
-    name : ``"real"``, the only board so far.
+    name : str
+        ``"real"``, the only board so far.
 
     Returns
     -------

@@ -140,7 +140,8 @@ def read_scores_hash(path: str | Path) -> str | None:
 
     Parameters
     ----------
-    path : path or URL of a Parquet file.
+    path : str | Path
+        Path or URL of a Parquet file.
 
     Returns
     -------

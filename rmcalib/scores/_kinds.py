@@ -31,8 +31,10 @@ class Reading:
 
     Parameters
     ----------
-    steps : how to combine the step scores of a response: product, min, last, mean or geometric_mean.
-    missing : what to do about a response without a score: ``"refuse"`` the file, count it as the ``"lowest"``
+    steps : str
+        How to combine the step scores of a response: product, min, last, mean or geometric_mean.
+    missing : Missing
+        What to do about a response without a score: ``"refuse"`` the file, count it as the ``"lowest"``
         reward of all, or ``"drop"`` its prompt. The manifest records how many there were.
 
     Examples

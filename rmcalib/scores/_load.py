@@ -30,14 +30,17 @@ def load_scores(
 
     Parameters
     ----------
-    path : a `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its
-        own `.json`, or a Parquet table of many models). The format is detected. Or `real/<model>`, a model
-        of the built-in board (see :func:`load_board`).
-    model : which model, if the file has several.
-    steps : how to combine the step scores of a process reward model: product, min, last, mean or
-        geometric_mean.
-    missing : what to do about a response without a score: ``"refuse"`` the file (the default), count it as
-        the ``"lowest"`` reward of all (the default for RewardMATH's files), or ``"drop"`` its prompt. The
+    path : str | Path
+        a `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its own
+        `.json`, or a Parquet table of many models). The format is detected. Or `real/<model>`, a model of the
+        built-in board (see :func:`load_board`).
+    model : str, optional
+        Which model, if the file has several.
+    steps : str
+        How to combine the step scores of a process reward model: product, min, last, mean or geometric_mean.
+    missing : Missing, optional
+        What to do about a response without a score: ``"refuse"`` the file (the default), count it as the
+        ``"lowest"`` reward of all (the default for RewardMATH's files), or ``"drop"`` its prompt. The
         manifest records how many there were.
 
     Returns
@@ -68,9 +71,12 @@ def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Sco
 
     Parameters
     ----------
-    found : the scores of all models of the file, by name.
-    model : the name to look for.
-    path : the file, for the message.
+    found : Mapping[str, Scores]
+        The scores of all models of the file, by name.
+    model : str
+        The name to look for.
+    path : str | Path
+        The file, for the message.
 
     Returns
     -------
@@ -93,7 +99,8 @@ def is_built_in(path: str | Path) -> bool:
 
     Parameters
     ----------
-    path : a path. If a file or folder of this name exists, the result is False.
+    path : str | Path
+        a path. If a file or folder of this name exists, the result is False.
 
     Returns
     -------
@@ -114,9 +121,11 @@ def load_all_scores(
 
     Parameters
     ----------
-    path, missing : as for `load_scores`.
-    steps : as for `load_scores`, or ``"all"``: each process reward model is returned once for each way to
-        combine its steps, as `name (product)`, `name (min)` and so on.
+    path, missing
+        As for `load_scores`.
+    steps : str
+        As for `load_scores`, or ``"all"``: each process reward model is returned once for each way to combine
+        its steps, as `name (product)`, `name (min)` and so on.
 
     Returns
     -------

@@ -36,9 +36,12 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
 
     Parameters
     ----------
-    model : Hub id of the model.
-    revision : branch, tag or commit of the data set of results; default the current one.
-    cache : folder for the scores; default `rmcalib/published` in the Hugging Face home folder.
+    model : str
+        Hub id of the model.
+    revision : str, optional
+        Branch, tag or commit of the data set of results; default the current one.
+    cache : Path, optional
+        Folder for the scores; default `rmcalib/published` in the Hugging Face home folder.
 
     Returns
     -------
@@ -81,7 +84,8 @@ def published_models(*, revision: str | None = None) -> list[str]:
 
     Parameters
     ----------
-    revision : branch, tag or commit of the data set of results; default the current one.
+    revision : str, optional
+        Branch, tag or commit of the data set of results; default the current one.
 
     Returns
     -------
@@ -115,14 +119,19 @@ def published_figures(
 
     Parameters
     ----------
-    models : Hub ids of the models.
-    revision : branch, tag or commit of the data set of results; default the current one.
-    jobs : number of simultaneous downloads.
+    models : Iterable[str]
+        Hub ids of the models.
+    revision : str, optional
+        Branch, tag or commit of the data set of results; default the current one.
+    jobs : int
+        Number of simultaneous downloads.
 
     Returns
     -------
-    figures : dict, the value of each category by model; models without numbers are missing.
-    commit : str, the commit of the data set.
+    figures : float
+        The value of each category by model; models without numbers are missing.
+    str
+        The commit of the data set.
 
     Examples
     --------

@@ -50,21 +50,33 @@ class Scores:
 
     Attributes
     ----------
-    item_id : str (N,), the id of the prompt of each response.
-    category : str (N,), the category of the prompt.
-    response : int (N,), the number of the response in its prompt: 0, 1, ...
-    is_correct : bool (N,), whether the response is correct.
-    reward : float (N,), the reward.
-    n_tokens : int (N,), the number of tokens; -1 if it is unknown.
-    truncated : bool (N,), whether the text was cut to the maximum length.
-    manifest : dict, how the scores were made.
-    votes : int (N,), how many people preferred the response; None without votes.
-    ties : int (N,), how many people found the responses of the prompt equally good, repeated on each of its
-        rows; None without votes.
-    beats : object (N,), for judges that compare two responses or whose rewards are distributions: the
+    item_id : str (N,)
+        The id of the prompt of each response.
+    category : str (N,)
+        The category of the prompt.
+    response : int (N,)
+        The number of the response in its prompt: 0, 1, ...
+    is_correct : bool (N,)
+        Whether the response is correct.
+    reward : float (N,)
+        The reward.
+    n_tokens : int (N,)
+        The number of tokens; -1 if it is unknown.
+    truncated : bool (N,)
+        Whether the text was cut to the maximum length.
+    manifest : dict[str, Any]
+        How the scores were made.
+    votes : int (N,)
+        How many people preferred the response; None without votes.
+    ties : int (N,)
+        How many people found the responses of the prompt equally good, repeated on each of its rows; None
+        without votes.
+    beats : object array (N,), optional
+        For judges that compare two responses or whose rewards are distributions: the
         probabilities that the response beats response 0, 1, ... of its prompt, None where one is unknown.
-    details : dict of float (N,), other numbers of the judge's answer by name, such as its own votes, with NaN
-        where there is none. In files, the names of these columns begin with ``judge_``.
+    details : dict of float (N,)
+        Other numbers of the judge's answer by name, such as its own votes, with NaN where there is none. In
+        files, the names of these columns begin with ``judge_``.
 
     Examples
     --------
@@ -128,8 +140,9 @@ class Scores:
 
         Parameters
         ----------
-        ties : what to do with people who preferred none: ``"drop"`` leaves them out, ``"split"`` divides each
-            of them among the prompt's responses, ``"keep"`` counts them in the total only, so that the
+        ties : {"drop", "split", "keep"}
+            What to do with people who preferred none: ``"drop"`` leaves them out, ``"split"`` divides each of
+            them among the prompt's responses, ``"keep"`` counts them in the total only, so that the
             fractions, with that of the ties, sum to 1.
 
         Returns
@@ -170,7 +183,8 @@ class Scores:
 
         Parameters
         ----------
-        items : bool (n_items,), which prompts to keep.
+        items : bool (n_items,)
+            Which prompts to keep.
 
         Returns
         -------
@@ -232,14 +246,21 @@ class Scores:
 
         Parameters
         ----------
-        rewards : float (n, m), the rewards of each prompt's m responses.
-        correct : which response is correct: one index for all prompts, int (n,), or bool (n, m) if several
-            are. Default: the response with most votes if there are votes, else the first.
-        category : one name for all prompts, or one per prompt (n,); default ``"all"``.
-        item_id : ids of the prompts (n,); default their numbers.
-        votes : int (n, m), how many people preferred each response.
-        ties : int (n,), how many found them equally good; default 0.
-        manifest : information about how the scores were made.
+        rewards : float (n, m)
+            The rewards of each prompt's m responses.
+        correct : array, optional
+            Which response is correct: one index for all prompts, int (n,), or bool (n, m) if several are.
+            Default: the response with most votes if there are votes, else the first.
+        category : str | Iterable[str], optional
+            One name for all prompts, or one per prompt (n,); default ``"all"``.
+        item_id : Iterable[str], optional
+            Ids of the prompts (n,); default their numbers.
+        votes : int (n, m)
+            How many people preferred each response.
+        ties : int (n,)
+            How many found them equally good; default 0.
+        manifest : Mapping[str, Any], optional
+            Information about how the scores were made.
 
         Returns
         -------
@@ -267,12 +288,15 @@ class Scores:
 
         Parameters
         ----------
-        columns : mapping of names to values (N,). ``n_tokens``, ``truncated``, ``votes``, ``ties`` and
-            ``beats`` are optional. ``steps``, ``quantiles`` or ``beats`` can replace ``reward``, and
-            ``spread`` can be given with it.
-        manifest : information about how the scores were made.
-        source, place : name the data and the row in error messages.
-        reading : how to turn other kinds of scores into rewards.
+        columns : mapping of names to values (N,)
+            ``n_tokens``, ``truncated``, ``votes``, ``ties`` and ``beats`` are optional. ``steps``,
+            ``quantiles`` or ``beats`` can replace ``reward``, and ``spread`` can be given with it.
+        manifest : Mapping[str, Any], optional
+            Information about how the scores were made.
+        source, place
+            Name the data and the row in error messages.
+        reading : Reading, optional
+            How to turn other kinds of scores into rewards.
 
         Returns
         -------

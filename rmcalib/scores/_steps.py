@@ -24,14 +24,18 @@ def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -
 
     Parameters
     ----------
-    values : float (S,), the steps' scores, response after response.
-    counts : int (N,), the number of steps of each response, at least 1.
-    steps : how to combine them, one of ``STEPS``.
+    values : float (S,)
+        The steps' scores, response after response.
+    counts : int (N,)
+        The number of steps of each response, at least 1.
+    steps : str
+        How to combine them, one of ``STEPS``.
 
     Returns
     -------
-    rewards : float (N,).
-    probabilities : whether the step scores were probabilities.
+    rewards : float array (N,)
+    probabilities : float
+        Whether the step scores were probabilities.
 
     Examples
     --------

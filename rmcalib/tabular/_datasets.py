@@ -36,13 +36,20 @@ class Dataset:
 
     Attributes
     ----------
-    name : name of the data set.
-    numeric : float (n, d) numeric features; NaN if missing.
-    orders : int (n, m) label numbers, best first.
-    labels : names of the m labels.
-    texts : str (n, c) categorical features.
-    numeric_names : names of the numeric features.
-    identifiers : names of numeric columns that only number the rows; they are not used as features.
+    name : str
+        Name of the data set.
+    numeric : float array (n, d)
+        Numeric features; NaN if missing.
+    orders : int array (n, m)
+        Label numbers, best first.
+    labels : tuple[str, ...]
+        Names of the m labels.
+    texts : str array (n, c)
+        Categorical features.
+    numeric_names : tuple[str, ...]
+        Names of the numeric features.
+    identifiers : tuple[str, ...]
+        Names of numeric columns that only number the rows; they are not used as features.
 
     Examples
     --------
@@ -82,7 +89,8 @@ def load_dataset(name: str) -> Dataset:
 
     Parameters
     ----------
-    name : one of ``DATASETS``.
+    name : str
+        One of ``DATASETS``.
 
     Returns
     -------
@@ -109,9 +117,11 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
 
     Parameters
     ----------
-    path : the file.
-    labels : the columns that hold the rank of each label, from 1 (best) to m: a list of names, or the prefix
-        that they share. All other columns are features; those that are not numbers are categories.
+    path : str | Path
+        The file.
+    labels : str | Sequence[str]
+        The columns that hold the rank of each label, from 1 (best) to m: a list of names, or the prefix that
+        they share. All other columns are features; those that are not numbers are categories.
 
     Returns
     -------
@@ -156,11 +166,16 @@ def synthetic_dataset(
 
     Parameters
     ----------
-    n : number of rows.
-    n_items : number of labels.
-    n_features : number of features, which are standard normal.
-    spread : standard deviation of the log-utilities over rows.
-    seed : seed of everything that is drawn.
+    n : int
+        Number of rows.
+    n_items : int
+        Number of labels.
+    n_features : int
+        Number of features, which are standard normal.
+    spread : float
+        Standard deviation of the log-utilities over rows.
+    seed : int
+        Seed of everything that is drawn.
 
     Returns
     -------

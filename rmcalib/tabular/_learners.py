@@ -60,7 +60,8 @@ class PlackettLuceLearner:
 
     Parameters
     ----------
-    training : the network and its optimiser.
+    training : Training
+        The network and its optimiser.
 
     Examples
     --------
@@ -99,12 +100,16 @@ class RankClassifier:
 
     Parameters
     ----------
-    training : the network and its optimiser.
-    classes : int (N, m) the known rankings; by default those of the training data.
-    unseen_logit : the logit c. By default it is fixed before training: with all other logits at zero, the
-        unseen rankings together have the Good-Turing probability of a new ranking, (rankings seen once) / n.
-        A learned c would go to −∞, because unseen rankings never occur in training.
-    modified : train with the paper's softmax, which includes the unseen rankings. Otherwise, with the plain
+    training : Training
+        The network and its optimiser.
+    classes : int array (N, m), optional
+        The known rankings; by default those of the training data.
+    unseen_logit : float, optional
+        The logit c. By default it is fixed before training: with all other logits at zero, the unseen
+        rankings together have the Good-Turing probability of a new ranking, (rankings seen once) / n. A
+        learned c would go to −∞, because unseen rankings never occur in training.
+    modified : bool
+        Train with the paper's softmax, which includes the unseen rankings. Otherwise, with the plain
         cross-entropy over the classes, as the paper's public code does.
 
     Examples
@@ -166,8 +171,10 @@ class MallowsLearner:
 
     Attributes
     ----------
-    center_ : int (m,) the central ranking.
-    dispersion_ : the dispersion.
+    center_ : int array (m,), optional
+        The central ranking.
+    dispersion_ : float
+        The dispersion.
 
     Examples
     --------
@@ -200,8 +207,10 @@ def make_learner(name: str, *, seed: int = 0) -> Learner:
 
     Parameters
     ----------
-    name : short name: "pl", "mallows", "rc", "rpc" or "pl-rpc".
-    seed : seed of everything random in it.
+    name : str
+        Short name: "pl", "mallows", "rc", "rpc" or "pl-rpc".
+    seed : int
+        Seed of everything random in it.
 
     Returns
     -------

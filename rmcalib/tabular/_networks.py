@@ -24,14 +24,21 @@ class Training:
 
     Parameters
     ----------
-    hidden : widths of the hidden layers, which use ReLU.
-    epochs : number of passes over the data.
-    batch_size : number of rows per step.
-    learning_rate : learning rate of Adam.
-    seed : seed of the initial weights.
-    shuffle_seed : seed of the order of the batches; default ``seed``.
-    earlier : layer widths of networks that draw their initial weights from the same random numbers before
-        this one. The paper's public code creates several networks from one seed.
+    hidden : tuple[int, ...]
+        Widths of the hidden layers, which use ReLU.
+    epochs : int
+        Number of passes over the data.
+    batch_size : int
+        Number of rows per step.
+    learning_rate : float
+        Learning rate of Adam.
+    seed : int
+        Seed of the initial weights.
+    shuffle_seed : int, optional
+        Seed of the order of the batches; default ``seed``.
+    earlier : tuple[tuple[int, ...], ...]
+        Layer widths of networks that draw their initial weights from the same random numbers before this one.
+        The paper's public code creates several networks from one seed.
 
     Examples
     --------

@@ -24,8 +24,10 @@ class PairwiseLearner:
 
     Parameters
     ----------
-    seed : seed of the trees and of the folds.
-    folds : number of folds of the Platt scaling.
+    seed : int
+        Seed of the trees and of the folds.
+    folds : int
+        Number of folds of the Platt scaling.
 
     Examples
     --------
@@ -79,8 +81,10 @@ class PlackettLuceFromPairs:
 
     Parameters
     ----------
-    seed, folds : as for :class:`PairwiseLearner`.
-    iterations : number of Newman's iterations.
+    seed, folds
+        As for :class:`PairwiseLearner`.
+    iterations : int
+        Number of Newman's iterations.
 
     Examples
     --------

@@ -118,9 +118,12 @@ def naive_bayes_rankings(features: ArrayLike, classes: ArrayLike, *, decimals: i
 
     Parameters
     ----------
-    features : (n, d) numbers.
-    classes : (n,) class of each row, 0..m−1; each class at least once.
-    decimals : number of decimals to which probabilities are rounded; None for no rounding.
+    features : array (n, d)
+        Numbers.
+    classes : array (n,)
+        Class of each row, 0..m−1; each class at least once.
+    decimals : int, optional
+        Number of decimals to which probabilities are rounded; None for no rounding.
 
     Returns
     -------

@@ -115,9 +115,12 @@ def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArr
 
     Parameters
     ----------
-    ids : str (N,), the id of the prompt of each response. Responses of a prompt are next to each other.
-    reward : float (N,), the reward of each response.
-    is_correct : bool (N,), which responses are correct.
+    ids : str (N,)
+        The id of the prompt of each response. Responses of a prompt are next to each other.
+    reward : float (N,)
+        The reward of each response.
+    is_correct : bool (N,)
+        Which responses are correct.
 
     Returns
     -------
@@ -168,7 +171,8 @@ def ties_scores(sums: FloatArray) -> FloatArray:
 
     Parameters
     ----------
-    sums : float (R, 8), sums of the rows of `ties_sums`, one row per score (for example, per resample).
+    sums : float (R, 8)
+        Sums of the rows of `ties_sums`, one row per score (for example, per resample).
 
     Returns
     -------

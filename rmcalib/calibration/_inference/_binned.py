@@ -148,7 +148,7 @@ def binned_inference(
 
     Parameters
     ----------
-    p, y, groups : float array (N,)
+    p, y, groups
         Forecasts, 0/1 outcomes, and group numbers 0, ..., G − 1.
     options : ErrorOptions
         How the error is computed.

@@ -63,7 +63,7 @@ def full_rank(
         The forecast. With an array the classes are its columns.
     outcomes : int array (n, m), or (n,) with an array
         What happened: rankings, or class numbers.
-    k, family : int, {"sub", "top"}, optional
+    k, family
         With neither, the classes are all m! rankings (Definition 1). With family "top" they are the top-k
         events (Definition 5); with "sub" the k! orders of each set of k items, averaged over sets
         (Definition 4).

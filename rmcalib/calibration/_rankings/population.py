@@ -46,7 +46,7 @@ def population_error(
         True conditions on the whole (marginal) distribution: full-rank calibration, or sub-k and top-k
         calibration with ``family`` and ``k``. False conditions on the probability of one event: rankwise,
         rankwise sub-k, rankwise top-k.
-    family, k : {"sub", "top"}, int, optional
+    family, k
         Which events; by default all rankings.
     weights : array of shape (X,), optional
         P(x), uniform by default.

@@ -42,7 +42,7 @@ class NotionResult:
     weights : float array (E,)
         Weights of the average, which sum to 1. Those of ``full_rank`` sum over the classes of each set of
         items and average over sets.
-    family, k : {"sub", "top"}, int
+    family, k
         What the events are.
     n : int
         Number of instances.

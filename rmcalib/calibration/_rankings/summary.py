@@ -25,7 +25,7 @@ class SummaryRow:
 
     Attributes
     ----------
-    family, k : {"sub", "top"}, int
+    family, k
         The notion.
     value, low, high : float
         The error and its 95% interval.

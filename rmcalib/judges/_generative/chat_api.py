@@ -64,11 +64,16 @@ class ChatApi:
 
     Parameters
     ----------
-    name : name of the model, for the server and for messages.
-    client : a client for the server's address.
-    served_name : the server's name for the model. Default: `name`.
-    workers : the most requests at a time.
-    logprobs : whether log-probabilities are needed. If so, a server without them is an error.
+    name
+        Name of the model, for the server and for messages.
+    client
+        A client for the server's address.
+    served_name
+        The server's name for the model. Default: `name`.
+    workers
+        The most requests at a time.
+    logprobs
+        Whether log-probabilities are needed. If so, a server without them is an error.
     """
 
     def __init__(

@@ -36,10 +36,14 @@ class Cost:
 
     Attributes
     ----------
-    prompts : number of prompts.
-    requests : number of requests.
-    prompt_tokens : tokens of all requests, estimated from the number of characters.
-    answer_tokens : the most tokens that all answers can have.
+    prompts : int
+        Number of prompts.
+    requests : int
+        Number of requests.
+    prompt_tokens : int
+        Tokens of all requests, estimated from the number of characters.
+    answer_tokens : int
+        The most tokens that all answers can have.
 
     Examples
     --------
@@ -69,14 +73,21 @@ class GenerativeJudge:
 
     Parameters
     ----------
-    name : name in reports.
-    model : the language model, loaded or served.
-    prompt : the questions, and how answers are read.
-    votes : number of sampled answers per question, if the prompt uses samples.
-    placements : number of orders in which responses are shown to a judge that compares them. Default: the
-        number of responses, so that each response is in every place once. Votes are spread over the orders.
-    seed : seed of the orders and of sampled answers.
-    max_characters : prompts and responses are cut to this many characters. Default: they are not cut.
+    name
+        Name in reports.
+    model
+        The language model, loaded or served.
+    prompt
+        The questions, and how answers are read.
+    votes
+        Number of sampled answers per question, if the prompt uses samples.
+    placements
+        Number of orders in which responses are shown to a judge that compares them. Default: the number of
+        responses, so that each response is in every place once. Votes are spread over the orders.
+    seed
+        Seed of the orders and of sampled answers.
+    max_characters
+        Prompts and responses are cut to this many characters. Default: they are not cut.
 
     Examples
     --------

@@ -22,8 +22,10 @@ class LocalChat:
 
     Parameters
     ----------
-    name : Hub id or folder. The tokenizer must have a chat template.
-    options : options for loading it.
+    name
+        Hub id or folder. The tokenizer must have a chat template.
+    options
+        Options for loading it.
     """
 
     workers = 1

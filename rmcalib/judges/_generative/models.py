@@ -17,9 +17,12 @@ class LabelAnswer:
 
     Parameters
     ----------
-    logprobs : (k,), log p(label), summed over all spellings of the label.
-    floored : (k,), whether the value is only an upper bound, because the server did not return the label.
-    tokens : number of tokens of the request.
+    logprobs : array (k,)
+        , log p(label), summed over all spellings of the label.
+    floored : array (k,)
+        , whether the value is only an upper bound, because the server did not return the label.
+    tokens : int
+        Number of tokens of the request.
     """
 
     logprobs: tuple[float, ...]

@@ -46,18 +46,27 @@ class Question:
 
     Parameters
     ----------
-    asks : `best` (which response is the best, by a letter), `correct` (is this response good) or `rating`
-        (how good is this response).
-    answer : `token` reads the log-probabilities of the labels as the next token. `text` samples answers and
-        reads the last match of `pattern`.
-    user, system : the messages. In `user`, `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and
-        `{{ labels }}` are replaced.
-    each : how each response is written in `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
-    labels : for `correct`, the good answer and the bad one; for `rating`, the grades; empty for `best`.
-    pattern : a regular expression whose only group is the label.
-    temperature, max_tokens : settings of sampled answers.
-    smoothing : the a in the forecast (v + a) / (n + k a) of v votes out of n.
-    categories : the categories that the question is for. Empty: all.
+    asks : {"best", "correct", "rating"}
+        `best` (which response is the best, by a letter), `correct` (is this response good) or `rating` (how
+        good is this response).
+    answer : {"token", "text"}
+        `token` reads the log-probabilities of the labels as the next token. `text` samples answers and reads
+        the last match of `pattern`.
+    user, system : str
+        The messages. In `user`, `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and `{{ labels }}` are
+        replaced.
+    each : str
+        How each response is written in `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
+    labels : tuple[str, ...]
+        For `correct`, the good answer and the bad one; for `rating`, the grades; empty for `best`.
+    pattern : str
+        A regular expression whose only group is the label.
+    temperature, max_tokens
+        Settings of sampled answers.
+    smoothing : float
+        The a in the forecast (v + a) / (n + k a) of v votes out of n.
+    categories : tuple[str, ...]
+        The categories that the question is for. Empty: all.
     """
 
     asks: Literal["best", "correct", "rating"]

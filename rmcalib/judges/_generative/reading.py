@@ -39,9 +39,12 @@ def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) 
 
     Parameters
     ----------
-    n_responses : number of responses, k.
-    count : number of orders. Default: k. A smaller number is spread evenly over the shifts.
-    seed, item_id : seed and prompt id, which determine the first order.
+    n_responses : int
+        Number of responses, k.
+    count : int, optional
+        Number of orders. Default: k. A smaller number is spread evenly over the shifts.
+    seed, item_id
+        Seed and prompt id, which determine the first order.
 
     Returns
     -------
@@ -68,9 +71,12 @@ def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -
 
     Parameters
     ----------
-    orders : int (s, k), the response in each place.
-    logprobs : (s, k), the log-probability of each place's letter.
-    floored : bool (s, k), whether that is only an upper bound.
+    orders : int (s, k)
+        The response in each place.
+    logprobs : float array (s, k)
+        , the log-probability of each place's letter.
+    floored : bool (s, k)
+        Whether that is only an upper bound.
 
     Returns
     -------
@@ -104,9 +110,12 @@ def best_by_votes(orders: IntArray, votes: Sequence[int | None], smoothing: floa
 
     Parameters
     ----------
-    orders : int (s, k), the response in each place. Vote j was asked for in order j mod s.
-    votes : the place that each answer chose; None if the answer could not be read.
-    smoothing : the a in the formula.
+    orders : int (s, k)
+        The response in each place. Vote j was asked for in order j mod s.
+    votes : Sequence[int | None]
+        The place that each answer chose; None if the answer could not be read.
+    smoothing : float
+        The a in the formula.
 
     Returns
     -------
@@ -140,8 +149,9 @@ def correct_by_tokens(logprobs: FloatArray, floored: BoolArray) -> Reading:
 
     Parameters
     ----------
-    logprobs : (k, 2), log p(yes) and log p(no).
-    floored : bool (k, 2).
+    logprobs : float array (k, 2)
+        , log p(yes) and log p(no).
+    floored : bool array (k, 2)
 
     Examples
     --------

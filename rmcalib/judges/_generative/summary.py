@@ -16,7 +16,8 @@ def answers_summary(scores: Scores) -> dict[str, Any]:
 
     Parameters
     ----------
-    scores : scores of a `GenerativeJudge`.
+    scores : Scores
+        Scores of a `GenerativeJudge`.
 
     Returns
     -------

@@ -43,9 +43,12 @@ class Sharing:
 
     Parameters
     ----------
-    attention : how attention over packed texts is computed.
-    windows : number of positions that each type of layer attends to, the token's own included; None for all.
-    layer_types : type of each layer; empty if all layers take the same mask.
+    attention : Attention
+        How attention over packed texts is computed.
+    windows : Mapping[str, int | None]
+        Number of positions that each type of layer attends to, the token's own included; None for all.
+    layer_types : tuple[str, ...]
+        Type of each layer; empty if all layers take the same mask.
     """
 
     attention: Attention

@@ -30,11 +30,14 @@ class AttentionInputs:
 
     Parameters
     ----------
-    query : (rows, heads, queries, head size).
-    key, value : (rows, key heads, tokens, head size).
-    scaling : factor of the scores; None for the default.
-    window : number of positions that a token attends to, itself included; None for all.
-    softcap : limit of the scores; None for no limit.
+    query : array (rows, heads, queries, head size)
+    key, value : array (rows, key heads, tokens, head size)
+    scaling : float, optional
+        Factor of the scores; None for the default.
+    window : int, optional
+        Number of positions that a token attends to, itself included; None for all.
+    softcap : float, optional
+        Limit of the scores; None for no limit.
     """
 
     query: torch.Tensor

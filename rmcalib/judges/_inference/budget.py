@@ -31,7 +31,8 @@ class Budget:
 
     Parameters
     ----------
-    most : the initial and largest number.
+    most
+        The initial and largest number.
 
     Examples
     --------

@@ -30,9 +30,10 @@ class FlexTree:
 
     Parameters
     ----------
-    packed : one row, whose length is a multiple of 128.
-    softcap : whether to apply the soft-capping of the layers. The `sdpa` attention of transformers ignores
-        it.
+    packed
+        One row, whose length is a multiple of 128.
+    softcap
+        Whether to apply the soft-capping of the layers. The `sdpa` attention of transformers ignores it.
     """
 
     def __init__(self, packed: PackedRows, *, softcap: bool) -> None:

@@ -186,10 +186,14 @@ class Work:
 
     Parameters
     ----------
-    passes : number of forward passes.
-    tokens : tokens of all texts, each with its prompt.
-    shared : tokens that were not computed again, because another response had the same prompt.
-    padding : tokens of padding that were computed.
+    passes : int
+        Number of forward passes.
+    tokens : int
+        Tokens of all texts, each with its prompt.
+    shared : int
+        Tokens that were not computed again, because another response had the same prompt.
+    padding : int
+        Tokens of padding that were computed.
     """
 
     passes: int = 0

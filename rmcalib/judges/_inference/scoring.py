@@ -72,15 +72,20 @@ def score_items(
 
     Parameters
     ----------
-    model : a loaded model.
-    items : prompts with their responses.
-    max_length : the longest text in tokens; longer ones are truncated and flagged. Default: the model's.
-    token_budget : the most tokens in one forward pass, padding included; a longer text is scored alone.
-        Default: what free memory allows. It is halved if memory runs out, and grows again later.
-    share : compute a prompt once for all its responses if the architecture allows it. Some texts are also
-        scored alone (`verifying`). If their rewards differ, there is a warning and nothing is shared any
-        more.
-    progress : called after each forward pass with the numbers of responses and tokens it has scored.
+    model : RewardModel
+        A loaded model.
+    items : Sequence[Item]
+        Prompts with their responses.
+    max_length : int, optional
+        The longest text in tokens; longer ones are truncated and flagged. Default: the model's.
+    token_budget : int, optional
+        The most tokens in one forward pass, padding included; a longer text is scored alone. Default: what
+        free memory allows. It is halved if memory runs out, and grows again later.
+    share : bool
+        Compute a prompt once for all its responses if the architecture allows it. Some texts are also scored
+        alone (`verifying`). If their rewards differ, there is a warning and nothing is shared any more.
+    progress : Progress, optional
+        Called after each forward pass with the numbers of responses and tokens it has scored.
 
     Raises
     ------
@@ -113,7 +118,8 @@ def indifference_note(distinct: set[bool | None]) -> str:
 
     Parameters
     ----------
-    distinct : the values of `ScoredItem.distinct` of all prompts.
+    distinct : set[bool | None]
+        The values of `ScoredItem.distinct` of all prompts.
 
     Returns
     -------

@@ -40,13 +40,19 @@ class PolicyJudge:
 
     Parameters
     ----------
-    name : Hub id or folder of the policy: a full model, or a PEFT adapter.
-    reference : the model that training started from. Default: the base of a PEFT adapter.
-    reference_free : `sum` or `mean`, to use no reference.
-    beta : DPO's beta. Default: as in the files beside the weights (`trained_beta`), or 0.1 if they do not
-        have it; without a reference, 1.
-    serving : settings of the server, if the models are not to be loaded here.
-    options : options for loading both models.
+    name
+        Hub id or folder of the policy: a full model, or a PEFT adapter.
+    reference
+        The model that training started from. Default: the base of a PEFT adapter.
+    reference_free
+        `sum` or `mean`, to use no reference.
+    beta
+        DPO's beta. Default: as in the files beside the weights (`trained_beta`), or 0.1 if they do not have
+        it; without a reference, 1.
+    serving
+        Settings of the server, if the models are not to be loaded here.
+    options
+        Options for loading both models.
 
     Examples
     --------

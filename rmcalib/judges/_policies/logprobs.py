@@ -64,9 +64,12 @@ def token_logprobs(model: LanguageModel, hidden: torch.Tensor, targets: torch.Te
 
     Parameters
     ----------
-    model : the language model.
-    hidden : (n, width), the last hidden states.
-    targets : (n,), the token that follows each position.
+    model : LanguageModel
+        The language model.
+    hidden : array (n, width)
+        , the last hidden states.
+    targets : array (n,)
+        , the token that follows each position.
 
     Returns
     -------
@@ -95,10 +98,14 @@ def response_logprobs(
 
     Parameters
     ----------
-    model : the language model.
-    texts : prompts with responses as token ids.
-    starts : for each text, the position of the response's first token.
-    token_budget : padded tokens in one forward pass; default 8192.
+    model : LanguageModel
+        The language model.
+    texts : Sequence[Encoded]
+        Prompts with responses as token ids.
+    starts : Sequence[int]
+        For each text, the position of the response's first token.
+    token_budget : int, optional
+        Padded tokens in one forward pass; default 8192.
     """
     results: list[tuple[float, int]] = []
     longest = max((len(text) for text in texts), default=1)

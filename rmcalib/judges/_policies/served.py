@@ -87,9 +87,12 @@ def served_logprobs(
 
     Parameters
     ----------
-    model : the served model.
-    texts : prompts with responses as token ids.
-    starts : for each text, the position of the response's first token.
+    model : ServedModel
+        The served model.
+    texts : Sequence[Encoded]
+        Prompts with responses as token ids.
+    starts : Sequence[int]
+        For each text, the position of the response's first token.
     """
 
     def call(task: tuple[Encoded, int]) -> tuple[float, int]:

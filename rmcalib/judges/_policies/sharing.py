@@ -33,8 +33,10 @@ class PromptScorer:
 
     Parameters
     ----------
-    model : the language model.
-    token_budget : tokens in one forward pass; default 8192.
+    model
+        The language model.
+    token_budget
+        Tokens in one forward pass; default 8192.
     """
 
     def __init__(self, model: LanguageModel, token_budget: int | None = None) -> None:

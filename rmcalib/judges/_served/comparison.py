@@ -31,15 +31,20 @@ class ServedCheck:
 
     Attributes
     ----------
-    model : the model's name.
-    endpoint, endpoint_kind, server_version, served_model : the server, its kind and version, and the name
-        that it has for the model.
-    n_responses : number of responses that were scored by both.
-    dtype : dtype of the model loaded here.
-    reward_difference, probability_difference : the largest difference of rewards, and of the probabilities
-        computed from them.
-    seconds_served, seconds_here : time for scoring.
-    status : `right`, `rounding` (the differences are as large as those of a narrower dtype) or `differs`.
+    model : str
+        The model's name.
+    endpoint, endpoint_kind, server_version, served_model
+        The server, its kind and version, and the name that it has for the model.
+    n_responses : int
+        Number of responses that were scored by both.
+    dtype : str
+        Dtype of the model loaded here.
+    reward_difference, probability_difference : float
+        The largest difference of rewards, and of the probabilities computed from them.
+    seconds_served, seconds_here : float
+        Time for scoring.
+    status : str
+        `right`, `rounding` (the differences are as large as those of a narrower dtype) or `differs`.
     """
 
     model: str
@@ -68,10 +73,14 @@ def compare_served(
 
     Parameters
     ----------
-    model : Hub id or folder of the model.
-    endpoint : address of the server.
-    prompts : number of prompts, with four responses each.
-    here : options for loading the model on this machine.
+    model : str
+        Hub id or folder of the model.
+    endpoint : str
+        Address of the server.
+    prompts : int
+        Number of prompts, with four responses each.
+    here : LoadOptions, optional
+        Options for loading the model on this machine.
     **options : more options of served models, as in `load_judge`.
 
     Returns

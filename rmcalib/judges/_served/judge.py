@@ -43,18 +43,28 @@ class EndpointJudge:
 
     Parameters
     ----------
-    name : Hub id or folder of the model. Reports use it, and the recipe and tokenizer are found by it.
-    endpoint : address of the server, such as `http://localhost:8000`.
-    endpoint_kind : `vllm`, `sglang`, `openrlhf`, or `auto` to find out.
-    served_name : the server's name for the model. Default: `name`.
-    api_key_env : the environment variable with the key. Default: `RMCALIB_API_KEY`, if it is set.
-    concurrency : the most requests at a time.
-    timeout : seconds to wait for an answer before a request is sent again.
-    tokenize_here : send token ids to vLLM, as for a model that is loaded here, instead of chat messages. This
-        needs the model's tokenizer. SGLang always gets token ids.
-    max_length : the longest text in tokens. Default: the server's limit, at most 4096. OpenRLHF's server has
-        its own limit.
-    recipe, recipes : as in `LoadOptions`.
+    name
+        Hub id or folder of the model. Reports use it, and the recipe and tokenizer are found by it.
+    endpoint
+        Address of the server, such as `http://localhost:8000`.
+    endpoint_kind
+        `vllm`, `sglang`, `openrlhf`, or `auto` to find out.
+    served_name
+        The server's name for the model. Default: `name`.
+    api_key_env
+        The environment variable with the key. Default: `RMCALIB_API_KEY`, if it is set.
+    concurrency
+        The most requests at a time.
+    timeout
+        Seconds to wait for an answer before a request is sent again.
+    tokenize_here
+        Send token ids to vLLM, as for a model that is loaded here, instead of chat messages. This needs the
+        model's tokenizer. SGLang always gets token ids.
+    max_length
+        The longest text in tokens. Default: the server's limit, at most 4096. OpenRLHF's server has its own
+        limit.
+    recipe, recipes
+        As in `LoadOptions`.
 
     Examples
     --------

@@ -49,14 +49,22 @@ class Server:
 
     Parameters
     ----------
-    kind : one of `SERVER_KINDS`.
-    model : name of the model in requests.
-    checkpoint : the model that the server has loaded: a Hub id or a path on its machine.
-    weights : version of the weights, if they can be replaced while the server runs (SGLang).
-    version : version of the server's software.
-    max_length : the longest text in tokens.
-    path : path of the API that returns rewards.
-    raw : parameters of a request that ask for rewards instead of probabilities.
+    kind : str
+        One of `SERVER_KINDS`.
+    model : str, optional
+        Name of the model in requests.
+    checkpoint : str, optional
+        The model that the server has loaded: a Hub id or a path on its machine.
+    weights : str, optional
+        Version of the weights, if they can be replaced while the server runs (SGLang).
+    version : str, optional
+        Version of the server's software.
+    max_length : int, optional
+        The longest text in tokens.
+    path : str
+        Path of the API that returns rewards.
+    raw : Mapping[str, Any]
+        Parameters of a request that ask for rewards instead of probabilities.
     """
 
     kind: str
@@ -98,12 +106,17 @@ def find_server(
 
     Parameters
     ----------
-    client : a client for the address.
-    kind : one of `SERVER_KINDS`, or `auto` to find out.
-    name : the model that is needed. If the server reports its models, this one must be among them.
-    served_name : the server's name for the model. Default: `name`.
-    attempts : how many times each request is sent. None: as often as the client does. It is small by default,
-        so that a server that does not run is reported soon.
+    client : Client
+        A client for the address.
+    kind : str
+        One of `SERVER_KINDS`, or `auto` to find out.
+    name : str
+        The model that is needed. If the server reports its models, this one must be among them.
+    served_name : str, optional
+        The server's name for the model. Default: `name`.
+    attempts : int, optional
+        How many times each request is sent. None: as often as the client does. It is small by default, so
+        that a server that does not run is reported soon.
     """
     client = client if attempts is None else dataclasses.replace(client, attempts=attempts)
     cards = [] if kind == "openrlhf" else model_cards(client)
@@ -138,9 +151,12 @@ def ask(client: Client, server: Server, texts: Sequence[Text], limit: int) -> li
 
     Parameters
     ----------
-    client, server : the client, and what the server is.
-    texts : the texts to score. vLLM takes one conversation, or several texts as token ids.
-    limit : the longest text in tokens. vLLM truncates longer conversations.
+    client, server
+        The client, and what the server is.
+    texts : Sequence[Text]
+        The texts to score. vLLM takes one conversation, or several texts as token ids.
+    limit : int
+        The longest text in tokens. vLLM truncates longer conversations.
     """
     body, parse = _FORMS[server.kind](server, texts, limit)
 
@@ -161,10 +177,14 @@ def parsed_answer(
 
     Parameters
     ----------
-    client, path, body : what to send, and where.
-    parse : turns the answer into the result. It may raise any error of a wrong format.
-    wrong : what is wrong with an answer that cannot be parsed.
-    remedy : how the server must be started. Errors end with it.
+    client, path, body
+        What to send, and where.
+    parse : Callable[[Any], T]
+        Turns the answer into the result. It may raise any error of a wrong format.
+    wrong : str
+        What is wrong with an answer that cannot be parsed.
+    remedy : str
+        How the server must be started. Errors end with it.
     """
     try:
         answer = client.post(path, body)

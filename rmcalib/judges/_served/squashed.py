@@ -20,8 +20,10 @@ def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> 
 
     Parameters
     ----------
-    rewards : (n,) numbers, n ≥ 2.
-    bounded_is_fine : the model's raw rewards may all lie between 0 and 1.
+    rewards : array (n,)
+        Numbers, n ≥ 2.
+    bounded_is_fine : bool
+        The model's raw rewards may all lie between 0 and 1.
 
     Examples
     --------

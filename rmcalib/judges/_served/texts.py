@@ -33,10 +33,14 @@ def text_writer(kind: str, recipe: Recipe, limit: int, *, here: bool = False) ->
 
     Parameters
     ----------
-    kind : kind of server.
-    recipe : recipe of the model.
-    limit : the longest text in tokens.
-    here : always write the texts here.
+    kind : str
+        Kind of server.
+    recipe : Recipe
+        Recipe of the model.
+    limit : int
+        The longest text in tokens.
+    here : bool
+        Always write the texts here.
     """
     if kind == "vllm" and not here and recipe.template is None and recipe.append_token_id is None:
         return _as_messages, "server"

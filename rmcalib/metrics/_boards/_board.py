@@ -35,10 +35,14 @@ class Entry:
 
     Attributes
     ----------
-    name : the name of the model.
-    scores : a function that returns its scores, so that only one model is in memory at a time.
-    no_calibration : why its rewards are not utilities; None if they are.
-    family : models of one family are resampled together; by default the part of the name before the slash.
+    name : str
+        The name of the model.
+    scores : Callable[[], Scores]
+        A function that returns its scores, so that only one model is in memory at a time.
+    no_calibration : str, optional
+        Why its rewards are not utilities; None if they are.
+    family : str, optional
+        Models of one family are resampled together; by default the part of the name before the slash.
 
     Examples
     --------
@@ -68,12 +72,18 @@ def leaderboard(
 
     Parameters
     ----------
-    scores : the scores of each model, on the same benchmark; or a mapping from names to scores.
-    names : names of the models; by default those in the manifests of the scores.
-    metric : the metric to sort by: one of the catalogue for which low, high or near 0 is better.
-    methods : coefficients of correlation: kendall, spearman, pearson.
-    recipes : YAML files that describe more models. They say which rewards are not utilities.
-    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
+    scores : Iterable[Scores] | Mapping[str, Scores]
+        The scores of each model, on the same benchmark; or a mapping from names to scores.
+    names : Sequence[str], optional
+        Names of the models; by default those in the manifests of the scores.
+    metric : str
+        The metric to sort by: one of the catalogue for which low, high or near 0 is better.
+    methods : Sequence[Method]
+        Coefficients of correlation: kendall, spearman, pearson.
+    recipes : Iterable[str | Path]
+        YAML files that describe more models. They say which rewards are not utilities.
+    resamples, level, seed
+        Number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
@@ -110,12 +120,16 @@ def measure_entries(
 
     Parameters
     ----------
-    entries : one per model.
-    metric : the metric to sort by.
-    methods : coefficients of correlation.
-    settings : bins, resamples, level and seed.
-    on_model : called before each model is read, with the number of models done, their total number and the
-        name.
+    entries : Sequence[Entry]
+        One per model.
+    metric : str
+        The metric to sort by.
+    methods : Sequence[Method]
+        Coefficients of correlation.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    on_model : Callable[[int, int, str], None], optional
+        Called before each model is read, with the number of models done, their total number and the name.
 
     Returns
     -------

@@ -65,7 +65,8 @@ def check_sortable(metric: str) -> None:
 
     Parameters
     ----------
-    metric : name of a metric.
+    metric : str
+        Name of a metric.
 
     Examples
     --------

@@ -34,19 +34,30 @@ class Board:
 
     Attributes
     ----------
-    metric : the metric that models are sorted by.
-    score : the metric that is their score: rewardbench_score, or accuracy where that is not available.
-    categories : the categories of the benchmark.
-    models : one row per model, best first. Models without a rank come last, with the reason in ``why``.
-    metrics : one row per model, category and metric.
-    correlations : one row per metric, target and method. Errors and scores are from the same prompts, and
-        intervals resample models only.
-    split_correlations : one row per error and target, from different halves of the prompts
-        (`correlate_models`); empty if the numbers come from a table.
-    ranks : one row per model and way of ranking.
-    reliability, rejection : the reliability and the rejection curve of each model.
-    notes : warnings and remarks for readers.
-    settings : bins, resamples, level and seed.
+    metric : str
+        The metric that models are sorted by.
+    score : str
+        The metric that is their score: rewardbench_score, or accuracy where that is not available.
+    categories : list[str]
+        The categories of the benchmark.
+    models : list[Row]
+        One row per model, best first. Models without a rank come last, with the reason in ``why``.
+    metrics : list[Row]
+        One row per model, category and metric.
+    correlations : list[Row]
+        One row per metric, target and method. Errors and scores are from the same prompts, and intervals
+        resample models only.
+    split_correlations : list[Row]
+        One row per error and target, from different halves of the prompts (`correlate_models`); empty if the
+        numbers come from a table.
+    ranks : list[Row]
+        One row per model and way of ranking.
+    reliability, rejection : list[Row]
+        The reliability and the rejection curve of each model.
+    notes : list[str]
+        Warnings and remarks for readers.
+    settings : Settings
+        Bins, resamples, level and seed.
 
     Examples
     --------
@@ -114,18 +125,29 @@ def rank_models(
 
     Parameters
     ----------
-    models : names, in any order.
-    metrics : one row per model, category and metric.
-    metric : the metric to sort by.
-    categories : the categories of the benchmark.
-    correlated : names of the errors to correlate with the scores.
-    ranked_by : names of the metrics to rank models by; "score" is the score over all categories. Models
-        whose usable information may be 0 get no rank by "ece_at_temperature".
-    methods : coefficients of correlation.
-    settings : resamples, level and seed of the correlations' intervals.
-    curves : rows of the reliability curves and of the rejection curves.
-    notes : warnings and remarks for readers.
-    split_correlations : correlations from different halves of the prompts (`correlate_models`).
+    models : Sequence[str]
+        Names, in any order.
+    metrics : Sequence[Row]
+        One row per model, category and metric.
+    metric : str
+        The metric to sort by.
+    categories : Sequence[str]
+        The categories of the benchmark.
+    correlated : Sequence[str]
+        Names of the errors to correlate with the scores.
+    ranked_by : Sequence[str]
+        Names of the metrics to rank models by; "score" is the score over all categories. Models whose usable
+        information may be 0 get no rank by "ece_at_temperature".
+    methods : Sequence[Method]
+        Coefficients of correlation.
+    settings : Settings
+        Resamples, level and seed of the correlations' intervals.
+    curves : tuple[list[Row], list[Row]]
+        Rows of the reliability curves and of the rejection curves.
+    notes : Sequence[str]
+        Warnings and remarks for readers.
+    split_correlations : Sequence[Row]
+        Correlations from different halves of the prompts (`correlate_models`).
 
     Returns
     -------

@@ -48,11 +48,15 @@ class ModelErrors:
 
     Attributes
     ----------
-    ids : (n,) the names of the prompts, in increasing order.
-    category : (n,) their categories.
-    right : (n,) whether the model is right; 1/t if t responses share the largest reward.
-    errors : the value of each error, and the influence (n,) of each prompt on it. Errors that the model does
-        not have are left out.
+    ids : array (n,)
+        The names of the prompts, in increasing order.
+    category : array (n,)
+        Their categories.
+    right : float array (n,)
+        Whether the model is right; 1/t if t responses share the largest reward.
+    errors : Mapping[str, Measured]
+        The value of each error, and the influence (n,) of each prompt on it. Errors that the model does not
+        have are left out.
     """
 
     ids: npt.NDArray[np.str_]
@@ -76,10 +80,13 @@ def correlate_models(
 
     Parameters
     ----------
-    scores : the scores of each model. Only prompts with one correct response that all models have are used.
-    families : the family of each model, such as its base model or its maker; by default the part of the name
-        before the slash. Models of a family are resampled together.
-    resamples, level, seed : number of resamples, confidence level and seed of the intervals.
+    scores : Mapping[str, Scores]
+        The scores of each model. Only prompts with one correct response that all models have are used.
+    families : Mapping[str, str], optional
+        The family of each model, such as its base model or its maker; by default the part of the name before
+        the slash. Models of a family are resampled together.
+    resamples, level, seed
+        Number of resamples, confidence level and seed of the intervals.
 
     Returns
     -------
@@ -191,10 +198,14 @@ def two_way_kendall(
 
     Parameters
     ----------
-    errors : the error of each of M models, and the influence (n,) of each prompt on it.
-    targets : the same for each kind of score.
-    clusters : (M,) the family of each model.
-    settings : resamples, level and seed of the intervals.
+    errors : Sequence[Measured]
+        The error of each of M models, and the influence (n,) of each prompt on it.
+    targets : Sequence[Sequence[Measured]]
+        The same for each kind of score.
+    clusters : int array (M,)
+        The family of each model.
+    settings : Settings
+        Resamples, level and seed of the intervals.
 
     Returns
     -------

@@ -103,7 +103,8 @@ def chosen_metrics(names: Iterable[str] | None = None) -> tuple[Metric, ...]:
 
     Parameters
     ----------
-    names : names of metrics; by default all. A ValueError suggests a similar name for an unknown one.
+    names : Iterable[str], optional
+        Names of metrics; by default all. A ValueError suggests a similar name for an unknown one.
 
     Returns
     -------

@@ -40,25 +40,40 @@ class Metric:
 
     Attributes
     ----------
-    name : the name in files and conditions: letters, digits and underscores.
-    meaning : the meaning in one line.
-    statistic : a function that computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic`.
-    better : which values are better: "low", "high", or near "zero"; None if none are.
-    unit : the unit of the value, such as "probability" or "nats".
-    prompts : the prompts it is computed on: those with "one" correct response, with "several", "all", or
-        those with people's "votes". A metric of "several" or "votes" is left out where there are none.
-    needs : what it needs: "probabilities" if it has no meaning for rewards that are not utilities; "pairs" if
+    name : str
+        The name in files and conditions: letters, digits and underscores.
+    meaning : str
+        The meaning in one line.
+    statistic : Measure
+        A function that computes it: ``statistic(forecasts, settings)`` returns a :class:`Statistic`.
+    better : {"low", "high", "zero"}, optional
+        Which values are better: "low", "high", or near "zero"; None if none are.
+    unit : str
+        The unit of the value, such as "probability" or "nats".
+    prompts : {"one", "several", "all", "votes"}
+        The prompts it is computed on: those with "one" correct response, with "several", "all", or those with
+        people's "votes". A metric of "several" or "votes" is left out where there are none.
+    needs : frozenset[Need]
+        What it needs: "probabilities" if it has no meaning for rewards that are not utilities; "pairs" if
         pairwise probabilities are enough; "lengths" of the responses; "official" for a score that the
         benchmark's authors define.
-    label : the usual name; by default ``name``.
-    heading : the heading of its column on the leaderboard's page. By default ``label`` for metrics of other
+    label : str
+        The usual name; by default ``name``.
+    heading : str, optional
+        The heading of its column on the leaderboard's page. By default ``label`` for metrics of other
         packages, and no column for those of rmcalib. Empty: no column.
-    digits : number of decimals.
-    group : the group on pages and in the documentation: a key of ``GROUPS``.
-    compared : where `compare` reports a difference: "everywhere", "overall" or "nowhere".
-    ranked : where the leaderboard computes it: "everywhere", "overall" or "nowhere".
-    depends_on_m : whether values cannot be compared between different numbers of responses.
-    source : the package it comes from; empty for metrics of rmcalib.
+    digits : int
+        Number of decimals.
+    group : str
+        The group on pages and in the documentation: a key of ``GROUPS``.
+    compared : Where
+        Where `compare` reports a difference: "everywhere", "overall" or "nowhere".
+    ranked : Where
+        Where the leaderboard computes it: "everywhere", "overall" or "nowhere".
+    depends_on_m : bool
+        Whether values cannot be compared between different numbers of responses.
+    source : str
+        The package it comes from; empty for metrics of rmcalib.
 
     Examples
     --------

@@ -61,22 +61,35 @@ class Evaluation:
 
     Attributes
     ----------
-    model, benchmark : their names.
-    metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
-    reliability, margins : the tables that the figures are drawn from.
-    examples : the prompts with the worst forecasts.
-    notes : warnings and remarks for readers.
-    summary : the result in a few sentences.
-    manifest : how the scores were made.
-    settings : bins, resamples, level, seed and ties.
-    made_from : a hash of all inputs of the result.
-    groups : rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
+    model, benchmark : str
+        Their names.
+    metrics : list[dict[str, Any]]
+        Tidy rows (model, benchmark, category, metric, value, low, high, n, note).
+    reliability, margins : list[dict[str, Any]]
+        The tables that the figures are drawn from.
+    examples : list[Example]
+        The prompts with the worst forecasts.
+    notes : list[str]
+        Warnings and remarks for readers.
+    summary : str
+        The result in a few sentences.
+    manifest : dict[str, Any]
+        How the scores were made.
+    settings : Settings
+        Bins, resamples, level, seed and ties.
+    made_from : str
+        A hash of all inputs of the result.
+    groups : list[dict[str, Any]]
+        Rows of an audit by group (group_by, group, n, says, right, gap, low, high, p_adjusted, flagged);
         empty without ``group_by``.
-    decisions : how well the probabilities work for decisions; None if there are none, or if only some metrics
-        were computed.
-    isotonic : rows (panel, probability, frequency) of the isotonic reliability curves; empty unless ``curve``
-        is "isotonic".
-    answers : rows about the answers of a language model (name, value, low, high, n, meaning); empty for other
+    decisions : Decisions, optional
+        How well the probabilities work for decisions; None if there are none, or if only some metrics were
+        computed.
+    isotonic : list[dict[str, Any]]
+        Rows (panel, probability, frequency) of the isotonic reliability curves; empty unless ``curve`` is
+        "isotonic".
+    answers : list[dict[str, Any]]
+        Rows about the answers of a language model (name, value, low, high, n, meaning); empty for other
         judges.
 
     Examples
@@ -186,19 +199,29 @@ def evaluate(
 
     Parameters
     ----------
-    scores : the result of :func:`rmcalib.score` or :func:`rmcalib.load_scores`.
-    benchmark : where the texts come from: a benchmark, or what :func:`rmcalib.load_benchmark` accepts. It is
-        needed for the texts of examples and for lengths in characters, not for the other metrics.
-    model : the name of the model; by default the name in the scores' manifest.
-    recipe, recipes : how the model was trained; by default the entry in the registry (or in these YAML
-        files), or what was known when it was scored.
-    bins, resamples, level, seed : bins of the ECE; resamples, level and seed of the intervals.
-    n_examples : number of examples with the worst forecasts.
-    metrics : names of the metrics to compute (see docs/metrics.md); by default all.
-    group_by : groupings to report the gap by: category, length, responses, or a column of the benchmark.
-    ties : how votes for "equally good" are counted: "split" them among the responses, "drop" them, or give
-        ties a separate probability ("davidson", "rao-kupper").
-    curve : "isotonic" adds the isotonic (CORP) curve, which needs no bins, to the reliability diagrams.
+    scores : Scores
+        The result of :func:`rmcalib.score` or :func:`rmcalib.load_scores`.
+    benchmark : str | Benchmark, optional
+        Where the texts come from: a benchmark, or what :func:`rmcalib.load_benchmark` accepts. It is needed
+        for the texts of examples and for lengths in characters, not for the other metrics.
+    model : str, optional
+        The name of the model; by default the name in the scores' manifest.
+    recipe, recipes
+        How the model was trained; by default the entry in the registry (or in these YAML files), or what was
+        known when it was scored.
+    bins, resamples, level, seed
+        Bins of the ECE; resamples, level and seed of the intervals.
+    n_examples : int
+        Number of examples with the worst forecasts.
+    metrics : Iterable[str], optional
+        Names of the metrics to compute (see docs/metrics.md); by default all.
+    group_by : Iterable[str]
+        Groupings to report the gap by: category, length, responses, or a column of the benchmark.
+    ties : Ties
+        How votes for "equally good" are counted: "split" them among the responses, "drop" them, or give ties
+        a separate probability ("davidson", "rao-kupper").
+    curve : Curve
+        "isotonic" adds the isotonic (CORP) curve, which needs no bins, to the reliability diagrams.
 
     Returns
     -------
@@ -293,9 +316,12 @@ def made_from(
 
     Parameters
     ----------
-    scores, benchmark, metrics, group_by, curve : as for :func:`evaluate`.
-    recipe : how the model was trained.
-    settings : bins, resamples, level, seed and ties.
+    scores, benchmark, metrics, group_by, curve
+        As for :func:`evaluate`.
+    recipe : Recipe
+        How the model was trained.
+    settings : Settings
+        Bins, resamples, level, seed and ties.
 
     Returns
     -------
@@ -332,8 +358,10 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
 
     Parameters
     ----------
-    evaluation : the result of :func:`evaluate`.
-    folder : a folder or URL; files of an earlier evaluation are replaced.
+    evaluation : Evaluation
+        The result of :func:`evaluate`.
+    folder : str | Path
+        A folder or URL; files of an earlier evaluation are replaced.
 
     Returns
     -------

@@ -31,10 +31,14 @@ def score_notes(
 
     Parameters
     ----------
-    scores : the scores of one model.
-    benchmark : where the texts come from; None if they are not available.
-    recipe : how the model was trained.
-    in_characters : whether lengths are characters; else tokens.
+    scores : Scores
+        The scores of one model.
+    benchmark : Benchmark, optional
+        Where the texts come from; None if they are not available.
+    recipe : Recipe
+        How the model was trained.
+    in_characters : bool
+        Whether lengths are characters; else tokens.
     """
     notes = []
     reason = why_no_calibration(recipe)

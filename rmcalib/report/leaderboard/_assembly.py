@@ -23,11 +23,16 @@ class Leaderboard(Board):
 
     Attributes
     ----------
-    benchmark, protocol : what models were measured on, and how.
-    score_name : the name of the score over all categories. Scores are from 0 to 1.
-    check : our scores against official ones.
-    summary : the result in a few sentences.
-    training : one row per step, if the runs are steps of one training run.
+    benchmark, protocol : str
+        What models were measured on, and how.
+    score_name : str
+        The name of the score over all categories. Scores are from 0 to 1.
+    check : list[Row]
+        Our scores against official ones.
+    summary : str
+        The result in a few sentences.
+    training : list[Row]
+        One row per step, if the runs are steps of one training run.
 
     Examples
     --------

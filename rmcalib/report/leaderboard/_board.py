@@ -59,20 +59,29 @@ def leaderboard_from_runs(
 
     Parameters
     ----------
-    folders : folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board of
-        real reward models.
-    benchmark : the benchmark, if there are runs of several.
-    metric : the metric to sort by and correlate: one of the catalogue for which low, high or near 0 is
-        better. Default: lost_information, or pairwise_overconfidence if a judge only compares pairs.
-    methods : coefficients of correlation: kendall, spearman, pearson.
-    official : official scores to check ours against (`read_official`), or a function of a benchmark and
-        models that returns them (`official_from_hub`).
-    bradley_terry_only : leave out models that are known not to be on a Bradley-Terry scale.
-    recipes : YAML files that describe more models.
-    settings : bins, resamples, level and seed.
-    on_model : called before each model is read, with the number of models done, their total number and the
-        name.
-    steps, missing : how to read files of scores; see :func:`rmcalib.load_scores`.
+    folders : Iterable[str | Path]
+        Folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board of real
+        reward models.
+    benchmark : str, optional
+        The benchmark, if there are runs of several.
+    metric : str, optional
+        The metric to sort by and correlate: one of the catalogue for which low, high or near 0 is better.
+        Default: lost_information, or pairwise_overconfidence if a judge only compares pairs.
+    methods : Sequence[Method]
+        Coefficients of correlation: kendall, spearman, pearson.
+    official : Official | Callable[[str, Sequence[str]], Official], optional
+        Official scores to check ours against (`read_official`), or a function of a benchmark and models that
+        returns them (`official_from_hub`).
+    bradley_terry_only : bool
+        Leave out models that are known not to be on a Bradley-Terry scale.
+    recipes : Iterable[str | Path]
+        YAML files that describe more models.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    on_model : Callable[[int, int, str], None], optional
+        Called before each model is read, with the number of models done, their total number and the name.
+    steps, missing
+        How to read files of scores; see :func:`rmcalib.load_scores`.
 
     Returns
     -------
@@ -190,10 +199,14 @@ def leaderboard_from_table(
 
     Parameters
     ----------
-    path : the CSV file.
-    metric : the column of the error; by default ``ece`` or ``ece_score``.
-    categories : names of the columns with scores of categories; by default those of RewardBench 2.
-    methods, bradley_terry_only, recipes, settings : as for :func:`leaderboard_from_runs`.
+    path : str | Path
+        The CSV file.
+    metric : str, optional
+        The column of the error; by default ``ece`` or ``ece_score``.
+    categories : Iterable[str], optional
+        Names of the columns with scores of categories; by default those of RewardBench 2.
+    methods, bradley_terry_only, recipes, settings
+        As for :func:`leaderboard_from_runs`.
 
     Returns
     -------

@@ -63,8 +63,10 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     Parameters
     ----------
-    board : the result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
-    folder : a folder or URL.
+    board : Leaderboard
+        The result of :func:`leaderboard_from_runs` or :func:`leaderboard_from_table`.
+    folder : str | Path
+        A folder or URL.
 
     Returns
     -------

@@ -162,12 +162,15 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
 
     Parameters
     ----------
-    source : the folder or file; ``real/<model>`` are the built-in scores of a real model.
+    source : str | Path
+        The folder or file; ``real/<model>`` are the built-in scores of a real model.
 
     Returns
     -------
-    scores : the scores.
-    name : the name of the model, or of the file.
+    scores : float
+        The scores.
+    name : float
+        The name of the model, or of the file.
 
     Examples
     --------

@@ -89,7 +89,8 @@ def read_official(path: str | Path) -> Official:
 
     Parameters
     ----------
-    path : the CSV file.
+    path : str | Path
+        The CSV file.
 
     Returns
     -------
@@ -136,8 +137,10 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
 
     Parameters
     ----------
-    benchmark : the name of the benchmark; other names than RewardBench 2's are refused.
-    models : Hub ids.
+    benchmark : str
+        The name of the benchmark; other names than RewardBench 2's are refused.
+    models : Sequence[str]
+        Hub ids.
 
     Returns
     -------

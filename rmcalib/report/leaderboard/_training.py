@@ -39,8 +39,10 @@ def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]
 
     Parameters
     ----------
-    metrics : tidy rows of all models (model, category, metric, value, low, high).
-    steps : the step of each model.
+    metrics : Sequence[Row]
+        Tidy rows of all models (model, category, metric, value, low, high).
+    steps : Mapping[str, int]
+        The step of each model.
     """
     found = {(row["model"], row["metric"]): row for row in metrics if row["category"] == OVERALL}
     rows = []

@@ -38,7 +38,8 @@ def metric_name(metric: str) -> str:
 
     Parameters
     ----------
-    metric : its name in files.
+    metric : str
+        Its name in files.
 
     Returns
     -------

@@ -30,11 +30,16 @@ class ForecastReport:
 
     Attributes
     ----------
-    title, subtitle, footer : of the page.
-    summary : the calibration errors.
-    words : the result in a sentence or two.
-    reliability : rows of the reliability diagram.
-    p_floor : the smallest p-value that the number of resamples allows.
+    title, subtitle, footer : str
+        Of the page.
+    summary : Summary
+        The calibration errors.
+    words : str
+        The result in a sentence or two.
+    reliability : list[dict[str, Any]]
+        Rows of the reliability diagram.
+    p_floor : float, optional
+        The smallest p-value that the number of resamples allows.
 
     Examples
     --------
@@ -80,11 +85,16 @@ def forecast_report(
 
     Parameters
     ----------
-    dist : the forecast, a distribution over rankings for each of n instances.
-    orders : (n, m) the true rankings, best item first.
-    title, subtitle : title and subtitle of the page.
-    sub, top : the values of k to evaluate.
-    resamples, seed : number of resamples and seed of intervals and nulls.
+    dist : RankingDistribution
+        The forecast, a distribution over rankings for each of n instances.
+    orders : int array (n, m)
+        The true rankings, best item first.
+    title, subtitle : str
+        Title and subtitle of the page.
+    sub, top : Sequence[int]
+        The values of k to evaluate.
+    resamples, seed : int
+        Number of resamples and seed of intervals and nulls.
 
     Returns
     -------
@@ -119,8 +129,10 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
 
     Parameters
     ----------
-    report : the result of :func:`forecast_report`.
-    folder : where to write the files.
+    report : ForecastReport
+        The result of :func:`forecast_report`.
+    folder : str | Path
+        Where to write the files.
 
     Returns
     -------

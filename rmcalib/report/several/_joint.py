@@ -28,16 +28,25 @@ class Joint:
 
     Attributes
     ----------
-    benchmarks : the names of the benchmarks.
-    models : one row per model: model, words (whether one temperature is right for all its benchmarks), and
-        the test of this: temperature, statistic, degrees, p_value (None with fewer than two benchmarks).
-    values : one row per model, benchmark and headline metric: value, low, high, n, note.
-    temperatures : the best temperature of each model on each benchmark: temperature, low, high, n.
-    effects : the effect of each temperature on each benchmark; see :class:`rmcalib.metrics.Transfer`.
-    notes : warnings and remarks for readers.
-    summary : the result in a few sentences.
-    settings : bins, resamples, level and seed.
-    boards : the leaderboard of each benchmark, if there is one.
+    benchmarks : list[str]
+        The names of the benchmarks.
+    models : list[Row]
+        One row per model: model, words (whether one temperature is right for all its benchmarks), and the
+        test of this: temperature, statistic, degrees, p_value (None with fewer than two benchmarks).
+    values : list[Row]
+        One row per model, benchmark and headline metric: value, low, high, n, note.
+    temperatures : list[Row]
+        The best temperature of each model on each benchmark: temperature, low, high, n.
+    effects : list[Row]
+        The effect of each temperature on each benchmark; see :class:`rmcalib.metrics.Transfer`.
+    notes : list[str]
+        Warnings and remarks for readers.
+    summary : str
+        The result in a few sentences.
+    settings : Settings
+        Bins, resamples, level and seed.
+    boards : dict[str, Leaderboard]
+        The leaderboard of each benchmark, if there is one.
 
     Examples
     --------
@@ -91,12 +100,17 @@ def join_benchmarks(
 
     Parameters
     ----------
-    metrics : tidy rows (model, benchmark, category, metric, value, low, high, n, note).
-    scores : for each model and benchmark, a function that returns the scores. Leave out models whose rewards
-        are not utilities.
-    settings : its level is that of the intervals.
-    notes : warnings and remarks for readers.
-    boards : the leaderboard of each benchmark.
+    metrics : Iterable[Mapping[str, Any]]
+        Tidy rows (model, benchmark, category, metric, value, low, high, n, note).
+    scores : Mapping[str, Mapping[str, Callable[[], Scores]]]
+        For each model and benchmark, a function that returns the scores. Leave out models whose rewards are
+        not utilities.
+    settings : Settings
+        Its level is that of the intervals.
+    notes : Sequence[str]
+        Warnings and remarks for readers.
+    boards : Mapping[str, Leaderboard], optional
+        The leaderboard of each benchmark.
 
     Returns
     -------
@@ -175,9 +189,10 @@ def report_from_runs(
 
     Parameters
     ----------
-    folders : folders that hold runs, at any depth, or files of scores.
-    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing : as for
-        :func:`leaderboard_from_runs`.
+    folders : Iterable[str | Path]
+        Folders that hold runs, at any depth, or files of scores.
+    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing
+        As for :func:`leaderboard_from_runs`.
 
     Returns
     -------

@@ -32,8 +32,10 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
 
     Parameters
     ----------
-    joint : the result of :func:`report_from_runs` for several benchmarks.
-    folder : a folder or URL.
+    joint : Joint
+        The result of :func:`report_from_runs` for several benchmarks.
+    folder : str | Path
+        A folder or URL.
 
     Returns
     -------
@@ -42,12 +44,12 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
-    >>> from rmcalib.metrics import Settings
-    >>> from rmcalib.report import join_benchmarks
-    >>> row = {"model": "m", "benchmark": "b", "category": "overall", "metric": "accuracy", "value": 0.5,
-    ...        "low": 0.4, "high": 0.6, "n": 100, "note": ""}
+    >>> from rmcalib.report import evaluate, join_evaluations
+    >>> from rmcalib.scores import Scores
+    >>> scores = Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]])
+    >>> joint = join_evaluations([evaluate(scores, model="org/rm", resamples=20)], [scores])
     >>> with TemporaryDirectory() as folder:
-    ...     write_joint(join_benchmarks([row], {}, settings=Settings()), folder).name
+    ...     write_joint(joint, folder).name
     'report.html'
     """
     out = as_path(folder)
