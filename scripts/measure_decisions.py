@@ -21,7 +21,7 @@ from rmcalib._util.markdown import markdown_table
 from rmcalib.repair._thresholds import THRESHOLDS, log_odds, safe_threshold
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-POPULATION = 1_000_000
+MANY = 1_000_000
 Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray]]
 
 
@@ -85,7 +85,7 @@ def cases() -> list[Case]:
 
 def measure(case: Case, runs: int, rng: np.random.Generator) -> dict[str, Any]:
     draw = draws(case.alpha)[case.model]
-    risk = true_risk(*draw(rng, POPULATION))
+    risk = true_risk(*draw(rng, MANY))
     violated = {"fixed sequence": 0, "observed rate": 0, "best bound": 0}
     accepted, found_one = 0.0, 0
     for _ in range(runs):

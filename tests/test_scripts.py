@@ -117,6 +117,7 @@ def iris_only(_: ModuleType, folder: Path, __: pytest.MonkeyPatch) -> None:
 PREPARED: dict[str, Callable[[ModuleType, Path, pytest.MonkeyPatch], None]] = {
     "bench_report": no_limit_of_memory,
     "embed_board": small_files,
+    "measure_decisions": few_prompts,
     "measure_differences": few_prompts,
     "measure_scale": small_boards,
     "measure_statistics": few_prompts,

@@ -379,7 +379,7 @@ def test_what_an_entry_point_may_return(monkeypatch: pytest.MonkeyPatch) -> None
         ("log-utilities", True, ""),
         ("log-probabilities", True, ""),
         ("unknown", True, ""),
-        ("ratings", True, "its rewards are ratings: a softmax of them means little"),
+        ("ratings", True, "Its rewards are ratings: a softmax of them means little"),
         ("probabilities", False, "its rewards are probabilities of single responses"),
     ],
 )
