@@ -178,7 +178,7 @@ def downloaded(download: Callable[[], T], name: str) -> T:
     """
     import huggingface_hub
 
-    waiting = f"{name}: the Hub at {huggingface_hub.constants.ENDPOINT} fails"
+    waiting = f"{name}: waiting for the Hub at {huggingface_hub.constants.ENDPOINT}, which did not finish"
     return _patiently(download, _PATIENCE if _is_old_hub() else (), waiting)
 
 
@@ -271,7 +271,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
-    if "RemoteProtocolError" in names or "peer closed connection" in text:
+    if names & {"RemoteProtocolError", "ChunkedEncodingError"} or "peer closed connection" in text:
         return f"the transfer from {endpoint} broke off, again and again: try later; what has arrived is kept"
     if names & {
         "LocalEntryNotFoundError",
