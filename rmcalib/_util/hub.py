@@ -327,7 +327,7 @@ def _is_old_hub() -> bool:
 
 
 def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
-    """Ask again after 429, 5xx and broken connections, and say so."""
+    """Ask again after 429, 5xx and broken connections, and say so: `HfApi` itself asks once only."""
     for pause in pauses:
         try:
             return ask()

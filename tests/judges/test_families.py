@@ -27,11 +27,12 @@ SHARE = {
     *("smollm3", "solar_open", "stablelm", "starcoder2", "vaultgemma"),
 }
 OWN_ATTENTION = {"nemotron", "phimoe", "stablelm"}  # they attend outside the interface
+RECURRENT = {"mamba", "falcon_mamba", "jamba", "minimax", "olmo_hybrid", "qwen3_next", "recurrent_gemma"}
+
 if transformers.__version__.startswith("4."):
-    # Its rotary embeddings are one table for the whole batch there, of which single tokens cannot be taken.
+    # PhiMoE's rotary embeddings are one table for the whole batch there, so single tokens cannot be selected.
     SHARE -= {"phimoe"}
     OWN_ATTENTION -= {"phimoe"}
-RECURRENT = {"mamba", "falcon_mamba", "jamba", "minimax", "olmo_hybrid", "qwen3_next", "recurrent_gemma"}
 
 
 @dataclass(frozen=True)
