@@ -31,8 +31,16 @@ from tests.judges.families import family_model, family_texts
 
 GUARD = """
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
-  c10::DeviceIndex deviceCount() const noexcept override { return 4; }
+using namespace c10;
+struct Guard final : impl::DeviceGuardImplInterface {
+  DeviceType type() const override { return kCUDA; }
+  Device exchangeDevice(Device) const override { return Device(kCUDA, -1); }
+  Device getDevice() const override { return Device(kCUDA, -1); }
+  void setDevice(Device) const override {}
+  void uncheckedSetDevice(Device) const noexcept override {}
+  Stream getStream(Device) const noexcept override { return Stream(Stream::DEFAULT, Device(kCUDA, -1)); }
+  Stream exchangeStream(Stream stream) const noexcept override { return stream; }
+  DeviceIndex deviceCount() const noexcept override { return 4; }
 };
 C10_REGISTER_GUARD_IMPL(CUDA, Guard);
 """
