@@ -165,6 +165,8 @@ def joined() -> Iterator[Team]:
         yield Team(rank, world, group=group, store=store)
     finally:
         if ours:
+            # Gloo's threads release the last messages. With torch 2.6, destroying the group earlier is a deadlock.
+            time.sleep(_LETTING_GO)
             distributed.destroy_process_group()
             # Gloo's threads still let go of the last messages; a process that ends meanwhile is aborted.
             time.sleep(_LETTING_GO)
