@@ -165,7 +165,7 @@ def joined() -> Iterator[Team]:
         yield Team(rank, world, group=group, store=store)
     finally:
         if ours:
-            # Gloo's threads release the last messages. With torch 2.6, destroying the group earlier is a deadlock.
+            # Gloo's threads release the last messages. Without this, torch 2.6 can deadlock in the next line.
             time.sleep(_LETTING_GO)
             distributed.destroy_process_group()
             # Gloo's threads still let go of the last messages; a process that ends meanwhile is aborted.
