@@ -152,19 +152,34 @@ def fetch_model(
     if not small_files_only:
         patterns += [*_SAFE_WEIGHTS, *(file for file in extra_files if allow_pickle or _is_safe(file))]
     with translated(name, revision=revision):
-        folder = Path(
-            snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
-        )
+
+        def download(patterns: list[str]) -> Path:
+            return Path(
+                snapshot_download(name, revision=commit, allow_patterns=patterns, ignore_patterns=["*/*"])
+            )
+
+        folder = downloaded(lambda: download(patterns), name)
         if small_files_only or has_safe_weights(folder):
             return folder
         pickles = list(_PICKLE_WEIGHTS)
         if allow_pickle:
-            snapshot_download(name, revision=commit, allow_patterns=pickles, ignore_patterns=["*/*"])
+            downloaded(lambda: download(pickles), name)
         else:
             files = [file.rfilename for file in HfApi().model_info(name, revision=commit).siblings or ()]
             if any(fnmatch(file, pattern) for file in files for pattern in pickles if "/" not in file):
                 raise HubError(f"{name}: {PICKLE_ONLY}")
     return folder
+
+
+def downloaded(download: Callable[[], T], name: str) -> T:
+    """Return what `download` returns; call it again after 429, 5xx and broken connections.
+
+    huggingface_hub retries by itself from 1.0 on. Older versions retry only some of these failures.
+    """
+    import huggingface_hub
+
+    waiting = f"{name}: waiting for the Hub at {huggingface_hub.constants.ENDPOINT}, which did not finish"
+    return _patiently(download, _PATIENCE if _is_old_hub() else (), waiting)
 
 
 def has_safe_weights(folder: Path) -> bool:
@@ -256,7 +271,7 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
         return f"the weights are damaged ({_line(error)}): fetch or save them again"
-    if "RemoteProtocolError" in names or "peer closed connection" in text:
+    if names & {"RemoteProtocolError", "ChunkedEncodingError"} or "peer closed connection" in text:
         return f"the download from {endpoint} failed several times: try again later; what has arrived is kept"
     if names & {
         "LocalEntryNotFoundError",
@@ -298,10 +313,17 @@ def _line(error: BaseException) -> str:
 def _close_session() -> None:
     import huggingface_hub
 
-    if hasattr(huggingface_hub, "close_session"):
-        huggingface_hub.close_session()
-    else:  # below 1.0
+    if _is_old_hub():
         huggingface_hub.utils.reset_sessions()
+    else:
+        huggingface_hub.close_session()
+
+
+def _is_old_hub() -> bool:
+    """Return whether huggingface_hub is below 1.0."""
+    import huggingface_hub
+
+    return not hasattr(huggingface_hub, "close_session")
 
 
 def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T:
@@ -319,10 +341,11 @@ def _patiently(ask: Callable[[], T], pauses: Sequence[float], waiting: str) -> T
 
 def _is_temporary(error: BaseException) -> bool:
     """Return whether repeating the request may help."""
-    response = getattr(error, "response", None)
-    if response is not None:
-        return bool(response.status_code == 429 or response.status_code >= 500)
-    return bool({cls.__name__ for cls in type(error).__mro__} & {"TransportError", "ConnectionError"})
+    status = next((answer for cause in _causes(error) if (answer := _status(cause)) is not None), None)
+    if status is not None:
+        return status == 429 or status >= 500
+    broken = {"TransportError", "ConnectionError", "ChunkedEncodingError"}
+    return bool({cls.__name__ for cls in type(error).__mro__} & broken)
 
 
 def _is_safe(file: str) -> bool:

@@ -165,6 +165,8 @@ def joined() -> Iterator[Team]:
         yield Team(rank, world, group=group, store=store)
     finally:
         if ours:
+            # Gloo's threads release the last messages. Without this, torch 2.6 can deadlock in the next line.
+            time.sleep(_CLOSING)
             distributed.destroy_process_group()
             # Gloo's threads still handle the last messages; a process that ends now would be aborted.
             time.sleep(_CLOSING)

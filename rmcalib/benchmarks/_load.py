@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rmcalib._util.files import kind_on_disk
-from rmcalib._util.hub import HubError, check_repo_id, resolve_commit, translated, without_hub
+from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
 from rmcalib._util.processes import may_draw
 from rmcalib._util.texts import refuse_url
 from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
@@ -238,7 +238,7 @@ def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:
         return load()
     try:
         with translated(source.id, repo_type="dataset", revision=revision):
-            return load()
+            return downloaded(load, source.id)
     except HubError as error:
         cause = error.__cause__
         if isinstance(cause, ValueError) and "split" in str(cause):

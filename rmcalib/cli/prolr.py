@@ -195,8 +195,11 @@ def _progress(total: int, *, show: bool) -> "AbstractContextManager[Callable[[st
     @contextmanager
     def bar() -> "Iterator[Callable[[str], None]]":
         console = open_console(stderr=True)
+        if not (show and console.is_terminal):  # a disabled bar of rich below 14.3 prints an empty line
+            yield lambda _: None
+            return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, disable=not (show and console.is_terminal)) as progress:
+        with Progress(*columns, console=console) as progress:
             task = progress.add_task("folds", total=total)
             yield lambda label: progress.update(task, advance=1, description=label.replace("__", " "))
 

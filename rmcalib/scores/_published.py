@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from rmcalib._util.hub import HubError, check_repo_id, folder_name, resolve_commit, translated
+from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
 from rmcalib.benchmarks import known_entry
 from rmcalib.scores._scores import Scores
 
@@ -157,7 +157,9 @@ def _figures(model: str, commit: str) -> dict[str, float]:
         return {}
     with translated(RESULTS, repo_type="dataset"):
         try:
-            path = Path(hf_hub_download(RESULTS, name, repo_type="dataset", revision=commit))
+            path = downloaded(
+                lambda: Path(hf_hub_download(RESULTS, name, repo_type="dataset", revision=commit)), RESULTS
+            )
         except LocalEntryNotFoundError:  # the Hub was not reached
             raise
         except EntryNotFoundError:

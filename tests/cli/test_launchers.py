@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -116,7 +117,7 @@ def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
     assert line.startswith("rmcalib: error: org/none: not in the local cache")
     mistyped = ended(launch("torchrun", tmp_path, "score", "--modle", "org/none", env=env))
     (line,) = ours(mistyped)  # of processes that have not met yet
-    assert line.startswith("rmcalib: error: No such option: --modle")
+    assert re.match(r"rmcalib: error: No such option:? '?--modle\b", line)  # click 8.5 writes it in quotes
 
 
 def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, tmp_path: Path) -> None:

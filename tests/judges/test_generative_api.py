@@ -221,7 +221,8 @@ def test_faults_are_retried_and_change_nothing() -> None:
 
 def test_the_number_of_requests_at_a_time_is_limited() -> None:
     with serving(Chat()) as server:
-        scored(quick(server, "letter", concurrency=2))
+        # On a busy machine, a request that times out would be sent again beside its first copy.
+        scored(quick(server, "letter", concurrency=2, timeout=120.0))
     assert server.most_at_once <= 2
 
 

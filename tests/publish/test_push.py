@@ -19,15 +19,19 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LoopbackHub
     from huggingface_hub import constants
 
     with LoopbackHub() as hub:
+        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
         values = {
             "ENDPOINT": hub.url,
-            "HUGGINGFACE_CO_URL_TEMPLATE": hub.url + "/{repo_id}/resolve/{revision}/{filename}",
+            "HUGGINGFACE_CO_URL_TEMPLATE": template,
             "HF_HUB_CACHE": str(tmp_path / "cache"),
             "HF_HUB_DISABLE_XET": True,
             "HF_HUB_OFFLINE": False,
         }
         for name, value in values.items():
             monkeypatch.setattr(constants, name, value)
+        # Versions below 1.0 have a copy of it here.
+        copy = "huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE"
+        monkeypatch.setattr(copy, template, raising=False)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
         hub.add("models", "org/rm", {"README.md": README, "config.json": b"{}"})
         yield hub

@@ -111,6 +111,8 @@ def how_to_share(model: RewardModel) -> Sharing:
             return replace(sharing, attention="flex")
     except (TypeError, ValueError, AttributeError, KeyError, IndexError, RuntimeError) as error:
         raise CannotShare(f"{type(error).__name__}: {error}") from error
+    if not hasattr(config, "num_attention_heads"):  # with transformers 4.57, Mamba names no types of layers
+        raise CannotShare("its configuration names no attention heads")
     return sharing
 
 
