@@ -23,9 +23,11 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 
 # The lowest supported versions, in an environment of their own. Old libraries warn about their own age.
+# torch is the usual one unless TORCH names another: TORCH=2.6.0 is the lowest, a CUDA build of several GB on Linux.
+TORCH ?= 2.13.0
 test-lowest:
 	test -x .venv-lowest/bin/python || $(PYTHON) -m venv .venv-lowest
-	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e '.[dev]'
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c constraints-lowest.txt torch==$(TORCH) -e '.[dev]'
 	.venv-lowest/bin/pytest -n auto --dist worksteal -W default
 
 # Live tests against a real vLLM for CPUs, in an environment of its own (2.5 GB). VLLM_PYTHON names another one.
