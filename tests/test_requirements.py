@@ -9,9 +9,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("peft", "ray", "dev")  # without `docs` and `trl`: they are not installed there
-CHOSEN_ELSEWHERE = re.compile(
-    r"torch|mypy|ruff|types-.*|.*-stubs"
-)  # by the Makefile; `make lint` uses the newest
+NOT_HERE = re.compile(r"torch|mypy|ruff|types-.*|.*-stubs")  # the Makefile chooses these
 
 
 def lower_bounds() -> dict[str, Version]:
@@ -36,7 +34,5 @@ def lowest_versions() -> dict[str, Version]:
 
 
 def test_the_lowest_versions_are_the_lower_bounds() -> None:
-    bounds = {
-        name: version for name, version in lower_bounds().items() if not CHOSEN_ELSEWHERE.fullmatch(name)
-    }
+    bounds = {name: version for name, version in lower_bounds().items() if not NOT_HERE.fullmatch(name)}
     assert lowest_versions() == bounds
