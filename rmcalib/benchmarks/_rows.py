@@ -28,7 +28,7 @@ class Row:
     where : str
         File and row number, for error messages.
     values : Mapping[str, Any]
-        Mapping of column names to values.
+        Values by column name.
 
     Examples
     --------

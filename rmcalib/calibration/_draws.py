@@ -38,25 +38,27 @@ def draw_sums(
     Parameters
     ----------
     outcomes : Outcomes
-        A outcomes of G groups, and what each adds to q sums.
+        The A outcomes of G groups, and what each adds to q sums.
     ends : Sequence[FloatArray]
         1 + K arrays (A,): the outcomes' probabilities under the null, then at the K ends of the path.
     steps : Sequence[int]
-        K numbers of steps from one end to the next, powers of 2 that do not grow. The alternatives between
-        two ends are mixtures: of each group, an outcome of the one end or of the other.
+        K numbers of steps from one end to the next: powers of 2, none larger than the one before. The
+        alternatives between two ends are mixtures: each group has an outcome of one end or of the other.
     resamples : int
         R, data sets drawn under the null.
     most : int
         Data sets drawn under each alternative, at most R.
-    rng : np.random.Generator
-        Generator. The sums under the null do not depend on the alternatives.
+    rng : numpy Generator
+        Source of randomness. The sums under the null do not depend on the alternatives.
     exact_groups : int
         The largest number of groups that are all drawn one by one.
 
     Returns
     -------
-    Sums under the null (R, q) and under all alternatives (D, S, q), where S = 1 + Σ steps. The first
-    alternative is the null.
+    null : float array (R, q)
+        Sums under the null.
+    drawn : float array (D, S, q)
+        Sums under all S = 1 + Σ steps alternatives; the first one is the null. D is ``most``, at most R.
     """
     check_integer(resamples, "resamples", 1)
     if len(outcomes.sizes) <= exact_groups:
@@ -126,6 +128,7 @@ class _Moments:
     Attributes
     ----------
     mean : float array (E, q)
+        The mean of each feature.
     square : float array (E, q, q)
         The mean of the products of two features.
     product : float array (E, E, q, q)

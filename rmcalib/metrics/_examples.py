@@ -69,7 +69,8 @@ def worst_examples(
 
     Returns
     -------
-    list of Example, the worst first.
+    list of Example
+        The worst comes first.
 
     Examples
     --------

@@ -63,8 +63,9 @@ def metric_rows(
 
     Returns
     -------
-    Rows of model, benchmark, category, metric, value, low, high, n, note. Most metrics are computed on the
-    prompts with exactly one correct response; see `Metric.prompts`. ``n`` counts those prompts.
+    list of dict
+        Rows of model, benchmark, category, metric, value, low, high, n, note. Most metrics are computed on
+        the prompts with exactly one correct response; see `Metric.prompts`. ``n`` counts those prompts.
 
     Examples
     --------
@@ -224,7 +225,8 @@ def find_value(
 
     Returns
     -------
-    The first such row, or None.
+    dict or None
+        The first such row; None if there is none.
 
     Examples
     --------

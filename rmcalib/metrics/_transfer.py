@@ -50,8 +50,10 @@ class Transfer:
         - information: that of the forecasts as a whole; negative if they are worse than a uniform guess.
 
         Temperatures are taken as given: the intervals are about the prompts of ``used_on``.
-    equality : the test that one temperature is right for all; None with fewer than two benchmarks.
-    left_out : benchmarks with fewer than 20 prompts that have one correct response.
+    equality : Equality, optional
+        The test that one temperature is right for all; None with fewer than two benchmarks.
+    left_out : list[str]
+        Benchmarks with fewer than 20 prompts that have one correct response.
 
     Examples
     --------
@@ -85,7 +87,8 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
 
     Returns
     -------
-    Transfer, with the temperatures, their effects, and a test that they are equal.
+    Transfer
+        The temperatures, their effects, and a test that they are equal.
 
     Examples
     --------

@@ -139,8 +139,9 @@ def combine(
 
     Raises
     ------
-    ValueError : if there are fewer than two judges; if fewer than 50 prompts with one correct response have
-        scores of all judges; or if the judges differ in the responses of a prompt.
+    ValueError
+        If there are fewer than two judges; if fewer than 50 prompts with one correct response have scores of
+        all judges; or if the judges differ in the responses of a prompt.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class Budget:
 
     Parameters
     ----------
-    most
+    most : int
         The initial and largest number.
 
     Examples

@@ -33,9 +33,9 @@ class PromptScorer:
 
     Parameters
     ----------
-    model
+    model : LanguageModel
         The language model.
-    token_budget
+    token_budget : int, optional
         Tokens in one forward pass; default 8192.
     """
 
