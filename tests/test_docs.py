@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 from pathlib import Path
 
@@ -44,3 +45,14 @@ def test_the_walk_through_the_code_names_files_and_functions_that_exist() -> Non
         assert named or file.endswith(".html"), file
         if named:
             assert re.search(rf"(?:def|class) {named[1].rpartition('.')[2]}\b", source), (file, named[1])
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/api").glob("*.md")), ids=lambda page: page.stem)
+def test_every_public_name_is_in_the_reference(page: Path) -> None:
+    package = "rmcalib" if page.stem == "rmcalib" else f"rmcalib.{page.stem}"
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r"^::: (\S+)$", text, re.M)
+    if package in shown:  # the whole package
+        return
+    names = {one.rpartition(".")[2] for one in shown} | set(re.findall(r"\[`(\w+)`\]\(\w+\.md\)", text))
+    assert {*importlib.import_module(package).__all__} - {"__version__"} == names

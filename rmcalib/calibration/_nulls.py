@@ -32,6 +32,7 @@ from rmcalib.calibration._outcomes import OutcomeGroups
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null"]
 
 Draw = Literal["auto", "independent", "one_per_group"]
+"""How outcomes are simulated; see `ece_null`."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Table = Sequence[dict[str, Any]]
+"""The rows that a figure is drawn from."""
 Rows = list[dict[str, Any]]
 
 

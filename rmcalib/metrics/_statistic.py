@@ -31,6 +31,7 @@ __all__ = ["NO_INTERVAL", "TIES", "Settings", "Statistic", "Ties", "difference"]
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 Limits = tuple[float, float]
 Ties = Literal["split", "drop", "davidson", "rao-kupper"]
+"""How votes for "equally good" are counted; see `Settings`."""
 TIES: tuple[Ties, ...] = ("split", "drop", "davidson", "rao-kupper")
 """How votes for "equally good" are counted; see `Settings`."""
 _CACHED = 8_000_000  # prompts times resamples: up to here, weights are kept for the next statistic

@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 OVERALL = "overall"
+"""The name of all prompts together in the column ``category``."""
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 
 

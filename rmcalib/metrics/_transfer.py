@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
 
 Row = dict[str, Any]
-NO_TEMPERATURE, ALL = "none", "all together"
-"""Where a temperature was fitted, if not on one benchmark: nowhere (T = 1), or on all of them at once."""
+NO_TEMPERATURE = "none"
+"""The value of ``fitted_on`` for T = 1."""
+ALL = "all together"
+"""The value of ``fitted_on`` for the temperature that was fitted on all benchmarks at once."""
 
 
 @dataclass(frozen=True)
