@@ -1,4 +1,4 @@
-"""Sums of simulated outcomes: of every group while there are few, from their moments where there are many.
+"""Sums of simulated outcomes: drawn group by group, or from their moments if there are many groups.
 
 Up to `EXACT_GROUPS` groups, an outcome of every group is drawn in every simulated data set. With more, the
 sums are nearly normal, and are drawn from the normal distribution with their exact mean and covariance. Only
@@ -20,7 +20,7 @@ __all__ = ["EXACT_GROUPS", "draw_sums", "expected_sums"]
 
 EXACT_GROUPS = 10_000
 """Up to this number of groups, an outcome of every group is drawn in every simulated data set."""
-_FEW = 200  # sums that fewer outcomes add to are never taken for normal
+_FEW = 200  # a sum that fewer outcomes add to is never drawn as normal
 
 
 def draw_sums(
@@ -135,7 +135,7 @@ class _Moments:
         The product of the means of two features at two ends, where the second end is the first one or the
         next.
     largest : float array (q,)
-        The largest possible sums.
+        An upper bound of the sums.
     """
 
     mean: FloatArray
@@ -166,9 +166,9 @@ class _Moments:
 
 
 def _moments(outcomes: Outcomes, ends: Sequence[FloatArray]) -> tuple[_Moments, BoolArray, Any]:
-    """Return the moments of most groups, which groups (G,) are to be drawn alone, and their features.
+    """Return the moments of most groups, which groups (G,) must be drawn one by one, and their features.
 
-    Those are the groups that add to a sum which few outcomes add to.
+    These are the groups with an outcome that adds to a sum of few outcomes.
     """
     from scipy.sparse import csr_array, diags_array, vstack
 

@@ -161,7 +161,7 @@ def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
     0.0999...
     """
     p, y = as_forecast(probabilities, outcomes)
-    grid = residual_grid(p, (y - p) / len(p), np.zeros(len(p), dtype=np.int64), _GRID)
+    grid = residual_grid(p, (y - p) / len(p), _GRID)
     (width,) = fixed_points(cosine_coefficients(grid), steps=16)
     return round_off(float(width), 1e-9)
 
@@ -273,19 +273,17 @@ def check_one_per_group(outcomes: FloatArray, groups: IntArray) -> None:
         )
 
 
-def residual_grid(p: FloatArray, residual: FloatArray, groups: IntArray, size: int) -> FloatArray:
-    """Split each ``residual`` (n,) between the two nearest of ``size`` + 1 points: (groups, size + 1).
+def residual_grid(p: FloatArray, residual: FloatArray, size: int) -> FloatArray:
+    """Split each ``residual`` (n,) between the two nearest of ``size`` + 1 points: (1, size + 1).
 
-    >>> residual_grid(np.array([0.25]), np.array([1.0]), np.array([0]), 2)
+    >>> residual_grid(np.array([0.25]), np.array([1.0]), 2)
     array([[0.5, 0.5, 0. ]])
     """
-    n_groups = int(groups.max()) + 1
     left, share = grid_cells(p, size)
-    cells, n_cells = groups * (size + 1) + left, n_groups * (size + 1)
-    to_left = np.bincount(cells, residual * (1 - share), n_cells)
-    to_right = np.bincount(cells + 1, residual * share, n_cells)
-    grid: FloatArray = (to_left + to_right).astype(np.float64).reshape(n_groups, size + 1)
-    return grid
+    to_left = np.bincount(left, residual * (1 - share), size + 1)
+    to_right = np.bincount(left + 1, residual * share, size + 1)
+    grid: FloatArray = (to_left + to_right).astype(np.float64)
+    return grid[None]
 
 
 def grid_cells(p: FloatArray, size: int) -> tuple[IntArray, FloatArray]:

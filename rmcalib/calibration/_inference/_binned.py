@@ -39,7 +39,7 @@ from rmcalib.calibration._nulls import (
     is_one_per_group,
     sorted_rows,
 )
-from rmcalib.calibration._outcomes import OutcomeGroups
+from rmcalib.calibration._outcomes import CellOutcomes
 
 __all__ = ["binned_inference", "binned_influence", "ece_interval"]
 
@@ -179,7 +179,7 @@ def binned_inference(
     total = unpack_bins(sums.sum(axis=0))
     gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
     scale = unlimited(options)
-    outcomes = OutcomeGroups.of_rows(groups, index, n_bins, one_per_group=one_per_group)
+    outcomes = CellOutcomes.of_rows(groups, index, n_bins, one_per_group=one_per_group)
 
     def errors(happened: FloatArray, scale: float = 1.0) -> FloatArray:
         count = np.broadcast_to(scale * total.count, happened.shape)
