@@ -46,7 +46,7 @@ from rmcalib.calibration import (
     smooth_inference,
 )
 from rmcalib.calibration._binning import grouped_sums, unpack_bins
-from rmcalib.calibration._ece import cosine_coefficients, fixed_points, residual_grid
+from rmcalib.calibration._smooth_ece import cosine_coefficients, fixed_points, residual_grid
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199

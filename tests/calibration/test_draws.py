@@ -12,10 +12,10 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import ErrorOptions, ece, ece_interval, ece_null
 from rmcalib.calibration._binning import bin_edges, bin_index
 from rmcalib.calibration._draws import EXACT_GROUPS, draw_sums, expected_sums
-from rmcalib.calibration._ece import grid_cells
 from rmcalib.calibration._inference._pairwise import _ordered_pairs, _PairOutcomes
 from rmcalib.calibration._inference._smooth import _GridOutcomes
 from rmcalib.calibration._outcomes import CellOutcomes, Outcomes
+from rmcalib.calibration._smooth_ece import grid_cells
 from rmcalib.calibration._votes._error import _ShareOutcomes
 
 EDGES = bin_edges(np.empty(0), ErrorOptions())

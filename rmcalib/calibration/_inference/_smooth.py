@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration._ece import (
+from rmcalib.calibration._inference._estimates import Inference
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._nulls import sorted_rows
+from rmcalib.calibration._outcomes import CellOutcomes, SmallInts, rows_of, sparse_rows
+from rmcalib.calibration._smooth_ece import (
     cosine_coefficients,
     fixed_points,
     grid_cells,
@@ -18,10 +22,6 @@ from rmcalib.calibration._ece import (
     smoothed,
     smoothed_norm,
 )
-from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
-from rmcalib.calibration._nulls import sorted_rows
-from rmcalib.calibration._outcomes import CellOutcomes, SmallInts, rows_of, sparse_rows
 
 __all__ = ["smooth_inference"]
 
