@@ -81,7 +81,7 @@ def load_judge(
         Kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
         chosen by the options.
     name : str, optional
-        Name of the function, if it has none of its own.
+        Name of the judge, if it is a function. Default: the function's name.
     **options
         Options of the kind of judge. The page *Judges* of the documentation explains them.
 

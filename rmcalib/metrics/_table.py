@@ -123,7 +123,7 @@ def parts_of(
 ) -> Iterator[Part]:
     """Yield all prompts first, then each category.
 
-    Prompts without a correct response, because the votes are level, count only for metrics of votes.
+    Prompts whose votes are tied have no correct response. They count only for metrics of votes.
     ``lengths`` (N,) are those of all responses; ``official`` as in `metric_rows`.
     """
     decided = scores.decided()

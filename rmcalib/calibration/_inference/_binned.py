@@ -64,7 +64,7 @@ def ece_interval(
 ) -> Interval:
     """Return the binned calibration error with a confidence interval.
 
-    Sampling noise only ever adds to an ECE, so quantiles of resampled errors lie too high and never reach 0,
+    Sampling noise increases an ECE, so quantiles of resampled errors lie too high and never reach 0,
     even for a calibrated forecast. The default method asks instead which true errors make the observed one
     likely: see `binned_inference`. ``results/statistics.md`` has the measured coverage. With more than 10,000
     groups, data sets are simulated as in `ece_null`.

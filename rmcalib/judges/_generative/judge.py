@@ -143,7 +143,7 @@ class GenerativeJudge:
         return dict(self._work)
 
     def cost(self, items: Sequence[Item]) -> Cost:
-        """Return the cost of scoring some prompts. Nothing is asked."""
+        """Return the cost of scoring some prompts. No request is sent."""
         requests = characters = answers = 0
         for ask in self._asks(items):
             requests += 1
