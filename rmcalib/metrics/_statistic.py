@@ -167,8 +167,9 @@ class Statistic:
     def median(cls, values: FloatArray) -> Statistic:
         """Return the median of one number per prompt (n,), with a bootstrap interval.
 
-        The limits are those of infinitely many resamples: the median of a resample is at most the k-th
-        smallest value if at least half of its n draws are, each of which is with probability k/n.
+        The limits are those of infinitely many resamples. The median of a resample is at most the k-th
+        smallest value if at least half of its n draws are, and a draw is with probability k/n: the number of
+        such draws is binomial.
 
         >>> found = Statistic.median(np.arange(101.0)).interval()
         >>> found.value, found.low, found.high
