@@ -1,8 +1,6 @@
 """For the site: docstrings in the form that the reference is made from.
 
-Our docstrings say `name : meaning`. The reference takes what follows the colon as a type, unless it is moved
-to a line of its own. Doctests outside an Examples section are shown as code, and roles such as
-:func:`rmcalib.score` as plain code.
+Doctests outside an Examples section are shown as code, and roles such as :func:`rmcalib.score` as plain code.
 """
 
 import re
@@ -12,47 +10,6 @@ import griffe
 
 _BLOCK = re.compile(r"(?:^>>>.*\n?(?:^(?!\s*$).*\n?)*)", re.MULTILINE)
 _ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):`~?([^`]+)`")
-_NAMED = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*) ?: (.+)")  # one or several names, and what they are
-_RETURNED = re.compile(r"([A-Za-z][\w\[\]|., ]{0,40}): (.+)")  # a type, and what it is
-_SHORT = 80  # a longer first line goes on in the next, so it is no type with a description below
-
-
-def items_apart(text: str) -> str:
-    r"""Move the meaning of parameters, attributes and results to lines of their own.
-
-    >>> print(items_apart("Parameters\n----------\na, b : numbers to add.\n\nReturns\n-------\nThe sum."))
-    Parameters
-    ----------
-    a, b
-        numbers to add.
-    <BLANKLINE>
-    Returns
-    -------
-    :
-        The sum.
-    """
-    lines, section = text.split("\n"), ""
-    result: list[str] = []
-    for i, line in enumerate(lines):
-        after = lines[i + 1] if i + 1 < len(lines) else ""
-        if line and after == "-" * len(line):
-            section = line
-        described = after.startswith("    ") and len(line) < _SHORT
-        is_item = bool(line) and not line.startswith((" ", "-")) and line != section
-        if not is_item or section not in ("Parameters", "Attributes", "Returns", "Yields"):
-            result.append(line)
-        elif section in ("Parameters", "Attributes"):
-            named = _NAMED.fullmatch(line)
-            if named is None:
-                result.append(line)
-            else:
-                result += [f"{named[1]} : {named[2]}"] if described else [named[1], f"    {named[2]}"]
-        elif described:
-            result.append(line)
-        else:
-            returned = _RETURNED.fullmatch(line)
-            result += [returned[1], f"    {returned[2]}"] if returned else [":", f"    {line}"]
-    return "\n".join(result)
 
 
 class Docstrings(griffe.Extension):
@@ -63,7 +20,7 @@ class Docstrings(griffe.Extension):
         docstring = obj.docstring
         if docstring is None:
             return
-        text = items_apart(_ROLE.sub(r"`\1`", docstring.value))
+        text = _ROLE.sub(r"`\1`", docstring.value)
         if "Examples\n---" not in text:  # doctests in an Examples section are recognised anyway
             text = _BLOCK.sub(lambda m: f"```pycon\n{m.group(0).rstrip()}\n```\n", text)
         docstring.value = re.sub(r"::$", ":", text, flags=re.MULTILINE)

@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line as a process of its own, which may be interrupted at any moment."""
+    """Run the command line in this process, which Ctrl-C may interrupt at any moment."""
     answer_interrupts()
     try:
         from rmcalib.cli import main as run

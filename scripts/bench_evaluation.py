@@ -1,7 +1,7 @@
 """How long `rmcalib eval --scores` takes for a large benchmark, and how much memory it needs.
 
 Writes synthetic scores of 200,000 prompts with four responses, runs ``rmcalib eval --scores`` on them in a
-process of its own, and prints CPU time and peak memory. The baseline is a tenth of the prompts, measured the
+separate process, and prints CPU time and peak memory. The baseline is a tenth of the prompts, measured the
 same way: a ratio of 10 or less means that neither grows faster than the data.
 
     python scripts/bench_evaluation.py [--prompts 200000] [--resamples 1000] [--keep DIR]

@@ -194,7 +194,7 @@ def peak() -> float:
 
 def memory(quick: bool) -> None:
     n = 100 if quick else 10_000
-    print("peak memory of one job in a process of its own, beyond the data (work arrays: 32 MB each)")
+    print("peak memory of one job in a separate process, beyond the data (work arrays: 32 MB each)")
     for name, job, whole in (
         (f"sub_k, n = {n:,}, m = 12, k = 4: 11,880 events", memory_of_sub_k, n * 11_880),
         (f"full_rank, n = {n:,}, 24 classes", memory_of_full_rank, n**2),

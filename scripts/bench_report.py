@@ -1,7 +1,7 @@
 """How long the leaderboard report takes, how large its page is, and how much memory it needs.
 
 Writes synthetic scores of 100 models on 1,763 prompts of four responses (RewardBench 2's categories without
-Ties), runs ``rmcalib report`` on them in a process of its own, and prints CPU time, peak memory and the size
+Ties), runs ``rmcalib report`` on them in a separate process, and prints CPU time, peak memory and the size
 of the page next to their limits. The baseline is a full evaluation of each model, measured on one of them.
 
     python scripts/bench_report.py [--models 100] [--resamples 1000] [--keep DIR]

@@ -46,7 +46,7 @@ from rmcalib.calibration import (
     smooth_inference,
 )
 from rmcalib.calibration._binning import grouped_sums, unpack_bins
-from rmcalib.calibration._ece import cosine_coefficients, fixed_points, residual_grid
+from rmcalib.calibration._smooth_ece import cosine_coefficients, fixed_points, residual_grid
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199
@@ -245,8 +245,7 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
     best = fit_mean_temperature(rewards, exists, truth)
     uniform = float(np.log(exists.sum(axis=1)).mean())
     loss, least = (float(-(truth[exists] * log_softmax(rewards / t, exists)).sum() / n) for t in (1.0, best))
-    none = np.zeros(len(p), dtype=np.int64)
-    residual = residual_grid(p, (q - p) / len(p), none, 4096)
+    residual = residual_grid(p, (q - p) / len(p), 4096)
     tempered = softmax(rewards / best, exists)[exists]
     return {
         "overconfidence": float((confidence - right).mean()),

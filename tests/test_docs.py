@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 from pathlib import Path
 
@@ -44,3 +45,22 @@ def test_the_walk_through_the_code_names_files_and_functions_that_exist() -> Non
         assert named or file.endswith(".html"), file
         if named:
             assert re.search(rf"(?:def|class) {named[1].rpartition('.')[2]}\b", source), (file, named[1])
+    picture = (ROOT / "docs/images/walk.svg").read_text(encoding="utf-8")
+    shown: dict[int, str] = {}
+    for package, numbers in re.findall(r">(\w+) <tspan[^>]*>([^<]+)</tspan>", picture):
+        for part in numbers.split(", "):
+            first, _, last = part.partition("–")
+            shown |= dict.fromkeys(range(int(first), int(last or first) + 1), package)
+    files = {int(number): Path(file).parts[1] for number, file, _ in steps}
+    assert shown == {number: "cli" if name == "__main__.py" else name for number, name in files.items()}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/api").glob("*.md")), ids=lambda page: page.stem)
+def test_every_public_name_is_in_the_reference(page: Path) -> None:
+    package = "rmcalib" if page.stem == "rmcalib" else f"rmcalib.{page.stem}"
+    text = page.read_text(encoding="utf-8")
+    shown = re.findall(r"^::: (\S+)$", text, re.M)
+    if package in shown:  # the whole package
+        return
+    names = {one.rpartition(".")[2] for one in shown} | set(re.findall(r"\[`(\w+)`\]\(\w+\.md\)", text))
+    assert {*importlib.import_module(package).__all__} - {"__version__"} == names

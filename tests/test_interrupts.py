@@ -45,7 +45,7 @@ rmcalib.cli.app = lambda **_: work()
 from rmcalib.__main__ import main
 main()
 """)
-    reported = "rmcalib: interrupted; the same command goes on from here\n"
+    reported = "rmcalib: interrupted; run the same command again to continue\n"
     assert (done.returncode, done.stderr) == (130, reported)
 
 

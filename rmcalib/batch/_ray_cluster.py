@@ -173,7 +173,7 @@ def patience(ray: Any, need: Need, stopping: threading.Event) -> Callable[[], No
             there = now
         elif now - there > _NODES_GONE:
             room = " and ".join(f"{amount:g} {kind}s" for kind, amount in need.items())
-            raise ValueError(f"for {now - there:.0f} s the cluster has had no node with {room}")
+            raise ValueError(f"the cluster has had no node with {room} for {now - there:.0f} s")
 
     return look
 

@@ -42,13 +42,13 @@ class Scoring:
     Parameters
     ----------
     benchmark : str | Benchmark
-        a benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
+        A benchmark, or a name that :func:`rmcalib.load_benchmark` takes.
     benchmark_revision, limit, format
         As for :func:`rmcalib.load_benchmark`, if the benchmark is a name.
     options : LoadOptions
         How to load and run the models.
     cluster : Cluster, optional
-        a Ray cluster to run on; default this machine.
+        A Ray cluster to run on; default this machine.
     free_disk : bool
         Remove each model from the Hub's cache when it is done.
     ignore_memory : bool

@@ -36,7 +36,7 @@ class ModelStatus:
     model : str
         Id of the model.
     state : str
-        Waiting, downloading, ready, scoring, scored, evaluating, done, failed or skipped.
+        `waiting`, `downloading`, `ready`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
     parameters : float, optional
         Size in billions of parameters; None if it is unknown.
     why : str
@@ -87,13 +87,14 @@ class Status:
 
     Parameters
     ----------
-    output
+    output : Path
         Folder of the batch.
-    models
+    models : Iterable[ModelStatus]
         The models, in the state `waiting`.
-    on_change
+    on_change : Callable[[Status], None], optional
         Called, from any thread, when the state of a model has changed.
-    **about : other entries of `batch.json`.
+    **about
+        Other entries of `batch.json`.
 
     Examples
     --------

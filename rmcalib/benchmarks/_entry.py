@@ -134,9 +134,9 @@ class BenchmarkEntry:
         The name for `--benchmark` and `--format`.
     title : str
         Full name.
-    labels : Labels
-        {"one", "several", "pairs", "votes"}, what is known about the responses: exactly one is correct,
-        several may be correct, they are pairs of a better and a worse one, or people voted on them.
+    labels : {"one", "several", "pairs", "votes"}
+        What is known about the responses: exactly one is correct, several may be correct, they are pairs of a
+        better and a worse one, or people voted on them.
     columns : tuple of str
         Columns that every row must have.
     read : callable
@@ -157,8 +157,7 @@ class BenchmarkEntry:
     categories : tuple of str
         Its categories in its authors' order; empty if any name is allowed.
     no_single_answer : frozenset[str]
-        Frozenset of str, categories whose prompts have no single correct answer. Metrics of the first choice
-        leave them out.
+        Categories whose prompts have no single correct answer. Metrics of the first choice leave them out.
     official : callable or None
         Takes `ScoredItems` and returns a list of `OfficialScore`; None if the authors define no score.
     official_about : str

@@ -22,7 +22,7 @@ class Item:
     category : str
         Category of the prompt.
     prompt : str or tuple of dict
-        a text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn.
+        A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn.
     responses : tuple of str
         The responses, of which the first `n_correct` are correct.
     n_correct : int
@@ -159,7 +159,7 @@ def distinct_ids(ids: Sequence[str], categories: Sequence[str], *, keep: Collect
     ids, categories : sequence of str (n,)
         Id and category of each prompt.
     keep : Collection[str]
-        Collection of str, categories whose ids stay unchanged, because the ids have a meaning.
+        Categories whose ids stay unchanged, because the ids have a meaning.
 
     Returns
     -------

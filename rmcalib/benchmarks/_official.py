@@ -90,7 +90,7 @@ def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> Scor
     scores : HasRewards
         `rmcalib.scores.Scores`.
     benchmark : Benchmark, optional
-        Adds the other columns of its prompts; optional.
+        Adds the other columns of its prompts.
 
     Returns
     -------

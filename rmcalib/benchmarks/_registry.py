@@ -58,7 +58,7 @@ def entry_for(benchmark: str | Benchmark) -> BenchmarkEntry | None:
     Parameters
     ----------
     benchmark : str | Benchmark
-        a name, an alias, a Hub id, or a loaded benchmark.
+        A name, an alias, a Hub id, or a loaded benchmark.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def known_entry(name: str) -> BenchmarkEntry:
     Parameters
     ----------
     name : str
-        a name, an alias or a Hub id.
+        A name, an alias or a Hub id.
 
     Returns
     -------

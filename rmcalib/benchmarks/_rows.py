@@ -28,7 +28,7 @@ class Row:
     where : str
         File and row number, for error messages.
     values : Mapping[str, Any]
-        Mapping of column names to values.
+        Values by column name.
 
     Examples
     --------
@@ -137,7 +137,7 @@ class Row:
         return chat_prompt(self.messages(name), self)
 
     def columns(self, *names: str) -> dict[str, str]:
-        """Return those of some columns that have a text, a number or a truth value, as texts."""
+        """Return columns as texts, without those that have no text, number or truth value."""
         found = {name: _column(self.values[name]) for name in names if name in self.values}
         return {name: text for name, text in found.items() if text is not None}
 

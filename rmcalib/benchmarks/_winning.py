@@ -45,7 +45,7 @@ def shared_first_place(items: ScoredItems) -> FloatArray:
     Parameters
     ----------
     items : ScoredItems
-        ScoredItems of n prompts, each with a correct response.
+        Scores of n prompts, each with a correct response.
 
     Returns
     -------

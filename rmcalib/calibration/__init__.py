@@ -21,7 +21,7 @@ from rmcalib.calibration._binning import (
     binned_error,
 )
 from rmcalib.calibration._decomposition import Decomposition, ScaleLoss, corp, pair_scale_loss, scale_loss
-from rmcalib.calibration._ece import Reliability, brier_score, ece, log_score, reliability, smooth_ece
+from rmcalib.calibration._ece import Reliability, brier_score, ece, log_score, reliability
 from rmcalib.calibration._equality import Equality, equal_temperatures
 from rmcalib.calibration._inference import (
     Difference,
@@ -65,6 +65,7 @@ from rmcalib.calibration._rankings.summary import (
     stagewise,
     summarise,
 )
+from rmcalib.calibration._smooth_ece import smooth_ece
 from rmcalib.calibration._temperature import (
     TemperatureFit,
     cross_fit,

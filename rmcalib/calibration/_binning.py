@@ -29,6 +29,7 @@ __all__ = [
 
 Spacing = Literal["width", "mass", "log"]
 Discrepancy = Literal["abs", "kl", "jeffreys", "jeffreys_unit"]
+"""How the frequency and the mean forecast of a bin are compared; see `ece`."""
 Norm = Literal[1, 2, "max"]
 
 _CLIP = 1e-12

@@ -1,4 +1,4 @@
-"""Sums of simulated outcomes: of every group while there are few, from their moments where there are many.
+"""Sums of simulated outcomes: drawn group by group, or from their moments if there are many groups.
 
 Up to `EXACT_GROUPS` groups, an outcome of every group is drawn in every simulated data set. With more, the
 sums are nearly normal, and are drawn from the normal distribution with their exact mean and covariance. Only
@@ -20,7 +20,7 @@ __all__ = ["EXACT_GROUPS", "draw_sums", "expected_sums"]
 
 EXACT_GROUPS = 10_000
 """Up to this number of groups, an outcome of every group is drawn in every simulated data set."""
-_FEW = 200  # sums that fewer outcomes add to are never taken for normal
+_FEW = 200  # a sum that fewer outcomes add to is never drawn as normal
 
 
 def draw_sums(
@@ -38,25 +38,27 @@ def draw_sums(
     Parameters
     ----------
     outcomes : Outcomes
-        A outcomes of G groups, and what each adds to q sums.
+        The A outcomes of G groups, and what each adds to q sums.
     ends : Sequence[FloatArray]
         1 + K arrays (A,): the outcomes' probabilities under the null, then at the K ends of the path.
     steps : Sequence[int]
-        K numbers of steps from one end to the next, powers of 2 that do not grow. The alternatives between
-        two ends are mixtures: of each group, an outcome of the one end or of the other.
+        K numbers of steps from one end to the next: powers of 2, none larger than the one before. The
+        alternatives between two ends are mixtures: each group has an outcome of one end or of the other.
     resamples : int
         R, data sets drawn under the null.
     most : int
         Data sets drawn under each alternative, at most R.
-    rng : np.random.Generator
-        Generator. The sums under the null do not depend on the alternatives.
+    rng : numpy Generator
+        Source of randomness. The sums under the null do not depend on the alternatives.
     exact_groups : int
         The largest number of groups that are all drawn one by one.
 
     Returns
     -------
-    Sums under the null (R, q) and under all alternatives (D, S, q), where S = 1 + Σ steps. The first
-    alternative is the null.
+    null : float array (R, q)
+        Sums under the null.
+    drawn : float array (D, S, q)
+        Sums under all S = 1 + Σ steps alternatives; the first one is the null. D is ``most``, at most R.
     """
     check_integer(resamples, "resamples", 1)
     if len(outcomes.sizes) <= exact_groups:
@@ -126,13 +128,14 @@ class _Moments:
     Attributes
     ----------
     mean : float array (E, q)
+        The mean of each feature.
     square : float array (E, q, q)
         The mean of the products of two features.
     product : float array (E, E, q, q)
         The product of the means of two features at two ends, where the second end is the first one or the
         next.
     largest : float array (q,)
-        The largest possible sums.
+        An upper bound of the sums.
     """
 
     mean: FloatArray
@@ -163,9 +166,9 @@ class _Moments:
 
 
 def _moments(outcomes: Outcomes, ends: Sequence[FloatArray]) -> tuple[_Moments, BoolArray, Any]:
-    """Return the moments of most groups, which groups (G,) are to be drawn alone, and their features.
+    """Return the moments of most groups, which groups (G,) must be drawn one by one, and their features.
 
-    Those are the groups that add to a sum which few outcomes add to.
+    These are the groups with an outcome that adds to a sum of few outcomes.
     """
     from scipy.sparse import csr_array, diags_array, vstack
 

@@ -1,4 +1,4 @@
-"""Errors and scores of binary forecasts: binned and smooth calibration errors, Brier and log score."""
+"""Errors and scores of binary forecasts: the binned calibration error, Brier and log score."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from rmcalib.calibration._binning import (
     binned_error,
 )
 
-__all__ = ["Reliability", "brier_score", "ece", "log_score", "reliability", "smooth_ece"]
-
-_GRID = 4096
+__all__ = ["Reliability", "brier_score", "ece", "log_score", "reliability"]
 
 
 @dataclass(frozen=True)
@@ -137,35 +135,6 @@ def reliability(
     return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
 
 
-def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
-    """Return the smooth ECE (Błasiok and Nakkiran 2023), which needs no bins and no bandwidth.
-
-    smECE_σ = ∫ |r_σ(t)| dt, where r_σ are the residuals y − p at p, smoothed by a Gaussian of width σ that is
-    reflected at 0 and 1. The result is the σ at which smECE_σ = σ.
-
-    Parameters
-    ----------
-    probabilities : array of shape (n,)
-        Forecasts in [0, 1].
-    outcomes : array of shape (n,)
-        1 if the event happened, 0 otherwise.
-
-    Returns
-    -------
-    float
-        The error.
-
-    Examples
-    --------
-    >>> smooth_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])  # doctest: +ELLIPSIS
-    0.0999...
-    """
-    p, y = as_forecast(probabilities, outcomes)
-    grid = residual_grid(p, (y - p) / len(p), np.zeros(len(p), dtype=np.int64), _GRID)
-    (width,) = fixed_points(cosine_coefficients(grid), steps=16)
-    return round_off(float(width), 1e-9)
-
-
 def brier_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLike | None = None) -> float:
     """Return the Brier score: the mean of (p − y)².
 
@@ -271,81 +240,6 @@ def check_one_per_group(outcomes: FloatArray, groups: IntArray) -> None:
         raise ValueError(
             f"outcomes: group number {group} has {int(happened[group])} outcomes of 1, expected exactly one"
         )
-
-
-def residual_grid(p: FloatArray, residual: FloatArray, groups: IntArray, size: int) -> FloatArray:
-    """Split each ``residual`` (n,) between the two nearest of ``size`` + 1 points: (groups, size + 1).
-
-    >>> residual_grid(np.array([0.25]), np.array([1.0]), np.array([0]), 2)
-    array([[0.5, 0.5, 0. ]])
-    """
-    n_groups = int(groups.max()) + 1
-    left, share = grid_cells(p, size)
-    cells, n_cells = groups * (size + 1) + left, n_groups * (size + 1)
-    to_left = np.bincount(cells, residual * (1 - share), n_cells)
-    to_right = np.bincount(cells + 1, residual * share, n_cells)
-    grid: FloatArray = (to_left + to_right).astype(np.float64).reshape(n_groups, size + 1)
-    return grid
-
-
-def grid_cells(p: FloatArray, size: int) -> tuple[IntArray, FloatArray]:
-    """Return the grid point at or below each p (n,), and the fraction of a step from there to p.
-
-    >>> grid_cells(np.array([0.25, 1.0]), 2)
-    (array([0, 1]), array([0.5, 1. ]))
-    """
-    place = p * size
-    left = np.minimum(place.astype(np.int64), size - 1)
-    return left, place - left
-
-
-def cosine_coefficients(grid: FloatArray) -> FloatArray:
-    """Return the cosine coefficients of rows (R, size + 1)."""
-    # An even extension of period 2 has a real spectrum: its cosine coefficients.
-    even = np.concatenate([grid, grid[:, -2:0:-1]], axis=1)
-    even[:, [0, grid.shape[1] - 1]] *= 2
-    return np.fft.rfft(even, axis=1).real / 2
-
-
-def smoothed(coefficients: FloatArray, width: FloatArray) -> FloatArray:
-    """Return rows (R, size + 1), given by their cosine coefficients, smoothed by Gaussians of ``width`` (R,).
-
-    Smoothing with reflection at both ends multiplies the k-th coefficient by exp(−(π k width)²/2).
-    """
-    size = coefficients.shape[1] - 1
-    damped = coefficients * np.exp(-((np.pi * width[:, None] * np.arange(size + 1)) ** 2) / 2)
-    density: FloatArray = np.fft.irfft(damped, 2 * size, axis=1)[:, : size + 1] * 2 * size
-    return density
-
-
-def smoothed_norm(coefficients: FloatArray, width: FloatArray) -> FloatArray:
-    """Return ∫ |smoothed row| for each row (R,), by the trapezoidal rule."""
-    density = np.abs(smoothed(coefficients, width))
-    return (density.sum(axis=1) - (density[:, 0] + density[:, -1]) / 2) / (coefficients.shape[1] - 1)
-
-
-def fixed_points(coefficients: FloatArray, *, steps: int) -> FloatArray:
-    """Return for each row (R, size + 1) the σ at which the norm of the smoothed residual is σ: (R,).
-
-    The norm decreases as σ grows, so there is one solution, at most the norm at 0. It is found by the
-    Illinois method: the secant through the ends of the bracket, where the value at an end that does not move
-    is halved.
-    """
-    low = np.zeros(len(coefficients))
-    above = smoothed_norm(coefficients, low)
-    high = np.minimum(above, 1.0)
-    below = smoothed_norm(coefficients, high) - high
-    moved = np.zeros(len(coefficients), dtype=np.int64)  # which end moved last: -1 low, 1 high
-    for _ in range(steps):
-        width = above - below
-        middle = np.where(width > 0, (low * -below + high * above) / np.where(width > 0, width, 1.0), low)
-        excess = smoothed_norm(coefficients, middle) - middle
-        up = excess > 0
-        below = np.where(up, np.where(moved == -1, below / 2, below), excess)
-        above = np.where(up, excess, np.where(moved == 1, above / 2, above))
-        low, high = np.where(up, middle, low), np.where(up, high, middle)
-        moved = np.where(up, -1, 1)
-    return np.where(moved == -1, low, high)
 
 
 def _sums(p: FloatArray, y: FloatArray, edges: FloatArray) -> BinSums:

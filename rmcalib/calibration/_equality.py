@@ -13,7 +13,7 @@ from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, sorted_by_
 
 __all__ = ["Equality", "equal_temperatures"]
 
-_BEYOND = 20.0  # how far the search goes beyond the fitted temperatures, on a log scale
+_BEYOND = 20.0  # how far beyond the fitted temperatures to search, on a log scale
 
 
 @dataclass(frozen=True)

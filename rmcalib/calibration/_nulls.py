@@ -27,11 +27,12 @@ from rmcalib.calibration._binning import (
 from rmcalib.calibration._draws import draw_sums
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import check_level
-from rmcalib.calibration._outcomes import OutcomeGroups
+from rmcalib.calibration._outcomes import CellOutcomes
 
 __all__ = ["Band", "Draw", "NullTest", "consistency_band", "ece_null"]
 
 Draw = Literal["auto", "independent", "one_per_group"]
+"""How outcomes are simulated; see `ece_null`."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def _simulated_bins(
     one_per_group = is_one_per_group(draw, groups, p, y if y.any() else None)
     order, index = sorted_rows(p, y, as_groups(groups, len(p)))
     n_bins = len(edges) - 1
-    outcomes = OutcomeGroups.of_rows(index, bin_index(p[order], edges), n_bins, one_per_group=one_per_group)
+    outcomes = CellOutcomes.of_rows(index, bin_index(p[order], edges), n_bins, one_per_group=one_per_group)
     q = outcomes.probabilities(p[order])
     generator = np.random.default_rng(rng)
     return draw_sums(outcomes, [q], (), resamples=resamples, most=0, rng=generator)[0]

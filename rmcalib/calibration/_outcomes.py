@@ -1,4 +1,4 @@
-"""Outcomes of groups, of which exactly one happens, and what they add to sums such as those of bins."""
+"""Groups of outcomes. One outcome of each group happens, and adds numbers to sums such as those of bins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rmcalib._util.arrays import FloatArray, IntArray, chunks
 
 __all__ = [
+    "CellOutcomes",
     "FeatureOutcomes",
-    "OutcomeGroups",
     "Outcomes",
     "SmallInts",
     "choose_rows",
@@ -24,12 +24,12 @@ __all__ = [
 
 SmallInts = NDArray[np.int32]
 
-_PART_ELEMENTS = 500_000  # features that are held at once
+_PART_ELEMENTS = 500_000  # features in memory at a time
 _LEAST = 1e-9  # smallest probability of an outcome of a group
 
 
 class Outcomes(Protocol):
-    """Mutually exclusive outcomes, group after group. Each adds its features to the sums."""
+    """Outcomes, group after group. Exactly one of each group happens and adds its features to the sums."""
 
     @property
     def sizes(self) -> IntArray:
@@ -47,15 +47,15 @@ class Outcomes(Protocol):
 
 
 @dataclass(frozen=True)
-class OutcomeGroups:
-    """Outcomes that count in one cell each.
+class CellOutcomes:
+    """Outcomes that each add 1 to one sum, the count of a cell.
 
     Attributes
     ----------
     sizes : int array (G,)
         Number of outcomes of each group.
     cell : int array (A,)
-        The cell that an outcome counts in; ``n_sums`` if in none.
+        The cell of each outcome; ``n_sums`` if it counts in none.
     n_sums : int
         Number of cells.
     """
@@ -65,10 +65,10 @@ class OutcomeGroups:
     n_sums: int
 
     @classmethod
-    def of_rows(cls, groups: IntArray, cell: IntArray, n_cells: int, *, one_per_group: bool) -> OutcomeGroups:
+    def of_rows(cls, groups: IntArray, cell: IntArray, n_cells: int, *, one_per_group: bool) -> CellOutcomes:
         """Return the outcomes of rows that are sorted by ``groups`` (N,), and the ``cell`` (N,) of each row.
 
-        Independent rows are groups of their own with two outcomes: the row happens, or it does not.
+        An independent row is a group with two outcomes: the row happens, or it does not.
         """
         if one_per_group:
             return cls(np.bincount(groups), cell, n_cells)
@@ -101,29 +101,29 @@ class OutcomeGroups:
 
 @dataclass(frozen=True)
 class FeatureOutcomes:
-    """Outcomes that add any row of numbers to the sums.
+    """Outcomes that add any numbers to the sums.
 
     Attributes
     ----------
     sizes : int array (G,)
         Number of outcomes of each group.
-    rows : array (A, q)
+    added : array (A, q)
         What each outcome adds; dense, or sparse with compressed rows.
     """
 
     sizes: IntArray
-    rows: Any
+    added: Any
 
     @property
     def n_sums(self) -> int:
         """Number of sums, q."""
-        return int(self.rows.shape[1])
+        return int(self.added.shape[1])
 
     def features(self, groups: slice) -> Any:
-        """Return the rows of these groups: a sparse array (A', q)."""
+        """Return what the outcomes of these groups add: a sparse array (A', q)."""
         from scipy.sparse import csr_array
 
-        return csr_array(self.rows[rows_of(self.sizes, groups)])
+        return csr_array(self.added[rows_of(self.sizes, groups)])
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
         """Add up the features of what happened, rows (R, G), by ``step`` (R, G): (R, n_steps, q)."""
@@ -131,15 +131,15 @@ class FeatureOutcomes:
 
         line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
         places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
-        shape = (len(rows) * n_steps, self.rows.shape[0])
+        shape = (len(rows) * n_steps, self.added.shape[0])
         happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per group and line
-        sums: Any = happened @ self.rows
+        sums: Any = happened @ self.added
         dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
         return np.asarray(dense).reshape(len(rows), n_steps, -1)
 
 
 def parts_of(outcomes: Outcomes) -> Iterator[slice]:
-    """Cut the groups into slices whose features are few enough to be held at once."""
+    """Cut the groups into slices whose features fit into memory."""
     return chunks(len(outcomes.sizes), outcomes.n_sums * int(outcomes.sizes.max()), _PART_ELEMENTS)
 
 
@@ -170,7 +170,7 @@ def sparse_rows(cell: IntArray, value: FloatArray, n_cells: int) -> Any:
 
 
 def choose_rows(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
-    """Choose one outcome of each group with probabilities ``q`` (A,), given uniform numbers (R, G): (R, G).
+    """Draw an outcome of each group with probabilities ``q`` (A,) from uniform numbers (R, G): rows (R, G).
 
     >>> uniform = np.array([[0.1, 0.9]], dtype=np.float32)
     >>> choose_rows(uniform, np.array([0.5, 0.5, 0.2, 0.8]), np.array([2, 2]))

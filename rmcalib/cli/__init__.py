@@ -133,7 +133,7 @@ def main() -> None:
             sys.stderr.write(f"rmcalib: error: {_one_line(error)}\n")
         sys.exit(2 if isinstance(error, _BAD_INPUT) or hasattr(error, "format_message") else 1)
     if code == INTERRUPTED:  # raised, or returned by the option parser after Ctrl-C
-        sys.stderr.write("rmcalib: interrupted; the same command goes on from here\n")
+        sys.stderr.write("rmcalib: interrupted; run the same command again to continue\n")
     sys.exit(code if isinstance(code, int) else 0)
 
 

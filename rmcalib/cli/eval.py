@@ -128,7 +128,7 @@ def evaluate_models(
     """Score a benchmark with a reward model, and report how well its probabilities are calibrated.
 
     Without a model, the built-in demo model is run on the built-in demo
-    benchmark. Scores and report go to a folder of their own under --output.
+    benchmark. Scores and report are written to a separate folder under --output.
     A killed run continues where it stopped, and a finished one is not scored
     again. Under torchrun or accelerate launch, processes share the prompts.
     Several benchmarks are also compared: does one temperature serve them all?
@@ -207,7 +207,9 @@ def _refuse_equal_names(names: list[str]) -> None:
     """Refuse benchmarks that would share a folder."""
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"--benchmark: {names.count(name)} of them are called {name!r}: rename a file")
+            raise ValueError(
+                f"--benchmark: {names.count(name)} benchmarks are called {name!r}: rename a file"
+            )
 
 
 def _joint(done: Sequence[Done], scoring: Scoring) -> Joint:

@@ -108,7 +108,7 @@ def report_leaderboard(
     folder = output_folder(output)
     if not is_remote(folder) and (folder / "scores.parquet").is_file():
         raise ValueError(
-            f"--output {output}: the folder of a run, with a report of its own; name another one"
+            f"--output {output}: is the folder of a run, which has its own report; name another folder"
         )
     with plain_warnings(quiet=common.quiet, verbose=common.verbose):
         if table is not None:

@@ -28,8 +28,8 @@ def preference_metrics(
 
     Parameters
     ----------
-    chosen, rejected : array (n,)
-        Or (n, 1) rewards: arrays, lists or tensors on any device.
+    chosen, rejected : array (n,) or (n, 1)
+        The rewards: arrays, lists or tensors on any device.
     metrics : Iterable[str]
         Names of metrics from the catalogue (docs/metrics.md).
     resamples : int

@@ -99,7 +99,7 @@ def compute_metrics(prediction: Any) -> dict[str, float]:
     Parameters
     ----------
     prediction : Any
-        a `transformers.EvalPrediction` with predictions (n, 2): the rewards of the chosen and the rejected
+        A `transformers.EvalPrediction` with predictions (n, 2): the rewards of the chosen and the rejected
         responses, as `pair_rewards` returns them.
 
     Returns
@@ -137,18 +137,18 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
 
     Parameters
     ----------
-    trainer
+    trainer : Any
         The trainer to which this callback is added.
-    benchmark
-        a benchmark, or its name or path, as for :func:`rmcalib.load_benchmark`.
-    output
+    benchmark : str | Benchmark
+        A benchmark, or its name or path, as for :func:`rmcalib.load_benchmark`.
+    output : str | Path, optional
         Folder or URL for the run folders `step-<N>/<benchmark>`, which `rmcalib report` reads. Nothing is
         kept by default.
-    name
+    name : str, optional
         Name of the model in runs and reports; default the Hub id or the name of the output folder.
-    template
-        a built-in chat template for a tokenizer that has none; see docs/models.md.
-    metrics
+    template : str, optional
+        A built-in chat template for a tokenizer that has none; see docs/models.md.
+    metrics : Iterable[str]
         Names of metrics from the catalogue (docs/metrics.md).
     """
 

@@ -43,10 +43,10 @@ class Classifier:
 
     Parameters
     ----------
-    model
+    model : str | RewardModel
         A Hub id, a folder, `"demo"`, or a loaded `RewardModel`. A loaded model is identified by its name and
         revision. If its weights have changed, as in training, do not resume an earlier run.
-    options
+    options : LoadOptions, optional
         Options for loading and running it. For a loaded model, only `token_budget` has an effect.
 
     Examples

@@ -23,21 +23,21 @@ class FunctionJudge:
 
     Parameters
     ----------
-    function
+    function : Callable[[Any, Any], Any]
         `f(prompt, responses) -> numbers`. `prompt` is a text, or a tuple of chat messages if the benchmark
         has conversations. `responses` is a list of texts. The result is one number per response.
-    name
+    name : str, optional
         Name in reports and run folders. Default: the function's own name.
-    scale
+    scale : Scale
         Scale of its numbers (`Scale`).
-    identity
-        a JSON value that stands for everything that changes the numbers and is not in the function's source:
+    identity : Any
+        A JSON value that stands for everything that changes the numbers and is not in the function's source:
         a version, a training step, a path. It replaces the hash of the source. A run resumes only if it is
         the same.
-    batched
+    batched : bool
         The function takes many prompts at once, `f(prompts, responses) -> lists of numbers`, with one list of
         responses per prompt.
-    batch_size
+    batch_size : int
         Prompts per chunk. A killed run loses at most one chunk.
 
     Examples

@@ -145,7 +145,7 @@ def scored_chunks(
     ----------
     judge : Judge
         The judge.
-    items : array (n,)
+    items : Sequence[Item]
         Prompts with their responses.
     progress : Progress, optional
         Function to call with the numbers of responses and tokens just scored.
@@ -157,8 +157,9 @@ def scored_chunks(
 
     Raises
     ------
-    ValueError : if the judge changes the order of the prompts or leaves one out, or if a prompt gets the
-        wrong number of rewards or a reward that is not finite. The message names the prompt.
+    ValueError
+        If the judge changes the order of the prompts or leaves one out, or if a prompt gets the wrong number
+        of rewards or a reward that is not finite. The message names the prompt.
 
     Examples
     --------

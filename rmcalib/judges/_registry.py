@@ -65,7 +65,7 @@ class Recipe:
     backbone_prefix : str, optional
         Prefix of the transformer's tensors, if it is unusual.
     architecture : str, optional
-        Transformers' model type, if the checkpoint has a name of its own for it.
+        Transformers' model type, if the checkpoint names it differently.
     output : str
         For `head="own-code"`, the field of the output with the rewards.
     pooling : str

@@ -79,7 +79,8 @@ def write_rescaled(
         An existing empty folder.
     options : LoadOptions, optional
         Options for loading the model.
-    **changes : fields of `LoadOptions` that replace those of `options`.
+    **changes
+        Fields of `LoadOptions` that replace those of `options`.
 
     Returns
     -------
@@ -89,7 +90,8 @@ def write_rescaled(
 
     Raises
     ------
-    ValueError : if no linear layer gives the rewards. The message says why.
+    ValueError
+        If no linear layer gives the rewards. The message says why.
 
     Examples
     --------

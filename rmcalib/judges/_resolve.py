@@ -81,8 +81,9 @@ def load_judge(
         Kind of a judge that is given by name: `classifier`, `endpoint`, `generative` or `policy`. Default:
         chosen by the options.
     name : str, optional
-        Name of the function, if it has none of its own.
-    **options : options of the kind of judge. The page *Judges* of the documentation explains them.
+        Name of the judge, if it is a function. Default: the function's name.
+    **options
+        Options of the kind of judge. The page *Judges* of the documentation explains them.
 
         - Hugging Face models: the fields of `LoadOptions`.
         - Served reward models: `endpoint`, `endpoint_kind`, `served_name`, `api_key_env`, `concurrency`,
@@ -180,7 +181,8 @@ def check_judge_name(name: str) -> str:
 
     Raises
     ------
-    ValueError : if it can be none of these.
+    ValueError
+        If it can be none of these.
 
     Examples
     --------

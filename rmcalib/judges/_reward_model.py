@@ -39,18 +39,23 @@ class RewardModel:
     head : torch.nn.Module
         The score head.
     kind : str
-        How a reward is computed:.
+        How a reward is computed.
 
         - `causal`: `backbone(...).last_hidden_state` is (n, length, hidden), after the final norm. The
           hidden state of one token per response goes through `head`, in float32: (n, hidden) -> (n,).
         - `encoder`: `score(input_ids, attention_mask)` returns the rewards (n,). Responses cannot share a
           prompt.
         - `opaque`: as `encoder`, with the model's own code.
-    config : the configuration of the checkpoint.
-    device, dtype : where and in which dtype it runs.
-    max_length : the longest text in tokens.
-    sources : other repositories that were used, as `org/name@commit`, by `base`, `tokenizer` and `code`.
-    dtype_from : where the dtype comes from: `option`, `cpu`, `recipe` or `checkpoint`.
+    config : Any
+        The configuration of the checkpoint.
+    device, dtype : torch.device, torch.dtype
+        The device and the dtype in which it runs.
+    max_length : int
+        The longest text in tokens.
+    sources : dict[str, str]
+        Other repositories that were used, as `org/name@commit`, by `base`, `tokenizer` and `code`.
+    dtype_from : str
+        Where the dtype comes from: `option`, `cpu`, `recipe` or `checkpoint`.
 
     Examples
     --------
@@ -89,7 +94,8 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
         A Hub id (`org/name`) or a local folder, of a model or a PEFT adapter, or `"demo"`.
     options : LoadOptions, optional
         Options for loading it.
-    **changes : fields of `LoadOptions` that replace those of `options`.
+    **changes
+        Fields of `LoadOptions` that replace those of `options`.
 
     Returns
     -------
@@ -98,8 +104,9 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
 
     Raises
     ------
-    ValueError : if the model cannot be loaded: the score head is not in the checkpoint, there are several
-        outputs and no `column`, there is no chat template, the weights are damaged, and so on.
+    ValueError
+        If the model cannot be loaded: the score head is not in the checkpoint, there are several outputs and
+        no `column`, there is no chat template, the weights are damaged, and so on.
 
     Examples
     --------

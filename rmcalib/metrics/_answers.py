@@ -38,8 +38,9 @@ def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[s
 
     Returns
     -------
-    list of rows (name, value, low, high, n, meaning); empty if there are no such answers. Responses of a
-    prompt are resampled together.
+    list of dict
+        Rows of name, value, low, high, n and meaning; empty if there are no such answers. Responses of a
+        prompt are resampled together.
 
     Examples
     --------

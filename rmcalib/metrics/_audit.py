@@ -110,7 +110,8 @@ def audit(
 
     Returns
     -------
-    Audit, with the rows as a pandas ``table`` and a ``summary`` in words.
+    Audit
+        It has the rows as a pandas ``table``, and a ``summary`` in words.
 
     Examples
     --------
@@ -143,7 +144,7 @@ def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | Non
     names : Iterable[str]
         Names of groupings.
     known : Benchmark | Iterable[str], optional
-        a benchmark, whose columns are groupings too, or the names of more groupings.
+        A benchmark, whose columns are groupings too, or the names of more groupings.
 
     Returns
     -------

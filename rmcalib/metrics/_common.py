@@ -30,7 +30,8 @@ def named_scores(
 
     Returns
     -------
-    dict from names to scores.
+    dict of str to Scores
+        The scores by name.
 
     Examples
     --------
@@ -65,7 +66,8 @@ def on_common_prompts(scores: Sequence[Scores]) -> list[Scores]:
 
     Returns
     -------
-    list of Scores, one per judge, with the same prompts and responses.
+    list of Scores
+        One per judge, with the same prompts and responses.
 
     Raises
     ------

@@ -88,8 +88,9 @@ def compare(
 
     Returns
     -------
-    Comparison, whose ``table`` has the columns category, metric, a, b, difference (b − a), low, high,
-    p_value, n and note.
+    Comparison
+        Its ``table`` has the columns category, metric, a, b, difference (b − a), low, high, p_value, n and
+        note.
 
     Examples
     --------
@@ -145,7 +146,8 @@ def compare_scores(
 
     Returns
     -------
-    Rows of category, metric, a, b, difference (b − a), low, high, p_value, n and note.
+    list of dict
+        Rows of category, metric, a, b, difference (b − a), low, high, p_value, n and note.
 
     Examples
     --------

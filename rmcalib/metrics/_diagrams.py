@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Table = Sequence[dict[str, Any]]
+"""The rows that a figure is drawn from."""
 Rows = list[dict[str, Any]]
 
 
@@ -61,8 +62,9 @@ def reliability_table(
 
     Returns
     -------
-    Rows of panel, low, high, count, confidence, frequency, band_low and band_high, one per bin that is not
-    empty. The band contains 95% of the frequencies of a calibrated forecast.
+    list of dict
+        Rows of panel, low, high, count, confidence, frequency, band_low and band_high, one per bin that is
+        not empty. The band contains 95% of the frequencies of a calibrated forecast.
 
     Examples
     --------
@@ -93,8 +95,9 @@ def isotonic_table(probabilities: ArrayLike, outcomes: ArrayLike, *, panel: str)
 
     Returns
     -------
-    Rows of panel, probability and frequency. Where the frequency is constant over several probabilities, only
-    the first and the last have a row.
+    list of dict
+        Rows of panel, probability and frequency. Where the frequency is constant over several probabilities,
+        only the first and the last have a row.
 
     Examples
     --------
@@ -164,13 +167,14 @@ def reliability_panels(forecasts: Forecasts, settings: Settings) -> Rows:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
     settings : Settings
         Number of bins, and seed of the consistency bands.
 
     Returns
     -------
-    Rows as those of `reliability_table`.
+    list of dict
+        Rows as those of `reliability_table`.
 
     Examples
     --------
@@ -195,11 +199,12 @@ def isotonic_panels(forecasts: Forecasts) -> Rows:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
 
     Returns
     -------
-    Rows as those of `isotonic_table`.
+    list of dict
+        Rows as those of `isotonic_table`.
 
     Examples
     --------
@@ -222,11 +227,12 @@ def margin_panels(forecasts: Forecasts) -> Rows:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
 
     Returns
     -------
-    Rows of panel, low, high and count, one per bin.
+    list of dict
+        Rows of panel, low, high and count, one per bin.
 
     Examples
     --------

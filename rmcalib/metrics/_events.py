@@ -48,15 +48,15 @@ def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArr
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
     seed : int
         Seed of the random choice.
 
     Returns
     -------
-    rows : array (n,)
+    rows : int array (n,)
         The row of each chosen response.
-    right : array (n,)
+    right : float array (n,)
         1 if it is correct, else 0.
 
     Examples
@@ -83,7 +83,7 @@ def margins(forecasts: Forecasts) -> FloatArray:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
 
     Examples
     --------

@@ -61,7 +61,7 @@ def worst_examples(
     scores : Scores
         The scores of one model.
     forecasts : Forecasts
-        Those of all prompts in ``scores``.
+        The forecasts of all prompts in ``scores``.
     benchmark : Benchmark, optional
         Where the texts come from; None if they are not available.
     size : int
@@ -69,7 +69,8 @@ def worst_examples(
 
     Returns
     -------
-    list of Example, the worst first.
+    list of Example
+        The worst comes first.
 
     Examples
     --------

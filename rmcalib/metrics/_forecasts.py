@@ -50,7 +50,7 @@ class Forecasts:
         Where each of the n prompts starts.
     source : int array (n,)
         The position of each prompt in the scores.
-    category : array (n,)
+    category : str array (n,)
         The category of each prompt.
     one_answer : bool array (n,)
         Whether a single right answer exists; False for RewardBench 2's Ties.
@@ -139,8 +139,8 @@ def forecast(
     ----------
     scores : Scores
         The scores of one model, with N responses to n prompts.
-    temperature : array
-        T, one number or (n,) one per prompt.
+    temperature : float or float array (n,)
+        T, for all prompts or for each of them.
     lengths : array (N,), optional
         Lengths of the responses; by default the scores' numbers of tokens, NaN where unknown.
     official : Iterable[OfficialScore]
@@ -198,11 +198,11 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
 
     Returns
     -------
-    bool
+    bool array (n,)
         Prompts of RewardBench 2's Ties are False.
 
     Examples
@@ -226,7 +226,8 @@ def single_answers(scores: Scores) -> Forecasts | None:
 
     Returns
     -------
-    Forecasts, or None if there are no such prompts.
+    Forecasts or None
+        None if there are no such prompts.
 
     Examples
     --------
@@ -246,7 +247,7 @@ def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
     Parameters
     ----------
     forecasts : Forecasts
-        n prompts.
+        Forecasts of n prompts.
     kept : bool array (n,)
         Which of them to keep.
 

@@ -31,6 +31,7 @@ __all__ = ["NO_INTERVAL", "TIES", "Settings", "Statistic", "Ties", "difference"]
 NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
 Limits = tuple[float, float]
 Ties = Literal["split", "drop", "davidson", "rao-kupper"]
+"""How votes for "equally good" are counted; see `Settings`."""
 TIES: tuple[Ties, ...] = ("split", "drop", "davidson", "rao-kupper")
 """How votes for "equally good" are counted; see `Settings`."""
 _CACHED = 8_000_000  # prompts times resamples: up to here, weights are kept for the next statistic
@@ -166,8 +167,9 @@ class Statistic:
     def median(cls, values: FloatArray) -> Statistic:
         """Return the median of one number per prompt (n,), with a bootstrap interval.
 
-        The limits are those of infinitely many resamples: the median of a resample is at most the k-th
-        smallest value if at least half of its n draws are, each of which is with probability k/n.
+        The limits are those of infinitely many resamples. The median of a resample is at most the k-th
+        smallest value if at least half of its n draws are, and a draw is with probability k/n: the number of
+        such draws is binomial.
 
         >>> found = Statistic.median(np.arange(101.0)).interval()
         >>> found.value, found.low, found.high

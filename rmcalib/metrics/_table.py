@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 OVERALL = "overall"
+"""The name of all prompts together in the column ``category``."""
 _NO_LENGTHS = "lengths are unknown: the scores have no token counts, and the texts are not available"
 
 
@@ -63,8 +64,9 @@ def metric_rows(
 
     Returns
     -------
-    Rows of model, benchmark, category, metric, value, low, high, n, note. Most metrics are computed on the
-    prompts with exactly one correct response; see `Metric.prompts`. ``n`` counts those prompts.
+    list of dict
+        Rows of model, benchmark, category, metric, value, low, high, n, note. Most metrics are computed on
+        the prompts with exactly one correct response; see `Metric.prompts`. ``n`` counts those prompts.
 
     Examples
     --------
@@ -121,7 +123,7 @@ def parts_of(
 ) -> Iterator[Part]:
     """Yield all prompts first, then each category.
 
-    Prompts without a correct response, because the votes are level, count only for metrics of votes.
+    Prompts whose votes are tied have no correct response. They count only for metrics of votes.
     ``lengths`` (N,) are those of all responses; ``official`` as in `metric_rows`.
     """
     decided = scores.decided()
@@ -224,7 +226,8 @@ def find_value(
 
     Returns
     -------
-    The first such row, or None.
+    dict or None
+        The first such row; None if there is none.
 
     Examples
     --------

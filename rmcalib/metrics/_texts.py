@@ -23,8 +23,8 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 
     Returns
     -------
-    float
-        Or None if a text is not available.
+    float array (N,) or None
+        None if a text is not available.
 
     Examples
     --------
@@ -56,7 +56,8 @@ def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
 
     Returns
     -------
-    list of str, empty if they agree.
+    list of str
+        Empty if they agree.
 
     Examples
     --------

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["NO_TEMPERATURE", "Transfer", "transfer"]
 
 Row = dict[str, Any]
-NO_TEMPERATURE, ALL = "none", "all together"
-"""Where a temperature was fitted, if not on one benchmark: nowhere (T = 1), or on all of them at once."""
+NO_TEMPERATURE = "none"
+"""The value of ``fitted_on`` for T = 1."""
+ALL = "all together"
+"""The value of ``fitted_on`` for the temperature that was fitted on all benchmarks at once."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ class Transfer:
         - information: that of the forecasts as a whole; negative if they are worse than a uniform guess.
 
         Temperatures are taken as given: the intervals are about the prompts of ``used_on``.
-    equality : the test that one temperature is right for all; None with fewer than two benchmarks.
-    left_out : benchmarks with fewer than 20 prompts that have one correct response.
+    equality : Equality, optional
+        The test that one temperature is right for all; None with fewer than two benchmarks.
+    left_out : list[str]
+        Benchmarks with fewer than 20 prompts that have one correct response.
 
     Examples
     --------
@@ -85,7 +89,8 @@ def transfer(scores: Mapping[str, Scores], *, level: float = 0.95) -> Transfer:
 
     Returns
     -------
-    Transfer, with the temperatures, their effects, and a test that they are equal.
+    Transfer
+        The temperatures, their effects, and a test that they are equal.
 
     Examples
     --------

@@ -150,7 +150,8 @@ def push_card(card: Card, repository: str) -> str:
 
     Raises
     ------
-    ValueError : if the Hub refuses the request; the message says why in one line.
+    ValueError
+        If the Hub refuses the request; the message says why in one line.
     """
     from huggingface_hub import CommitOperationAdd, HfApi
 

@@ -116,8 +116,9 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
 
     Raises
     ------
-    RefusedError : if the held-out log loss is not lower than without a temperature, or not lower than that
-        of a uniform guess; or if there are fewer than 20 prompts.
+    RefusedError
+        If the held-out log loss is not lower than without a temperature, or not lower than that of a uniform
+        guess; or if there are fewer than 20 prompts.
 
     Examples
     --------

@@ -130,7 +130,8 @@ class Calibrator:
 
         Raises
         ------
-        ValueError : if the file is not a calibrator; the message says what is wrong with it.
+        ValueError
+            If the file is not a calibrator; the message says what is wrong with it.
         """
         try:
             content = parse_json(Path(path).read_bytes(), str(path))

@@ -100,5 +100,5 @@ def _cell(row: Mapping[str, Any] | None) -> str:
 
 
 def _code(text: str) -> str:
-    """Return text as inline code: a name cannot add markup or lines of its own."""
+    """Return text as inline code: a name cannot add markup or lines."""
     return f"`{clean_line(text).replace('`', chr(39))}`"

@@ -95,8 +95,9 @@ def write_checkpoint(
 
     Raises
     ------
-    ValueError : if the folder is in use; if the rewards do not come from a linear layer; or if the model
-        has changed since the calibrator was fitted.
+    ValueError
+        If the folder is in use; if the rewards do not come from a linear layer; or if the model has changed
+        since the calibrator was fitted.
 
     Examples
     --------
@@ -156,7 +157,8 @@ def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
 
     Raises
     ------
-    ValueError : if the folder is in use, or if an upload is not possible.
+    ValueError
+        If the folder is in use, or if an upload is not possible.
 
     Examples
     --------
@@ -207,7 +209,8 @@ def push_checkpoint(folder: str | Path, repo_id: str) -> str:
 
     Raises
     ------
-    HubError : if the Hub refuses the upload; the message says why in one line.
+    HubError
+        If the Hub refuses the upload; the message says why in one line.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError

@@ -22,6 +22,7 @@ __all__ = ["METHODS", "Panel", "combine"]
 
 Method = Literal["mean", "weights"]
 METHODS: tuple[Method, ...] = get_args(Method)
+"""The ways to combine judges; see `combine`."""
 FEWEST = 50
 """The smallest number of prompts that a panel is fitted on."""
 _NOTHING = 1e-4  # nats; copies of a judge differ by rounding
@@ -139,8 +140,9 @@ def combine(
 
     Raises
     ------
-    ValueError : if there are fewer than two judges; if fewer than 50 prompts with one correct response have
-        scores of all judges; or if the judges differ in the responses of a prompt.
+    ValueError
+        If there are fewer than two judges; if fewer than 50 prompts with one correct response have scores of
+        all judges; or if the judges differ in the responses of a prompt.
 
     Examples
     --------

@@ -27,7 +27,8 @@ def replaces_calibrator(path: str | Path) -> bool:
 
     Raises
     ------
-    ValueError : if something else is there, which must not be lost.
+    ValueError
+        If something else is there, which must not be lost.
 
     Examples
     --------
@@ -59,7 +60,8 @@ def replaces_panel(path: str | Path, inputs: Iterable[str | Path] = ()) -> bool:
 
     Raises
     ------
-    ValueError : if something else is there, which must not be lost.
+    ValueError
+        If something else is there, which must not be lost.
 
     Examples
     --------

@@ -37,7 +37,8 @@ def says_right_figure(table: Table) -> Figure | None:
 
     Returns
     -------
-    matplotlib Figure, or None if no model has both numbers.
+    matplotlib Figure or None
+        None if no model has both numbers.
 
     Examples
     --------

@@ -75,7 +75,7 @@ def figure_png(figure: Figure) -> bytes:
     Parameters
     ----------
     figure : Figure
-        Matplotlib Figure.
+        The figure.
 
     Returns
     -------

@@ -48,7 +48,8 @@ def headline_keys(metric: str) -> dict[str, str]:
 
     Returns
     -------
-    dict from names of metrics to headings: confidence, accuracy and gap.
+    dict of str to str
+        Headings by metric: confidence, accuracy and gap.
 
     Examples
     --------
@@ -76,7 +77,8 @@ def headline(rows: Rows, category: str = OVERALL, *, subject: str = "It") -> str
 
     Returns
     -------
-    str, empty if the model has no probabilities.
+    str
+        Empty if the model has no probabilities.
 
     Examples
     --------

@@ -59,20 +59,20 @@ class RunFolder:
 
     Parameters
     ----------
-    folder
+    folder : str | Path
         Path or URL of the folder.
-    inputs
+    inputs : Mapping[str, Any]
         Everything that changes a result, as JSON. A hash of them identifies the job.
-    layout
+    layout : Layout, optional
         The files that this kind of job writes.
-    about
+    about : Mapping[str, Any], optional
         Other entries of the manifest.
-    fresh
+    fresh : bool
         Remove the files of an earlier job, even if its inputs differ.
-    rank
+    rank : int
         Number of this process, if several share the folder. Rank 0 takes the lock and must open the folder
         first.
-    digest
+    digest : str, optional
         The hash of the job; default the hash of `inputs`.
 
     Examples

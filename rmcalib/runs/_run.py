@@ -144,17 +144,17 @@ class Run:
 
     Parameters
     ----------
-    folder
+    folder : Path
         The folder of the run (`run_folder`).
-    benchmark
+    benchmark : Benchmark
         The prompts; the final file has their order.
-    inputs
+    inputs : Mapping[str, Any]
         Everything that changes a score (`score_inputs`).
-    about
+    about : Mapping[str, Any], optional
         Other entries of the manifest.
-    fresh
+    fresh : bool
         Remove the files of an earlier run, even if its inputs differ.
-    rank
+    rank : int
         Number of this process, if several share the run. Rank 0 takes the lock and must open the run before
         the others. Every rank writes its own parts. Rank 0 calls `finish` when all are done.
 

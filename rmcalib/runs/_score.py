@@ -65,8 +65,9 @@ def score(
         Score again, and replace an earlier run in the folder, even if its settings differ.
     on_progress : OnProgress, optional
         Called as responses are scored.
-    **options : how to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the
-        fields of :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
+    **options
+        How to load the judge; see :func:`rmcalib.load_judge`. For Hugging Face models they are the fields of
+        :class:`rmcalib.judges.LoadOptions`: ``device``, ``dtype``, ``revision``, ...
 
     Returns
     -------

@@ -31,7 +31,7 @@ def load_scores(
     Parameters
     ----------
     path : str | Path
-        a `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its own
+        A `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its own
         `.json`, or a Parquet table of many models). The format is detected. Or `real/<model>`, a model of the
         built-in board (see :func:`load_board`).
     model : str, optional
@@ -100,7 +100,7 @@ def is_built_in(path: str | Path) -> bool:
     Parameters
     ----------
     path : str | Path
-        a path. If a file or folder of this name exists, the result is False.
+        A path. If a file or folder of this name exists, the result is False.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 The Hub data set `allenai/reward-bench-2-results` has one JSON file per model, which consists mostly of texts.
 A file is streamed until the required columns are complete; only these are kept, and cached as a Parquet file.
-The numbers of the leaderboard are in small files of their own.
+The numbers of the leaderboard are in separate small files.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ def published_figures(
 
     Returns
     -------
-    figures : float
+    figures : dict of str to dict
         The value of each category by model; models without numbers are missing.
-    str
+    commit : str
         The commit of the data set.
 
     Examples

@@ -66,9 +66,9 @@ class Scores:
         Whether the text was cut to the maximum length.
     manifest : dict[str, Any]
         How the scores were made.
-    votes : int (N,)
+    votes : int (N,), optional
         How many people preferred the response; None without votes.
-    ties : int (N,)
+    ties : int (N,), optional
         How many people found the responses of the prompt equally good, repeated on each of its rows; None
         without votes.
     beats : object array (N,), optional
@@ -255,9 +255,9 @@ class Scores:
             One name for all prompts, or one per prompt (n,); default ``"all"``.
         item_id : Iterable[str], optional
             Ids of the prompts (n,); default their numbers.
-        votes : int (n, m)
+        votes : int (n, m), optional
             How many people preferred each response.
-        ties : int (n,)
+        ties : int (n,), optional
             How many found them equally good; default 0.
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.

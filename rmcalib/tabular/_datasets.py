@@ -129,8 +129,9 @@ def read_csv(path: str | Path, labels: str | Sequence[str] = "L") -> Dataset:
 
     Raises
     ------
-    ValueError : if a row is longer or shorter than the header, a value is missing, the ranks of a row have
-        ties or gaps, or a numeric column has the same value in every row.
+    ValueError
+        If a row is longer or shorter than the header, a value is missing, the ranks of a row have ties or
+        gaps, or a numeric column has the same value in every row.
 
     Examples
     --------

@@ -149,7 +149,10 @@ def test_interrupted_and_resumed_on_a_local_cluster(
         _, stderr = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()  # a leftover cluster would disturb other tests
-    assert (process.returncode, stderr) == (130, "rmcalib: interrupted; the same command goes on from here\n")
+    assert (process.returncode, stderr) == (
+        130,
+        "rmcalib: interrupted; run the same command again to continue\n",
+    )
     content = json.loads((output / "batch.json").read_text())
     assert content["status"] == "interrupted"
     assert not {states(content)[name] for name in GOOD[:2]} & {"failed"}, content["models"]

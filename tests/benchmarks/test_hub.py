@@ -278,7 +278,7 @@ model('org/own-code'); model('org/own-code', trust_remote_code=True)
         "HubError: org/orphan: its base model cannot be loaded: org/none: no such model"
     )
     assert "no score head" in lines[7]
-    assert lines[7].endswith("the model has code of its own: try --trust-remote-code if you trust it")
+    assert lines[7].endswith("the model has its own code: try --trust-remote-code if you trust it")
     assert lines[8] == f"opaque at {commit(hub, 'models', 'org/own-code')}"
     # Code that must not run and unused weights are not downloaded.
     assert not any("modeling_x.py" in request or "consolidated" in request for request in hub.requests)

@@ -12,10 +12,10 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import ErrorOptions, ece, ece_interval, ece_null
 from rmcalib.calibration._binning import bin_edges, bin_index
 from rmcalib.calibration._draws import EXACT_GROUPS, draw_sums, expected_sums
-from rmcalib.calibration._ece import grid_cells
 from rmcalib.calibration._inference._pairwise import _ordered_pairs, _PairOutcomes
 from rmcalib.calibration._inference._smooth import _GridOutcomes
-from rmcalib.calibration._outcomes import OutcomeGroups, Outcomes
+from rmcalib.calibration._outcomes import CellOutcomes, Outcomes
+from rmcalib.calibration._smooth_ece import grid_cells
 from rmcalib.calibration._votes._error import _ShareOutcomes
 
 EDGES = bin_edges(np.empty(0), ErrorOptions())
@@ -37,13 +37,13 @@ def of_kind(kind: str, n: int) -> tuple[Outcomes, list[FloatArray]]:
     p = np.exp(logs)
     tilts = [size * np.sign(p - 0.5) for size in (0.0, 0.2, 0.5)]
 
-    def tilted(one: OutcomeGroups) -> list[FloatArray]:
+    def tilted(one: CellOutcomes) -> list[FloatArray]:
         return [one.probabilities(np.clip(p * (1 + tilt), 0, 1)) for tilt in tilts]
 
-    one = OutcomeGroups.of_rows(groups, bin_index(p, EDGES), 10, one_per_group=kind != "independent")
+    one = CellOutcomes.of_rows(groups, bin_index(p, EDGES), 10, one_per_group=kind != "independent")
     if kind == "grid":
         left, share = grid_cells(p, 16)
-        return _GridOutcomes(OutcomeGroups.of_rows(groups, left, 17, one_per_group=True), share), tilted(one)
+        return _GridOutcomes(CellOutcomes.of_rows(groups, left, 17, one_per_group=True), share), tilted(one)
     if kind == "pairs":
         winner, other = _ordered_pairs(sizes)
         pairs = expit(logs[winner] - logs[other])
@@ -90,7 +90,7 @@ def test_expected_sums_are_the_means_of_the_draws(kind: str) -> None:
 def test_errors_have_the_same_distribution() -> None:
     logs, groups, _ = prompts(4000, seed=3)
     p = np.exp(logs)
-    outcomes = OutcomeGroups.of_rows(groups, bin_index(p, EDGES), 10, one_per_group=True)
+    outcomes = CellOutcomes.of_rows(groups, bin_index(p, EDGES), 10, one_per_group=True)
     forecast, n = outcomes.features(slice(0, 4000)).T @ p, len(p)
     marks = []
     for exact in (True, False):
@@ -104,7 +104,7 @@ def test_groups_that_add_to_a_rare_sum_are_drawn_one_by_one() -> None:
     cell = np.zeros((n, 2), dtype=np.int64)
     cell[:, 1] = 1
     cell[:3, 1] = 2  # three outcomes alone in a cell
-    outcomes = OutcomeGroups(np.full(n, 2), cell.reshape(-1), 3)
+    outcomes = CellOutcomes(np.full(n, 2), cell.reshape(-1), 3)
     q = np.tile([0.7, 0.3], n)
     null, _ = draws(outcomes, [q, q, q], exact=False, size=1000)
     assert set(null[:, 2].tolist()) == {0.0, 1.0, 2.0, 3.0}

@@ -270,5 +270,5 @@ def test_benchmarks_of_one_name_are_refused(tiny_model: Path, tmp_path: Path, in
         write_rows(tmp_path / folder / "same.jsonl", tiny.benchmark_rows(8))
     ended = invoke("eval", "--model", tiny_model, "-b", "x/same.jsonl", "-b", "y/same.jsonl")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "2 of them are called 'same': rename a file" in ended.err
+    assert "2 benchmarks are called 'same': rename a file" in ended.err
     assert not (tmp_path / "runs").exists()

@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
     resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
     assert resumed.code == 0, resumed.err
     shown = f"rmcalib: {tiny_model}: {before:,} of {len(whole_scores.reward):,} responses were scored before"
-    assert resumed.err == f"{shown}; going on\n"
+    assert resumed.err == f"{shown}; continuing\n"
     second = Scores.from_parquet(next((tmp_path / "killed").glob("*/*/scores.parquet")))
     for column in ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated"):
         np.testing.assert_array_equal(getattr(whole_scores, column), getattr(second, column))

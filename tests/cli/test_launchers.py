@@ -139,7 +139,7 @@ def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, t
     assert resumed.code == 0, resumed.err
     scores = scores_in(tmp_path / "runs")
     before = f"{sum(len(part) for part in parts)} of {len(scores)} responses were scored before"
-    assert ours(resumed) == [f"rmcalib: {tiny_model}: {before}; going on"]
+    assert ours(resumed) == [f"rmcalib: {tiny_model}: {before}; continuing"]
     assert scores.n_items == 162
     assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)
     rewards = dict(zip(zip(scores.item_id, scores.response, strict=True), scores.reward, strict=True))

@@ -88,7 +88,7 @@ def test_killed_in_the_middle_and_resumed_elsewhere(
     process.wait()
     resumed = invoke(*base, "--output", RUNS)
     assert resumed.code == 0, resumed.err
-    assert "responses were scored before; going on" in resumed.err
+    assert "responses were scored before; continuing" in resumed.err
     (there,) = (name for name in names(s3, f"{BUCKET}/runs") if name.endswith("scores.parquet"))
     whole = Scores.from_parquet(next((tmp_path / "whole").glob("*/*/scores.parquet")))
     assert same(load_scores(f"{RUNS}/{there}"), whole)

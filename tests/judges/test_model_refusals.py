@@ -137,7 +137,7 @@ def test_unsupported_and_own_code_are_reported_before_anything_is_fetched() -> N
     with pytest.raises(HubError, match="not supported: no public weights"):
         load_model("org/x", recipe=Recipe("org/x", status="unsupported", reason="no public weights"))
     recipe = Recipe("org/x", status="own-code", head="own-code", trust_remote_code=True)
-    with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
+    with pytest.raises(HubError, match="runs its own Python code: pass --trust-remote-code"):
         load_model("org/x", recipe=recipe)
 
 

@@ -167,5 +167,5 @@ def test_an_architecture_of_its_own_asks_for_the_flag_and_not_for_input(tmp_path
     custom = CustomHead([nn.Linear(32, 1, bias=False)])
     auto = {"AutoConfig": "configuration_own.OwnConfig", "AutoModel": "modeling_own.OwnModel"}
     folder = custom.save(tmp_path, "v_head", auto_map=auto, model_type="own_llm")
-    with pytest.raises(HubError, match="runs Python code of its own: pass --trust-remote-code"):
+    with pytest.raises(HubError, match="runs its own Python code: pass --trust-remote-code"):
         load_model(str(folder), device="cpu")

@@ -39,7 +39,7 @@ from rmcalib.calibration._nulls import (
     is_one_per_group,
     sorted_rows,
 )
-from rmcalib.calibration._outcomes import OutcomeGroups
+from rmcalib.calibration._outcomes import CellOutcomes
 
 __all__ = ["binned_inference", "binned_influence", "ece_interval"]
 
@@ -64,7 +64,7 @@ def ece_interval(
 ) -> Interval:
     """Return the binned calibration error with a confidence interval.
 
-    Sampling noise only ever adds to an ECE, so quantiles of resampled errors lie too high and never reach 0,
+    Sampling noise increases an ECE, so quantiles of resampled errors lie too high and never reach 0,
     even for a calibrated forecast. The default method asks instead which true errors make the observed one
     likely: see `binned_inference`. ``results/statistics.md`` has the measured coverage. With more than 10,000
     groups, data sets are simulated as in `ece_null`.
@@ -179,7 +179,7 @@ def binned_inference(
     total = unpack_bins(sums.sum(axis=0))
     gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
     scale = unlimited(options)
-    outcomes = OutcomeGroups.of_rows(groups, index, n_bins, one_per_group=one_per_group)
+    outcomes = CellOutcomes.of_rows(groups, index, n_bins, one_per_group=one_per_group)
 
     def errors(happened: FloatArray, scale: float = 1.0) -> FloatArray:
         count = np.broadcast_to(scale * total.count, happened.shape)

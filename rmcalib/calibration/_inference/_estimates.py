@@ -108,7 +108,7 @@ class Difference:
     low, high : float
         Limits of its interval.
     p_value : float
-        Of the hypothesis that there is no difference.
+        The p-value of the hypothesis that there is no difference.
 
     Examples
     --------

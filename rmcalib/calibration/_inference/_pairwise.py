@@ -36,7 +36,7 @@ def pairwise_inference(
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
 ) -> Inference:
-    """Return the inference of the pairwise ECE: of the pairs of the correct response with each other one.
+    """Return the inference of the pairwise ECE, on the pairs of the correct response with each other one.
 
     Each pair counts in both orientations, (p, 1) and (1 − p, 0). Under the null, the correct response w of a
     group is drawn from P(i first), and its pairs change with it. They are calibrated: under Plackett-Luce,
@@ -108,7 +108,7 @@ def pairwise_inference(
 
 @dataclass(frozen=True)
 class _PairOutcomes:
-    """Outcomes (N,) that add the bin sums (3B,) of all pairs of the response that is correct.
+    """Outcomes (N,), one per response that may be the correct one. Each adds the bin sums (3B,) of its pairs.
 
     sizes: (G,) number of responses. p: (P,) forecast of each ordered pair of a group. index: (P,) its bin.
     """

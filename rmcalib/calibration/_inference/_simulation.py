@@ -35,11 +35,12 @@ def simulate(
     rng: np.random.Generator | int,
     most: int = DRAWS,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Draw errors under the null (R,) and under alternatives (S, D), and return the true errors (S,).
+    """Return errors drawn under the null (R,) and under alternatives (S, D), and their true errors (S,).
 
     ``probabilities`` maps the size of an alternative to the probabilities of the outcomes (A,). They are
-    computed at the ends of ``steps``; the alternatives between two ends are mixtures of both. ``most`` limits
-    the number D. See `draw_sums`.
+    computed at the ends of ``steps``; the alternatives between two ends are mixtures of both. ``errors`` maps
+    sums (..., q) to errors, ``true_error`` expected sums to true errors. D is at most ``most``. See
+    `draw_sums`.
     """
     sizes, n_steps = zip(*steps, strict=True)
     ends = [probabilities(size) for size in (0.0, *sizes)]

@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration._ece import (
+from rmcalib.calibration._inference._estimates import Inference
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._nulls import sorted_rows
+from rmcalib.calibration._outcomes import CellOutcomes, SmallInts, rows_of, sparse_rows
+from rmcalib.calibration._smooth_ece import (
     cosine_coefficients,
     fixed_points,
     grid_cells,
@@ -18,10 +22,6 @@ from rmcalib.calibration._ece import (
     smoothed,
     smoothed_norm,
 )
-from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
-from rmcalib.calibration._nulls import sorted_rows
-from rmcalib.calibration._outcomes import OutcomeGroups, SmallInts, rows_of, sparse_rows
 
 __all__ = ["smooth_inference"]
 
@@ -40,9 +40,9 @@ def smooth_inference(
     resamples: int = FEWER_DRAWS,
     rng: np.random.Generator | int = 0,
 ) -> Inference:
-    """Return the inference of the smooth ECE, in the same way as `binned_inference`.
+    """Return the inference of the smooth ECE, made in the same way as `binned_inference`.
 
-    The gap at a forecast is the residual smoothed with the observed width, instead of the mean of a bin.
+    Here the gap at a forecast is the smoothed residual, instead of the mean of a bin.
 
     Parameters
     ----------
@@ -63,16 +63,15 @@ def smooth_inference(
     """
     order, groups = sorted_rows(p, y, groups)
     p, y, n = p[order], y[order], len(p)
-    value, none = smooth_ece(p, y), np.zeros(n, dtype=np.int64)
+    value = smooth_ece(p, y)
     left, share = grid_cells(p, _GRID)
-    outcomes = _GridOutcomes(
-        OutcomeGroups.of_rows(groups, left, _GRID + 1, one_per_group=one_per_group), share
-    )
-    residual = cosine_coefficients(residual_grid(p, (y - p) / n, none, _GRID))
-    mass = cosine_coefficients(residual_grid(p, np.full(n, 1 / n), none, _GRID))
+    cells = CellOutcomes.of_rows(groups, left, _GRID + 1, one_per_group=one_per_group)
+    outcomes = _GridOutcomes(cells, share)
+    residual = cosine_coefficients(residual_grid(p, (y - p) / n, _GRID))
+    mass = cosine_coefficients(residual_grid(p, np.full(n, 1 / n), _GRID))
     width = np.array([max(value, _NARROWEST)])
     gap = _at(p, smoothed(residual, width) / np.maximum(smoothed(mass, width), _LEAST))
-    forecast = residual_grid(p, p, none, _GRID)
+    forecast = residual_grid(p, p, _GRID)
 
     def errors(happened: FloatArray) -> FloatArray:
         rows = (happened.reshape(-1, _GRID + 1) - forecast) / n
@@ -80,7 +79,7 @@ def smooth_inference(
 
     null, draws, truths = simulate(
         outcomes,
-        lambda size: outcomes.cells.probabilities(p + size * gap),
+        lambda size: cells.probabilities(p + size * gap),
         errors,
         errors,
         steps=FEWER_STEPS,
@@ -94,12 +93,12 @@ def smooth_inference(
 
 @dataclass(frozen=True)
 class _GridOutcomes:
-    """Outcomes that count at the two grid points next to them.
+    """Outcomes that count at the two grid points next to their forecast.
 
-    cells: the left grid point of each outcome. share: (N,) how much of an outcome counts at the right one.
+    cells: the left grid point of each outcome. share: (N,) the part of each row that counts at the right one.
     """
 
-    cells: OutcomeGroups
+    cells: CellOutcomes
     share: FloatArray
 
     @property
@@ -112,7 +111,7 @@ class _GridOutcomes:
 
     @cached_property
     def right(self) -> FloatArray:
-        """The weight of each outcome at its right grid point; rows that do not happen count in no cell."""
+        """The weight of each outcome at its right grid point (A,)."""
         repeats = len(self.cells.cell) // len(self.share)
         return np.repeat(self.share, repeats)
 

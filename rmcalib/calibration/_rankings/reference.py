@@ -235,7 +235,7 @@ def _events(orders: IntArray, k: int, family: Family) -> IntArray:
 
 
 def _kept_rankings(orders: IntArray, weighting: str) -> IntArray:
-    """The rankings a filter keeps: the most frequent of the fold, first seen first among equals."""
+    """Return the rankings that a filter keeps: the most frequent, and of equally frequent ones the first."""
     distinct, which = unique_rows(orders, orders.shape[1])
     counts = np.bincount(which)
     first_seen = np.full(len(distinct), len(orders))

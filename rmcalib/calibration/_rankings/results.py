@@ -13,6 +13,7 @@ from rmcalib.ranking.events import Family
 __all__ = ["NotionProtocol", "NotionResult", "Uncertainty"]
 
 NotionProtocol = Literal["exact", "reference"]
+"""How an error is computed: by its definition, or as the paper's public code does."""
 
 
 class Uncertainty(Protocol):

@@ -87,7 +87,7 @@ def vote_agreement_ceilings(forecasts: VoteForecasts) -> FloatArray:
 
     It is the mean of max_i π_i given the votes, where the shares π of the people who choose a response have a
     Dirichlet distribution. The largest observed share would be too large, because the same votes decide which
-    one is the largest. A split vote for m responses agrees by 1/m. Where ties are an outcome of their own,
+    one is the largest. A split vote for m responses agrees by 1/m. Where ties are a separate outcome,
     people who find the responses equally good agree with no response.
 
     Parameters

@@ -155,13 +155,13 @@ def effective_votes(forecasts: VoteForecasts, probabilities: ArrayLike) -> IntAr
     Parameters
     ----------
     forecasts : VoteForecasts
-        N prompts; only their votes matter.
+        Votes on n prompts; the forecasts are not used.
     probabilities : array (n,)
         Forecast of the fraction of people who choose a response, one for each prompt.
 
     Returns
     -------
-    float array (n,)
+    int array (n,)
         Numbers of votes, for `vote_inference`; the number of people where no votes are split.
 
     Examples

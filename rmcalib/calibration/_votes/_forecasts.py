@@ -32,7 +32,7 @@ class VoteForecasts:
 
     Prompts can have different numbers of outcomes, so arrays are flat: one entry per outcome (N,), prompt
     after prompt. People who find the responses equally good are counted in ``ties``, and their votes are
-    split: 1/m of a vote for each of the m outcomes. `with_tie_outcome` makes ties an outcome of their own
+    split: 1/m of a vote for each of the m outcomes. `with_tie_outcome` makes ties a separate outcome
     instead.
 
     Attributes

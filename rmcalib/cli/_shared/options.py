@@ -134,7 +134,7 @@ def refuse_options(context: typer.Context, names: Iterable[str], cause: str) -> 
 def with_options(*, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Let a command take several options as one frozen object.
 
-    Typer makes options of a function's parameters. A parameter whose type is a dataclass becomes one option
+    Typer turns a function's parameters into options. A parameter whose type is a dataclass becomes one option
     per field, except for those in ``without``, and the command gets the object.
     """
 

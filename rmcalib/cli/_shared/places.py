@@ -46,7 +46,7 @@ def is_url(text: str) -> bool:
 
 
 def input_file(text: str) -> Path:
-    """Return the path of an option that names a file of this machine to read.
+    """Return the path of a local file that an option names, to read it.
 
     >>> input_file("c.json").name
     'c.json'
@@ -59,7 +59,7 @@ def input_file(text: str) -> Path:
 
 
 def output_file(text: str) -> Path:
-    """Return the path of an option that names a file of this machine to write.
+    """Return the path of a local file that an option names, to write it.
 
     >>> output_file("m.md").name
     'm.md'

@@ -151,7 +151,7 @@ def run_model(name: str, benchmark: Benchmark, scoring: Scoring, *, quiet: bool)
             nonlocal begun
             if not begun and total < all_responses:
                 before = all_responses - total
-                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; going on")
+                notify(f"{name}: {before:,} of {all_responses:,} responses were scored before; continuing")
             begun = True
             if draw is not None:
                 draw(done, total, tokens)

@@ -64,15 +64,15 @@ class ChatApi:
 
     Parameters
     ----------
-    name
+    name : str
         Name of the model, for the server and for messages.
-    client
+    client : Client
         A client for the server's address.
-    served_name
+    served_name : str, optional
         The server's name for the model. Default: `name`.
-    workers
+    workers : int
         The most requests at a time.
-    logprobs
+    logprobs : bool
         Whether log-probabilities are needed. If so, a server without them is an error.
     """
 

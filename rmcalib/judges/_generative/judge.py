@@ -73,20 +73,20 @@ class GenerativeJudge:
 
     Parameters
     ----------
-    name
+    name : str
         Name in reports.
-    model
+    model : ChatModel
         The language model, loaded or served.
-    prompt
+    prompt : JudgePrompt
         The questions, and how answers are read.
-    votes
+    votes : int
         Number of sampled answers per question, if the prompt uses samples.
-    placements
+    placements : int, optional
         Number of orders in which responses are shown to a judge that compares them. Default: the number of
         responses, so that each response is in every place once. Votes are spread over the orders.
-    seed
+    seed : int
         Seed of the orders and of sampled answers.
-    max_characters
+    max_characters : int, optional
         Prompts and responses are cut to this many characters. Default: they are not cut.
 
     Examples
@@ -143,7 +143,7 @@ class GenerativeJudge:
         return dict(self._work)
 
     def cost(self, items: Sequence[Item]) -> Cost:
-        """Return the cost of scoring some prompts. Nothing is asked."""
+        """Return the cost of scoring some prompts. No request is sent."""
         requests = characters = answers = 0
         for ask in self._asks(items):
             requests += 1

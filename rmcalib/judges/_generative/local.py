@@ -22,9 +22,9 @@ class LocalChat:
 
     Parameters
     ----------
-    name
+    name : str
         Hub id or folder. The tokenizer must have a chat template.
-    options
+    options : LoadOptions
         Options for loading it.
     """
 

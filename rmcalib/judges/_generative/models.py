@@ -17,10 +17,10 @@ class LabelAnswer:
 
     Parameters
     ----------
-    logprobs : array (k,)
-        , log p(label), summed over all spellings of the label.
-    floored : array (k,)
-        , whether the value is only an upper bound, because the server did not return the label.
+    logprobs : tuple[float, ...]
+        log p(label) of each of the k labels, summed over all spellings of the label.
+    floored : tuple[bool, ...]
+        Whether each value is only an upper bound, because the server did not return the label.
     tokens : int
         Number of tokens of the request.
     """

@@ -48,7 +48,8 @@ def placements(n_responses: int, count: int | None, *, seed: int, item_id: str) 
 
     Returns
     -------
-    int (count, k), the response in each place.
+    int array (count, k)
+        The response in each place.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def best_by_tokens(orders: IntArray, logprobs: FloatArray, floored: BoolArray) -
     orders : int (s, k)
         The response in each place.
     logprobs : float array (s, k)
-        , the log-probability of each place's letter.
+        The log-probability of each place's letter.
     floored : bool (s, k)
         Whether that is only an upper bound.
 
@@ -150,8 +151,9 @@ def correct_by_tokens(logprobs: FloatArray, floored: BoolArray) -> Reading:
     Parameters
     ----------
     logprobs : float array (k, 2)
-        , log p(yes) and log p(no).
+        log p(yes) and log p(no) of each response.
     floored : bool array (k, 2)
+        Whether each of them is only an upper bound.
 
     Examples
     --------

@@ -82,7 +82,8 @@ def how_to_share(model: RewardModel) -> Sharing:
 
     Raises
     ------
-    CannotShare : if they cannot. The message says why.
+    CannotShare
+        If they cannot. The message says why.
     """
     config = running_config(model)
     if model.kind != "causal":

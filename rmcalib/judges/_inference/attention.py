@@ -30,8 +30,10 @@ class AttentionInputs:
 
     Parameters
     ----------
-    query : array (rows, heads, queries, head size)
-    key, value : array (rows, key heads, tokens, head size)
+    query : torch.Tensor (rows, heads, queries, head size)
+        The queries.
+    key, value : torch.Tensor (rows, key heads, tokens, head size)
+        The keys and the values.
     scaling : float, optional
         Factor of the scores; None for the default.
     window : int, optional

@@ -31,7 +31,7 @@ class Budget:
 
     Parameters
     ----------
-    most
+    most : int
         The initial and largest number.
 
     Examples
@@ -65,7 +65,7 @@ class Budget:
         self._good, self._has_grown = 0, False
 
     def grow(self) -> None:
-        """Count a chunk that fitted; after some of them, double the budget."""
+        """Count a chunk that fit; after some of them, double the budget."""
         if self.tokens == self.most:
             return
         self._good += 1

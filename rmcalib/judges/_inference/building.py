@@ -235,7 +235,7 @@ def _what_is_missing(missing: set[str], stored: set[str], config: Any, asked: As
         return lacks
     text = f"no score head: {lacks}, which would be initialised at random"
     if getattr(config, "auto_map", None) and not asked.options.trust_remote_code:
-        return f"{text}; the model has code of its own: try --trust-remote-code if you trust it"
+        return f"{text}; the model has its own code: try --trust-remote-code if you trust it"
     heads = sorted(name for name in stored if "head" in name and not name.startswith("lm_head"))
     if heads:
         prefix = heads[0].rpartition(".")[0]

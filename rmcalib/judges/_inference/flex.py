@@ -30,9 +30,9 @@ class FlexTree:
 
     Parameters
     ----------
-    packed
+    packed : PackedRows
         One row, whose length is a multiple of 128.
-    softcap
+    softcap : bool
         Whether to apply the soft-capping of the layers. The `sdpa` attention of transformers ignores it.
     """
 

@@ -42,7 +42,7 @@ class Head(nn.Module):
         self.activation = activation
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Reward pooled hidden states of any dtype and device."""
+        """Return the rewards of pooled hidden states, which may have any dtype and device."""
         weight = next(self.parameters())
         x = hidden.to(device=weight.device, dtype=torch.float32)
         for i, layer in enumerate(self.layers):
@@ -65,7 +65,7 @@ class DistributionHead(nn.Module):
         self.grades = grades
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Reward pooled hidden states of any dtype and device."""
+        """Return the rewards of pooled hidden states, which may have any dtype and device."""
         weight = next(self.parameters())
         x = hidden.to(device=weight.device, dtype=torch.float32)
         values, gates = self._run(self.values, x), self._run(self.gates, x)

@@ -62,7 +62,7 @@ def plain_batches(
 ) -> list[list[Text]]:
     """Sort `texts` by length into batches of at most `budget` tokens, padding included.
 
-    A text longer than the budget is a batch of its own. With `same_length`, all texts of a batch have the
+    A text longer than the budget is a separate batch. With `same_length`, all texts of a batch have the
     same length. Otherwise the batches minimise the number of tokens, including padding and `pass_cost` per
     batch.
     """
@@ -100,7 +100,7 @@ def shared_batches(
     trees = grow_trees(texts, budget=min(budget, longest_row or budget), kappa=kappa)
     rows: list[list[Tree]] = []
     room: list[int] = []
-    # First fit, longest first. A tree that is longer than a row gets a row of its own.
+    # First fit, longest first. A tree that is longer than a row gets its own row.
     for tree in sorted(trees, key=lambda tree: (-len(tree), tree.texts[0].index)):
         place = next((number for number, left in enumerate(room) if len(tree) <= left), None)
         if place is None:
@@ -149,7 +149,7 @@ def grow_trees(texts: Iterable[Text], *, budget: int, kappa: float) -> list[Tree
     """Gather the texts of each prompt into trees.
 
     A row of L tokens costs L (1 + L/kappa), because attention is computed for the whole row and then masked.
-    A text is added to the tree of its prompt if this costs less than a row of its own with another copy of
+    A text is added to the tree of its prompt if this costs less than a separate row with another copy of
     the prompt, and if the tree still fits into `budget`.
     """
 
@@ -225,7 +225,7 @@ class PackedRows:
 
 
 def pack(rows: Sequence[Row], *, multiple: int = 1, texts_multiple: int = 1) -> PackedRows:
-    """Return `rows` as arrays, padded on the right. Padding is a tree of its own in each row.
+    """Return `rows` as arrays, padded on the right. Padding is a separate tree in each row.
 
     The numbers of tokens and of texts per row are rounded up to multiples of `multiple` and `texts_multiple`.
     """

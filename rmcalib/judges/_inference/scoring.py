@@ -89,8 +89,10 @@ def score_items(
 
     Raises
     ------
-    ValueError : if a reward is not finite. The message names the item and the response.
-    MemoryError : if a single response does not fit into memory.
+    ValueError
+        If a reward is not finite. The message names the item and the response.
+    MemoryError
+        If a single response does not fit into memory.
 
     Examples
     --------

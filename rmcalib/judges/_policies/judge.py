@@ -40,18 +40,18 @@ class PolicyJudge:
 
     Parameters
     ----------
-    name
+    name : str
         Hub id or folder of the policy: a full model, or a PEFT adapter.
-    reference
+    reference : str, optional
         The model that training started from. Default: the base of a PEFT adapter.
-    reference_free
+    reference_free : str, optional
         `sum` or `mean`, to use no reference.
-    beta
+    beta : float, optional
         DPO's beta. Default: as in the files beside the weights (`trained_beta`), or 0.1 if they do not have
         it; without a reference, 1.
-    serving
+    serving : Serving, optional
         Settings of the server, if the models are not to be loaded here.
-    options
+    options : LoadOptions, optional
         Options for loading both models.
 
     Examples

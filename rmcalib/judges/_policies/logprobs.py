@@ -67,13 +67,14 @@ def token_logprobs(model: LanguageModel, hidden: torch.Tensor, targets: torch.Te
     model : LanguageModel
         The language model.
     hidden : array (n, width)
-        , the last hidden states.
+        The last hidden states.
     targets : array (n,)
-        , the token that follows each position.
+        The token that follows each position.
 
     Returns
     -------
-    tensor (n,), float32
+    torch.Tensor (n,)
+        The log-probabilities, in float32.
     """
     width = model.model.get_output_embeddings().weight.shape[0]
     block = max(1, _LOGITS_AT_ONCE // width)

@@ -1,7 +1,7 @@
 """Log-probabilities of a prompt's responses in one pass, with the prompt's tokens computed once.
 
 The row contains the prompt once, followed by the responses as the branches of a tree, as for classifiers. If
-the architecture does not allow this, or the prompt is too long for one row, each text is a row of its own
+the architecture does not allow this, or the prompt is too long for one row, each text has its own row
 (the plain way). The first prompt is scored both ways. If the results differ, the plain way is used for all
 prompts.
 """
@@ -33,9 +33,9 @@ class PromptScorer:
 
     Parameters
     ----------
-    model
+    model : LanguageModel
         The language model.
-    token_budget
+    token_budget : int, optional
         Tokens in one forward pass; default 8192.
     """
 

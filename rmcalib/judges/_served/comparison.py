@@ -81,7 +81,8 @@ def compare_served(
         Number of prompts, with four responses each.
     here : LoadOptions, optional
         Options for loading the model on this machine.
-    **options : more options of served models, as in `load_judge`.
+    **options
+        More options of served models, as in `load_judge`.
 
     Returns
     -------

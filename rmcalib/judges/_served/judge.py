@@ -43,24 +43,24 @@ class EndpointJudge:
 
     Parameters
     ----------
-    name
+    name : str
         Hub id or folder of the model. Reports use it, and the recipe and tokenizer are found by it.
-    endpoint
+    endpoint : str
         Address of the server, such as `http://localhost:8000`.
-    endpoint_kind
+    endpoint_kind : str
         `vllm`, `sglang`, `openrlhf`, or `auto` to find out.
-    served_name
+    served_name : str, optional
         The server's name for the model. Default: `name`.
-    api_key_env
+    api_key_env : str, optional
         The environment variable with the key. Default: `RMCALIB_API_KEY`, if it is set.
-    concurrency
+    concurrency : int
         The most requests at a time.
-    timeout
+    timeout : float
         Seconds to wait for an answer before a request is sent again.
-    tokenize_here
+    tokenize_here : bool
         Send token ids to vLLM, as for a model that is loaded here, instead of chat messages. This needs the
         model's tokenizer. SGLang always gets token ids.
-    max_length
+    max_length : int, optional
         The longest text in tokens. Default: the server's limit, at most 4096. OpenRLHF's server has its own
         limit.
     recipe, recipes

@@ -20,8 +20,8 @@ def why_squashed(rewards: Sequence[float], *, bounded_is_fine: bool = False) -> 
 
     Parameters
     ----------
-    rewards : array (n,)
-        Numbers, n ≥ 2.
+    rewards : Sequence[float]
+        At least two rewards.
     bounded_is_fine : bool
         The model's raw rewards may all lie between 0 and 1.
 

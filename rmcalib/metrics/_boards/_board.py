@@ -87,7 +87,8 @@ def leaderboard(
 
     Returns
     -------
-    Board, whose ``table`` has one row per model, best first.
+    Board
+        Its ``table`` has one row per model, best first.
 
     Examples
     --------

@@ -27,11 +27,13 @@ __all__ = [
 ]
 
 Method = Literal["kendall", "spearman", "pearson"]
+"""A coefficient of correlation."""
 METHODS: dict[str, str] = {
     "kendall": "Kendall's tau-b",
     "spearman": "Spearman's rho",
     "pearson": "Pearson's r",
 }
+"""The name of each coefficient of correlation."""
 _FEWEST = 3
 _LEADERBOARD = "leaderboard"
 _FEW = 6  # models: resamples of fewer hardly differ, so their interval would be far too narrow

@@ -90,8 +90,9 @@ def correlate_models(
 
     Returns
     -------
-    Rows of metric, target (accuracy, or the accuracy of a category), method, value, low, high, p_value, n
-    (models), families, prompts (of the target) and note.
+    list of dict
+        Rows of metric, target (accuracy, or the accuracy of a category), method, value, low, high, p_value, n
+        (models), families, prompts (of the target) and note.
 
     Examples
     --------
@@ -209,7 +210,8 @@ def two_way_kendall(
 
     Returns
     -------
-    A row of value (the mean over splits), low, high and p_value for each kind of score.
+    list of dict
+        One row per kind of score: value (the mean over splits), low, high and p_value.
     """
     rng = np.random.default_rng(settings.seed)
     error, scores = _stacked(errors), [_stacked(one) for one in targets]

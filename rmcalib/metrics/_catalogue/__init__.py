@@ -79,7 +79,8 @@ def catalogue() -> dict[str, Metric]:
 
     Returns
     -------
-    dict from names to metrics, in the order of tables.
+    dict of str to Metric
+        The metrics by name, in the order of tables.
 
     Examples
     --------

@@ -365,7 +365,8 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
 
     Returns
     -------
-    Path of the page.
+    Path
+        The path of the page.
 
     Examples
     --------

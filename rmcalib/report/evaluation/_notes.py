@@ -14,7 +14,7 @@ __all__ = ["score_notes", "undecided_notes"]
 
 
 def undecided_notes(n: int, *, voted: bool) -> list[str]:
-    """Return a note on ``n`` prompts without a correct response, because the votes are level.
+    """Return a note on ``n`` prompts whose votes are tied, so that they have no correct response.
 
     >>> undecided_notes(1, voted=False)
     ['1 prompt is left out: as many people preferred one response as another.']

@@ -208,7 +208,7 @@ def _ece_words(rows: Rows, ece: Mapping[str, Any], p_floor: float | None) -> str
 
 
 def _worst_words(rows: Rows) -> str:
-    """Return the category with the largest gap that chance does not explain, if there are several."""
+    """Name the category with the largest significant gap; empty if there is none, or only one category."""
     gaps = [
         row
         for row in rows

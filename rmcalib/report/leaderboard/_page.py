@@ -70,7 +70,8 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
 
     Returns
     -------
-    Path of the page.
+    Path
+        The path of the page.
 
     Examples
     --------

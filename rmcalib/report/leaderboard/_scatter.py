@@ -122,7 +122,7 @@ def _scatter(axes: Axes, points: Sequence[Point], *, most: int) -> None:
     for i, (x, y, _, off_scale) in enumerate(points):
         colour = BAD if off_scale else BLUE
         face = "none" if off_scale else colour
-        # One artist per model, so that each has a tip of its own on the page.
+        # One artist per model, so that each has its own tooltip on the page.
         axes.plot(
             [x],
             [y],

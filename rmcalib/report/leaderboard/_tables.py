@@ -94,7 +94,8 @@ def read_official(path: str | Path) -> Official:
 
     Returns
     -------
-    Official, with the scores of each model as fractions.
+    Official
+        The scores of each model, as fractions.
 
     Examples
     --------
@@ -144,7 +145,8 @@ def official_from_hub(benchmark: str, models: Sequence[str]) -> Official:
 
     Returns
     -------
-    Official, with the scores of each model as fractions, and a note that names the commit.
+    Official
+        The scores of each model, as fractions, and a note that names the commit.
 
     Examples
     --------

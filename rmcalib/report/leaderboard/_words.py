@@ -43,7 +43,8 @@ def metric_name(metric: str) -> str:
 
     Returns
     -------
-    str, the label in the catalogue; names that are not in it are returned unchanged.
+    str
+        The label in the catalogue. Names that are not in it are returned unchanged.
 
     Examples
     --------

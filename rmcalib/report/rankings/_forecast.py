@@ -31,7 +31,7 @@ class ForecastReport:
     Attributes
     ----------
     title, subtitle, footer : str
-        Of the page.
+        Texts of the page.
     summary : Summary
         The calibration errors.
     words : str
@@ -136,7 +136,8 @@ def write_forecast_report(report: ForecastReport, folder: str | Path) -> Path:
 
     Returns
     -------
-    Path of the page.
+    Path
+        The path of the page.
 
     Examples
     --------

@@ -196,7 +196,8 @@ def report_from_runs(
 
     Returns
     -------
-    Leaderboard if all runs are on one benchmark, otherwise Joint with a leaderboard of each benchmark.
+    Leaderboard or Joint
+        A `Leaderboard` if all runs are on one benchmark, otherwise a `Joint` with a leaderboard of each.
 
     Examples
     --------

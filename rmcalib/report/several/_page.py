@@ -39,7 +39,8 @@ def write_joint(joint: Joint, folder: str | Path) -> Path:
 
     Returns
     -------
-    Path of the page.
+    Path
+        The path of the page.
 
     Examples
     --------
