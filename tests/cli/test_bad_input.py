@@ -190,7 +190,7 @@ CASES = {
     "unknown device": Case("device: unknown 'gpu9'", options("--device", "gpu9")),
     "device that is not here": Case("device: no 'cuda'", options("--device", "cuda")),
     "unknown dtype": Case("dtype", options("--dtype", "float7")),
-    "too short texts": Case("max_length: 3 tokens", options("--max-length", "3")),
+    "too short texts": Case("at least 8 tokens, got 3", options("--max-length", "3")),
     "longer than the model reads": Case("more than the 512 tokens", options("--max-length", "5000")),
     "revision of a folder": Case("revision:", options("--revision", "v1")),
     "revision of a file": Case("revision:", options("--benchmark-revision", "v1")),

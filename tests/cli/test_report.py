@@ -16,7 +16,7 @@ from tests.processes import run_python
 from tests.report.boards import synthetic, write_run, write_runs
 
 ROOT = Path(__file__).parents[2]
-PAPER = ROOT.parent / "shared/data/rewardbench2/paper_reward_models.csv"
+PAPER = Path(__file__).parents[1] / "golden/paper_models.csv"
 
 
 def rmcalib(
@@ -26,8 +26,6 @@ def rmcalib(
 
 
 def test_the_papers_table_from_the_command_line(tmp_path: Path) -> None:
-    if not PAPER.is_file():
-        pytest.skip("the paper's table of 48 models is not at hand")
     result = rmcalib("report", "--table", PAPER, "--output", "out", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     for value in ("0.7713", "0.6448", "0.5955", "0.5417", "0.7260", "0.7531"):
