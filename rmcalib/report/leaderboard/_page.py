@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,7 +224,7 @@ def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
                     "gained": exact - reference,
                 }
             )
-    return rows
+    return sorted(rows, key=itemgetter("exact_rank"))  # the page marks this column as the sorted one
 
 
 def _kinds(figure: str) -> tuple[str, ...]:
