@@ -202,7 +202,7 @@ def top_1_prompts(forecasts: Forecasts) -> BoolArray:
 
     Returns
     -------
-    bool
+    bool array (n,)
         Prompts of RewardBench 2's Ties are False.
 
     Examples

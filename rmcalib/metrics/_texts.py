@@ -23,8 +23,8 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 
     Returns
     -------
-    float
-        Or None if a text is not available.
+    float array (N,)
+        One number per response; None if a text is not available.
 
     Examples
     --------

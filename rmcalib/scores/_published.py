@@ -128,9 +128,9 @@ def published_figures(
 
     Returns
     -------
-    figures : float
+    figures : dict
         The value of each category by model; models without numbers are missing.
-    str
+    commit : str
         The commit of the data set.
 
     Examples

@@ -34,7 +34,8 @@ def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -
     Returns
     -------
     rewards : float array (N,)
-    probabilities : float
+        The rewards.
+    probabilities : bool
         Whether the step scores were probabilities.
 
     Examples

@@ -167,9 +167,9 @@ def open_scores(source: str | Path) -> tuple[Scores, str]:
 
     Returns
     -------
-    scores : float
+    scores : Scores
         The scores.
-    name : float
+    name : str
         The name of the model, or of the file.
 
     Examples
