@@ -131,8 +131,8 @@ def _check_votes(benchmark: Benchmark) -> None:
     voted = sum(item.votes is not None for item in benchmark.items)
     if 0 < voted < len(benchmark):
         raise ValueError(
-            f"{benchmark.name}: {voted:,} of {len(benchmark):,} prompts have people's votes; give all prompts "
-            "votes or none, such as in two files"
+            f"{benchmark.name}: {voted:,} of {len(benchmark):,} prompts have people's votes; give all "
+            "prompts votes or none, such as in two files"
         )
 
 

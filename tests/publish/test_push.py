@@ -80,7 +80,8 @@ def test_a_hub_that_fails_never_empties_the_card(hub: LoopbackHub) -> None:
     assert "refs/pr/1" not in hub.repos["models", "org/rm"].refs
 
 
-def test_a_hub_that_cannot_be_reached(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("hub")
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")

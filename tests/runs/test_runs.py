@@ -222,7 +222,7 @@ def test_votes_on_some_prompts_only_are_refused_before_scoring(tmp_path: Path) -
         '{"id": "2", "prompt": "Tea?", "responses": ["Yes", "No"], "votes": [3, 1], "subset": "Chat"}\n'
     )
 
-    def never(prompt: object, responses: list[str]) -> list[float]:
+    def never(*_: object) -> list[float]:
         raise AssertionError("the judge was asked")
 
     with pytest.raises(ValueError, match="mixed: 1 of 2 prompts have people's votes; give all prompts votes"):
