@@ -210,31 +210,38 @@ def without_hub() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def translated(name: str, *, repo_type: RepoType = "model", revision: str | None = None) -> Iterator[None]:
+def translated(
+    name: str, *, repo_type: RepoType = "model", revision: str | None = None, upload: bool = False
+) -> Iterator[None]:
     """Turn any error of the Hugging Face libraries in the block into a `HubError`."""
     try:
         yield
     except HubError:
         raise
     except Exception as error:
-        raise explain(error, name, repo_type=repo_type, revision=revision) from error
+        raise explain(error, name, repo_type=repo_type, revision=revision, upload=upload) from error
 
 
 def explain(
-    error: BaseException, name: str, *, repo_type: RepoType = "model", revision: str | None = None
+    error: BaseException,
+    name: str,
+    *,
+    repo_type: RepoType = "model",
+    revision: str | None = None,
+    upload: bool = False,
 ) -> HubError:
-    """Return an error that says in one line why `name` could not be loaded, and what to do.
+    """Return an error that says in one line why `name` could not be loaded or changed, and what to do.
 
     >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
     org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
     """
-    reason = _reason(error, name, repo_type)
+    reason = _reason(error, name, repo_type, upload)
     if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # probably a misspelled path
         reason += f". (There is a folder {Path(name).parent} here, but no {Path(name).name} in it)"
     return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
 
 
-def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
+def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) -> str:
     from huggingface_hub import constants, errors
 
     endpoint = constants.ENDPOINT
@@ -280,6 +287,8 @@ def _reason(error: BaseException, name: str, repo_type: RepoType) -> str:
         "TimeoutException",
         "ProtocolError",
     }:
+        if upload:  # a cache or a local folder does not help
+            return f"the Hub at {endpoint} cannot be reached, so nothing was uploaded: try `rmcalib doctor`"
         return (
             f"the Hub at {endpoint} cannot be reached, and the {kind} is not in the local cache: try "
             f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"

@@ -85,7 +85,7 @@ def _print(panel: Panel, to: Path) -> None:
     from rmcalib._util.terminal import add_row, clean_line, count, open_console, print_table, table
 
     console, level = open_console(), f"{panel.level:.0%} interval"
-    title = f"On {panel.n:,} prompts, each measured with what was fitted on others"
+    title = f"On {panel.n:,} prompts; each is held out from the fits that it is measured with"
     rows = table(
         "panel", "log loss", "right", "gain in log loss", level, "more right", level, title=title, gap=1
     )
@@ -117,5 +117,5 @@ def _print(panel: Panel, to: Path) -> None:
         )
     print_table(console, members)
     chosen = ", ".join(f"{clean_line(name)} ({count(n, 'prompt')})" for name, n in panel.best.items())
-    console.print(Text(f"\nBest member, chosen on other prompts than it is measured on: {chosen}."))
+    console.print(Text(f"\nBest member, chosen on the other folds: {chosen}."))
     console.print(Text(f"Scores of the panel: {clean_line(to)}"), soft_wrap=True)

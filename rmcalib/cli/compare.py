@@ -155,16 +155,16 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
         for side in ("a", "b"):
             if sentence := _sentence(mine, side):
                 terminal.print(Text(sentence))
-        columns = table(
-            "metric", "A", "B", "B - A", "95% interval", "p-value", "better", title=f"\n{clean_line(name)}"
-        )
+        headings = ("metric", "A", "B", "B - A", "95% interval", "p-value", "better")
+        columns = table(*headings, title=f"\n{clean_line(name)}", gap=1)  # at 80 columns, most rows fit
         # The headline first, under its own names.
         for metric in dict.fromkeys([*(key for key in HEADLINE if key in mine), *mine]):
             row = mine[metric]
             interval = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
             values = [_value(row[side]) for side in ("a", "b")]
             p_text = "" if row["p_value"] is None else p_value(row["p_value"], 2 / (resamples + 1))
-            heading = f"{HEADLINE[metric]} ({metric})" if metric in HEADLINE else metric
+            label = HEADLINE.get(metric, metric)
+            heading = metric if label.replace(" ", "_") == metric else f"{label} ({metric})"
             add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, better(row))
         print_table(terminal, columns, least=_WIDTH)
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):

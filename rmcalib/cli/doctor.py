@@ -196,4 +196,5 @@ def _print(diagnosis: Diagnosis) -> None:
     for check in diagnosis.checks:
         if check.note:
             console.print(Text(f"* {check.device} {check.dtype}: {check.note}"))
-    console.print(Text("\nThis machine is fit." if diagnosis.healthy else "\nSomething is wrong, see above."))
+    verdict = "This machine scores correctly." if diagnosis.healthy else "Something is wrong, see above."
+    console.print(Text(f"\n{verdict}"))

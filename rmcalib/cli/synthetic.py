@@ -42,7 +42,7 @@ def synthetic(
             min=0.0,
             max=1e6,
             metavar="X",
-            help="Confidence of the forecast: 1 is calibrated, 2 is overconfident, 0.5 underconfident.",
+            help="Confidence of the forecast: 1 is calibrated, 2 is over-confident, 0.5 under-confident.",
         ),
     ] = 2.0,
     resamples: Resamples = 200,
@@ -53,7 +53,7 @@ def synthetic(
     seed: Seed = 0,
     common: Common,
 ) -> None:
-    """Draw rankings from a known distribution, and report the calibration of an overconfident forecast.
+    """Draw rankings from a known distribution, and report the calibration of a forecast of them.
 
     Shows what the numbers of a report mean when the truth is known. Results of
     other settings in the same folder are not replaced without --fresh.

@@ -24,7 +24,7 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
     Returns
     -------
     float array (N,) or None
-        None if a text is not available.
+        One number per response; None if a text is not available.
 
     Examples
     --------

@@ -156,8 +156,9 @@ def push_card(card: Card, repository: str) -> str:
     from huggingface_hub import CommitOperationAdd, HfApi
 
     name = check_repo_id(repository)
-    with translated(name):
+    with translated(name, upload=True):
         api = HfApi()
+        api.model_info(name, timeout=10)  # fails at once if the Hub is down; a download would try for long
         contents = {"README.md": _utf8(insert_section(_readme(name), card.section)), **card.files}
         commit = api.create_commit(
             name,

@@ -95,6 +95,7 @@ def score(
     with joined() as team, contextlib.ExitStack() as places:
         with team.step():
             bench = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+            _check_votes(bench)
             chosen = load_judge(given, kind=kind, name=name, **options)
             place = places.enter_context(TemporaryDirectory()) if output is None else output
             folder = run_folder(place, chosen.name, bench.name)
@@ -124,6 +125,16 @@ def score(
             with team.step():
                 scores = run.finish(processes=team.world, **work) if team.rank == 0 else None
         return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
+
+
+def _check_votes(benchmark: Benchmark) -> None:
+    """Refuse a benchmark whose scores could not be written, before a model is loaded."""
+    voted = sum(item.votes is not None for item in benchmark.items)
+    if 0 < voted < len(benchmark):
+        raise ValueError(
+            f"{benchmark.name}: {voted:,} of {len(benchmark):,} prompts have people's votes; give all "
+            "prompts votes or none, such as in two files"
+        )
 
 
 def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:

@@ -73,3 +73,8 @@ def test_a_missing_bound_says_why() -> None:
     without = rows(low=None, high=None, note="no interval: a single prompt")
     with pytest.raises(ValueError, match=r"no low end of the interval of overconfidence .*a single prompt"):
         parse_condition("overconfidence.low>0.05").value(without)
+
+
+def test_a_metric_of_votes_says_that_there_are_none() -> None:
+    with pytest.raises(ValueError, match=r"vote_gap \(overall\): no prompt has people's votes"):
+        parse_condition("abs(vote_gap).low>0.05").value(rows())

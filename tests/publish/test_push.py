@@ -82,3 +82,12 @@ def test_a_hub_that_fails_never_empties_the_card(hub: LoopbackHub) -> None:
     with pytest.raises(ValueError, match="org/rm"):
         push_card(make_card(evaluation(n=40)), "org/rm")
     assert "refs/pr/1" not in hub.repos["models", "org/rm"].refs
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(ValueError, match=r"org/rm: the Hub at .* cannot be reached, so nothing was uploaded"):
+        push_card(make_card(evaluation(n=40)), "org/rm")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import rmcalib
 from rmcalib.runs import Run, RunError, run_folder
 from rmcalib.scores import load_scores
 from tests.processes import run_python
@@ -212,3 +213,17 @@ def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written"), Run(tmp_path / "file" / "x", BENCH, INPUTS):
         pass
+
+
+def test_votes_on_some_prompts_only_are_refused_before_scoring(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.jsonl"
+    file.write_text(
+        '{"id": "1", "prompt": "2+2?", "chosen": ["4"], "rejected": ["5"], "subset": "Math"}\n'
+        '{"id": "2", "prompt": "Tea?", "responses": ["Yes", "No"], "votes": [3, 1], "subset": "Chat"}\n'
+    )
+
+    def never(*_: object) -> list[float]:
+        raise AssertionError("the judge was asked")
+
+    with pytest.raises(ValueError, match="mixed: 1 of 2 prompts have people's votes; give all prompts votes"):
+        rmcalib.score(never, str(file))

@@ -18,7 +18,7 @@ __all__ = ["print_evaluations"]
 WIDTH = 80
 _MEANINGS = {
     "vote_confidence": "says, where people voted",
-    "vote_agreement": "people agree: share that prefers its first choice",
+    "vote_agreement": "people agree: how many prefer its first choice",
     "vote_gap": "gap to people, in points",
     "vote_agreement_ceiling": "noise ceiling of people agree",
     "vote_log_loss": "log loss against votes",

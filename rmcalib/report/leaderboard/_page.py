@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ def leaderboard_page(board: Leaderboard, figures: dict[str, Figure] | None = Non
         summary=board.summary,
         contents=_sections(board, figures, protocols=bool(protocols)),
         training=board.training,
+        p_floor=_p_floor(board),
         models=_models(board, [column["key"] for column in columns]),
         without=[row for row in board.models if row["rank"] is None],
         any_off_scale=any(row["scale"] == "no" for row in board.models),
@@ -185,7 +187,7 @@ def _sections(board: Leaderboard, figures: dict[str, Figure], *, protocols: bool
 
 def _models(board: Leaderboard, keys: list[str]) -> list[dict[str, Any]]:
     """The rows of the first table, with a cell for each of the metrics ``keys``."""
-    main, p_floor = board.metric, 1 / (min(BOARD_DRAWS, board.settings.resamples) + 1)
+    main, p_floor = board.metric, _p_floor(board)
     return [
         {
             **row,
@@ -196,6 +198,11 @@ def _models(board: Leaderboard, keys: list[str]) -> list[dict[str, Any]]:
         }
         for row in board.models
     ]
+
+
+def _p_floor(board: Leaderboard) -> float:
+    """The smallest p-value of an ECE that the simulated data sets allow."""
+    return 1 / (min(BOARD_DRAWS, board.settings.resamples) + 1)
 
 
 def _footer(board: Leaderboard, *, intervals: bool) -> str:
@@ -224,7 +231,7 @@ def _protocols(board: Leaderboard) -> list[dict[str, Any]]:
                     "gained": exact - reference,
                 }
             )
-    return rows
+    return sorted(rows, key=itemgetter("exact_rank"))  # the page marks this column as the sorted one
 
 
 def _kinds(figure: str) -> tuple[str, ...]:
