@@ -88,7 +88,7 @@ NAMES: list[tuple[tuple[str, ...], str]] = [
     (("decide", "s.parquet", "--calibrator", "gone.json"), "gone.json: No such file or directory"),
     (("combine", "s.parquet"), "got the scores of 1 judge, expected at least 2"),
     (("combine", "s.parquet", "s.parquet"), "s.parquet: given 2 times; give each judge once"),
-    (("decide", "s.parquet", "--seed", "x"), "(got 'x')"),
+    (("decide", "s.parquet", "--seed", "x"), "'x'"),
     (("eval", "--scores", "s.parquet", "--ties", "none"), "'none' is not one of 'split', 'drop'"),
     (("eval", "--scores", "s.parquet", "--fail-if", "ECE>1"), "unknown metric 'ECE' (did you mean 'ece'?)"),
     (("doctor", "--device", "cpu"), "--device: no effect with a check of this machine"),
@@ -147,7 +147,7 @@ def test_odd_csv_files_are_refused(text: str | bytes, shown: str, invoke: Invoke
         ("seed: true\n", "c.yaml: seed: takes a value, not true or false"),
         ("curve: no\n", "c.yaml: curve: takes a value, not true or false (put a text into quotes)"),
         ("resamples: {a: 1}\n", "c.yaml: resamples: expected one number or text, got dict"),
-        ("resamples: many\n", "(got 'many')"),
+        ("resamples: many\n", "'many'"),
     ],
 )
 def test_odd_configurations_are_refused(text: str, shown: str, invoke: Invoke, tmp_path: Path) -> None:

@@ -50,9 +50,8 @@ def test_inconsistent_scores_are_refused(rows: list[dict[str, Any]], message: st
 def many_scores(draw: st.DrawFn) -> Scores:
     rows = []
     finite = st.floats(-1e100, 1e100)
-    names = draw(
-        st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1), max_size=5)
-    )
+    letters = st.characters(exclude_characters="\0", codec="utf-8")
+    names = draw(st.lists(st.text(letters).filter(str.strip), max_size=5))
     for name in dict.fromkeys(["first", *names]):
         n, wrong = draw(st.integers(2, 6)), draw(st.integers(1, 5))
         n_correct = max(1, n - wrong)
