@@ -1,4 +1,4 @@
-"""What holds for all tests, wherever they run: the same examples, a Ctrl-C that arrives, a plain terminal."""
+"""Settings of all tests: the same examples everywhere, a working Ctrl-C, a plain terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import signal
 
 import matplotlib.font_manager  # noqa: F401 (see below)
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-# No example may fail because the machine is busy, or because today's are others than yesterday's.
+# Examples must not fail because the machine is busy, and must be the same on every day.
 settings.register_profile(
     "repeatable",
     deadline=None,
@@ -18,24 +19,30 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
-# Nor because of what was imported before: Hypothesis would also try numbers and words that it finds in there.
+# They must not depend on imports either: Hypothesis would also try constants of the modules that are loaded.
 providers._get_local_constants = lambda: providers._local_constants
 
-# What is started in the background (nohup, a script's &) ignores Ctrl-C, and so does all that it starts: what
-# is to be interrupted here would never hear of it.
+# Processes in the background (nohup, a script's &) ignore Ctrl-C, and so do their children. Tests that
+# interrupt a process need it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The servers of the tests are on this machine, where a proxy does not find them; and the command line is to
-# print what it prints for anybody, not for the terminal or in the colours that somebody wants here.
+# A proxy would not find the servers of the tests, which are on this machine. The output of commands must not
+# depend on the terminal and the colours that are set here.
 for name in ("http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(name, None)
     os.environ.pop(name.upper(), None)
 for name in ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "PY_COLORS", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)
-os.environ.pop("GITHUB_ACTIONS", None)  # typer takes it for a terminal
+os.environ.pop("GITHUB_ACTIONS", None)  # typer would assume a terminal
 
-# On a machine where it has never run, Matplotlib looks for fonts as soon as it is imported, and if that takes
-# some seconds, says so on standard error: better above than where a command should say nothing.
+# On a new machine, Matplotlib searches for fonts at its first import, and prints a message if that takes
+# seconds. It is imported above, so that the message does not appear in the output of a command.
 
 pytest_plugins = ["tests.fixtures"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: many tests wait for processes that they have started."""
+    return (os.cpu_count() or 1) + 1
