@@ -6,7 +6,6 @@ import os
 import signal
 
 import matplotlib.font_manager  # noqa: F401 (see below)
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
@@ -40,9 +39,3 @@ os.environ.pop("GITHUB_ACTIONS", None)  # typer would assume a terminal
 # seconds. It is imported above, so that the message does not appear in the output of a command.
 
 pytest_plugins = ["tests.fixtures"]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: many tests wait for processes that they have started."""
-    return (os.cpu_count() or 1) + 1
