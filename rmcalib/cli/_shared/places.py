@@ -51,11 +51,7 @@ def input_file(text: str) -> Path:
     >>> input_file("c.json").name
     'c.json'
     """
-    if not str(text).strip():
-        raise typer.BadParameter("an empty name; name a file")
-    if is_url(str(text)):
-        raise typer.BadParameter(f"{text}: a URL; download the file and give its path")
-    return Path(text)
+    return _local_file(text, "download the file and give its path")
 
 
 def output_file(text: str) -> Path:
@@ -64,13 +60,10 @@ def output_file(text: str) -> Path:
     >>> output_file("m.md").name
     'm.md'
     """
-    if not str(text).strip():
-        raise typer.BadParameter("an empty name; name a file")
-    if is_url(str(text)):
-        raise typer.BadParameter(f"{text}: a URL; give a file of this machine")
-    if Path(text).is_dir():
+    path = _local_file(text, "give a file of this machine")
+    if path.is_dir():
         raise typer.BadParameter(f"'{text}' is a directory; name a file")
-    return Path(text)
+    return path
 
 
 def refuse_overwriting(option: str, target: str | Path | None, read: Iterable[str | Path | None]) -> None:
@@ -84,3 +77,12 @@ def refuse_overwriting(option: str, target: str | Path | None, read: Iterable[st
         place = Path(source).resolve()
         if file == place or (file.parent == place and file.name in ("run.json", "scores.parquet")):
             raise ValueError(f"{option} {target}: this command reads that file; name another one")
+
+
+def _local_file(text: str, remedy: str) -> Path:
+    """Return a path that is neither empty nor a URL; ``remedy`` says what to do about a URL."""
+    if not str(text).strip():
+        raise typer.BadParameter("an empty name; name a file")
+    if is_url(str(text)):
+        raise typer.BadParameter(f"{text}: a URL; {remedy}")
+    return Path(text)
