@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmcalib._util.arrays import BoolArray, IntArray, as_floats, check_choice
-from rmcalib.calibration._binning import ErrorOptions
-from rmcalib.calibration._rankings.inputs import Weighting, check_ranks
-from rmcalib.calibration._rankings.results import NotionResult
+from rmcalib.calibration.notions import MAX_EVENTS, Notion, NotionResult, check_complete, check_ranks
 from rmcalib.ranking import (
     PairMarginals,
     RankingDistribution,
@@ -62,14 +60,7 @@ def reference_rankwise(
     discrepancy: ReferenceDiscrepancy = "abs",
     spacing: Literal["linear", "log"] = "linear",
 ) -> NotionResult:
-    """Return the sub-k or top-k "ECE" of the public code.
-
-    ``listed`` (R, m) are the rankings that have a probability. ``probabilities`` (n, R) need not sum to 1.
-    ``orders`` (n, m) are the rankings that happened. Options have the names of the public code.
-
-    >>> reference_rankwise([[0, 1], [1, 0]], [[0.7, 0.2]] * 2, [[0, 1]] * 2, 2, "sub").value
-    0.25
-    """
+    """Return the sub-k or top-k "ECE" of the public code."""
     check_choice(weighting, "weighting", _WEIGHTINGS)
     check_choice(discrepancy, "discrepancy", _DISCREPANCIES)
     check_choice(spacing, "spacing", ("linear", "log"))
@@ -88,56 +79,36 @@ def reference_full_rank(
     bandwidth: float = 1.0,
     norm: Literal[1, 2] = 1,
 ) -> float:
-    """Return the kernel estimate of strong sub-k or top-k calibration as the public code computes it.
-
-    Mean over instances of the p-norm, not squared; probabilities are clipped at 1e-8 inside the logarithm,
-    1e-8 is added to the denominator, and an instance whose event is not among the classes has no target.
-
-    >>> value = reference_full_rank([[0, 1], [1, 0]], [[0.5, 0.5]] * 4, [[0, 1], [1, 0]] * 2, 1, "top")
-    >>> round(value, 4)
-    0.3333
-    """
+    """Return the kernel estimate of strong sub-k or top-k calibration as the public code computes it."""
     check_choice(weighting, "weighting", ("uniform", "95_prob_mass", "top_10"))
     forecasts = _listed_forecasts(listed, probabilities, orders, k, family, weighting)
     return _strong(forecasts, family, bandwidth, norm)
 
 
-def reference_notion(
-    dist: PairMarginals,
-    orders: IntArray,
-    k: int,
-    family: Family,
-    *,
-    coverage: float | None,
-    weighting: Weighting,
-    support: ArrayLike | None,
-    error: ErrorOptions,
-) -> NotionResult:
-    """Compute ``sub_k(..., protocol="reference")``: translate its options to those of the public code.
-
-    coverage=0.95 is the filter ``95_prob_mass``; frequency is ``prevalence``; probability is ``pred_mass``.
-
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> options = {"coverage": None, "weighting": "uniform", "support": None, "error": ErrorOptions()}
-    >>> result = reference_notion(PlackettLuce([[0.0, 0.0]] * 2), np.array([[0, 1]] * 2), 2, "sub", **options)
-    >>> round(result.value, 4)
-    0.5
-    """
+def reference_notion(notion: Notion, support: ArrayLike | None) -> NotionResult:
+    """Compute ``sub_k(..., protocol="reference")``: translate its options to those of the public code."""
+    error, chosen, weighting = notion.error, notion.selection, notion.weighting
+    given = {"events": chosen.events, "counted_on": chosen.counted_on}
+    named = [name for name, value in given.items() if value is not None]
+    if chosen.max_events != MAX_EVENTS:
+        named.append("max_events")
+    if named:
+        raise ValueError(f"{', '.join(named)}: the reference protocol chooses its own events")
     if (error.bins, error.norm, error.debias) != (_N_BINS, 1, False) or error.spacing == "mass":
         raise ValueError(
             "protocol: the reference protocol has 10 bins, spacing 'width' or 'log', norm 1, no debias"
         )
-    if coverage not in (None, 0.95) or (coverage is not None and weighting != "uniform"):
+    if chosen.coverage not in (None, 0.95) or (chosen.coverage is not None and weighting != "uniform"):
         raise ValueError("coverage: the reference protocol has coverage=0.95 with uniform weighting, or None")
     names: dict[str, Any] = {"uniform": "uniform", "frequency": "prevalence", "probability": "pred_mass"}
-    name: ReferenceWeighting = "95_prob_mass" if coverage else names[weighting]
+    name: ReferenceWeighting = "95_prob_mass" if chosen.coverage else names[weighting]
     discrepancies: dict[str, Any] = {"abs": "abs", "kl": "kl", "jeffreys_unit": "jeff"}
     if error.discrepancy not in discrepancies:
         raise ValueError("discrepancy: the reference protocol reports jeffreys_unit, not raw jeffreys")
-    discrepancy: ReferenceDiscrepancy = discrepancies[error.discrepancy]
     spacing: Literal["linear", "log"] = "linear" if error.spacing == "width" else "log"
-    forecasts = _forecasts(dist, orders, k, family, name, support)
-    return _averaged(forecasts, family, name, discrepancy, spacing)
+    orders = check_complete(notion.dist, notion.orders, "the reference protocol")
+    forecasts = _forecasts(notion.dist, orders, notion.k, notion.family, name, support)
+    return _averaged(forecasts, notion.family, name, discrepancies[error.discrepancy], spacing)
 
 
 def reference_strong_notion(
@@ -151,13 +122,7 @@ def reference_strong_notion(
     bandwidth: float = 1.0,
     norm: Literal[1, 2] = 1,
 ) -> float:
-    """Compute ``full_rank(..., protocol="reference")``.
-
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> dist, orders = PlackettLuce([[0.0, 0.0]] * 4), np.array([[0, 1], [1, 0]] * 2)
-    >>> round(reference_strong_notion(dist, orders, 2, "sub"), 4)
-    0.3333
-    """
+    """Compute ``full_rank(..., protocol="reference")``."""
     if coverage not in (None, 0.95):
         raise ValueError(f"coverage: the reference protocol has coverage=0.95 or None, not {coverage}")
     weighting: ReferenceWeighting = "95_prob_mass" if coverage else "uniform"
@@ -166,12 +131,7 @@ def reference_strong_notion(
 
 
 def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> IntArray:
-    """Return the rankings over which the public code sums: ``support``, or all rankings below 8 items.
-
-    >>> from rmcalib.ranking import PlackettLuce
-    >>> reference_support(PlackettLuce([[0.0, 0.0]]), None).tolist()
-    [[0, 1], [1, 0]]
-    """
+    """Return the rankings over which the public code sums: ``support``, or all rankings below 8 items."""
     if support is not None:
         return np.unique(as_orders(support, "support", dist.n_items), axis=0)
     if dist.n_items < _ENUMERATED_BELOW:
@@ -183,26 +143,7 @@ def reference_support(dist: RankingDistribution, support: ArrayLike | None) -> I
 
 
 def reference_top_1(probability_of_first_chosen: ArrayLike) -> float:
-    """Return what the public code calls the top-1 ECE of a reward model: 1 − mean P(first chosen response).
-
-    It uses only the first chosen response of each prompt, whose outcome is always 1. It is therefore a smooth
-    error rate, not a calibration error.
-
-    Parameters
-    ----------
-    probability_of_first_chosen : array of shape (n,)
-        The probability of the first chosen response of each prompt.
-
-    Returns
-    -------
-    float
-        One minus the mean.
-
-    Examples
-    --------
-    >>> reference_top_1([0.5, 0.75])
-    0.375
-    """
+    """Return what the public code calls the top-1 ECE of a reward model: 1 − mean P(first chosen response)."""
     p = as_floats(probability_of_first_chosen, "probability_of_first_chosen", ndim=1)
     return float(1 - p.mean())
 

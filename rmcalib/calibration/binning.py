@@ -38,30 +38,7 @@ _LOWEST_LOG_EDGE = -12
 
 @dataclass(frozen=True)
 class ErrorOptions:
-    """How a binned calibration error is computed; the defaults are the usual ECE.
-
-    Parameters
-    ----------
-    bins : int or tuple of float
-        Number of bins, or their edges from 0 to 1.
-    spacing : {"width", "mass", "log"}
-        Bins of equal width, of equal mass, or logarithmic from 1e-12.
-    discrepancy : {"abs", "kl", "jeffreys", "jeffreys_unit"}
-        How the frequency f and the mean forecast c of a bin are compared; see `ece`.
-    norm : {1, 2, "max"}
-        Weighted mean over bins, root of the weighted mean square, or the largest.
-    debias : bool
-        Subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
-
-    Examples
-    --------
-    >>> ErrorOptions(bins=[0.0, 0.5, 1.0]).bins
-    (0.0, 0.5, 1.0)
-    >>> ErrorOptions(norm=3)
-    Traceback (most recent call last):
-    ...
-    ValueError: norm: unknown 3 (have: 1, 2, 'max')
-    """
+    """How a binned calibration error is computed; the defaults are the usual ECE."""
 
     bins: int | tuple[float, ...] = 10
     spacing: Spacing = "width"
@@ -87,23 +64,7 @@ class ErrorOptions:
 
 @dataclass(frozen=True)
 class BinSums:
-    """The sums of B bins, for one data set (B,) or for many (..., B).
-
-    Attributes
-    ----------
-    count : float array (..., B)
-        Number of forecasts in the bin.
-    probability : float array (..., B)
-        Sum of their probabilities.
-    outcome : float array (..., B)
-        Number of outcomes that happened.
-
-    Examples
-    --------
-    >>> sums = BinSums(count=np.array([4.0]), probability=np.array([3.0]), outcome=np.array([2.0]))
-    >>> sums.outcome / sums.count  # the frequency
-    array([0.5])
-    """
+    """The sums of B bins, for one data set (B,) or for many (..., B)."""
 
     count: FloatArray
     probability: FloatArray
@@ -111,25 +72,7 @@ class BinSums:
 
 
 def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
-    """Return the edges of the bins.
-
-    Parameters
-    ----------
-    probabilities : float array (n,) or (n, E)
-        Forecasts; only bins of equal mass depend on them.
-    options : ErrorOptions
-        Number and spacing of the bins.
-
-    Returns
-    -------
-    float array (B + 1,) or (B + 1, E)
-        The edges; one column per event for bins of equal mass of forecasts (n, E).
-
-    Examples
-    --------
-    >>> bin_edges(np.array([0.5]), ErrorOptions(bins=4))
-    array([0.  , 0.25, 0.5 , 0.75, 1.  ])
-    """
+    """Return the edges of the bins."""
     if isinstance(options.bins, tuple):
         return np.array(options.bins)
     if options.spacing == "width":
@@ -144,27 +87,7 @@ def bin_edges(probabilities: FloatArray, options: ErrorOptions) -> FloatArray:
 
 
 def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
-    """Return the bin of each probability.
-
-    Bins are closed on the left: an edge belongs to the bin on its right. The last bin contains 1.
-
-    Parameters
-    ----------
-    probabilities : float array (n,) or (n, E)
-        Forecasts in [0, 1].
-    edges : float array (B + 1,) or (B + 1, E)
-        Edges from `bin_edges`.
-
-    Returns
-    -------
-    int array, of the shape of ``probabilities``
-        Bin numbers from 0 to B − 1.
-
-    Examples
-    --------
-    >>> bin_index(np.array([0.0, 0.3, 1.0]), bin_edges(np.array([]), ErrorOptions()))
-    array([0, 3, 9])
-    """
+    """Return the bin of each probability."""
     inner = edges[1:-1]
     if edges.ndim == 1:
         return np.searchsorted(inner, probabilities, side="right")
@@ -175,27 +98,7 @@ def bin_index(probabilities: FloatArray, edges: FloatArray) -> IntArray:
 
 
 def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n_bins: int) -> BinSums:
-    """Return the sums of each bin, for one set of forecasts or for E of them at once.
-
-    Parameters
-    ----------
-    index : int array (n,) or (n, E)
-        Bin of each forecast, from `bin_index`.
-    probabilities, outcomes : float arrays of the same shape
-        Forecasts in [0, 1], and what happened (0 or 1).
-    n_bins : int
-        The number B of bins.
-
-    Returns
-    -------
-    BinSums
-        Arrays (B,) or (E, B).
-
-    Examples
-    --------
-    >>> bin_sums(np.array([0, 1, 1]), np.array([0.2, 0.6, 0.8]), np.array([0.0, 1.0, 0.0]), 2).outcome
-    array([0., 1.])
-    """
+    """Return the sums of each bin, for one set of forecasts or for E of them at once."""
     shape = (*index.shape[1:], n_bins)
     if index.ndim == 2:
         index = index + n_bins * np.arange(index.shape[1])
@@ -207,15 +110,11 @@ def bin_sums(index: IntArray, probabilities: FloatArray, outcomes: FloatArray, n
     return BinSums(total(None), total(probabilities.reshape(-1)), total(outcomes.reshape(-1)))
 
 
-def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int) -> FloatArray:
-    """Return the bin sums of each group: (G, 3B), counts, then probabilities, then outcomes.
-
-    >>> grouped_sums(np.array([0.2, 0.8]), np.array([0.0, 1.0]), np.array([0, 1]), np.array([0, 1]), 2)
-    array([[1. , 0. , 0.2, 0. , 0. , 0. ],
-           [0. , 1. , 0. , 0.8, 0. , 1. ]])
-    """
+def grouped_sums(
+    p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray, n_bins: int, n_groups: int
+) -> FloatArray:
+    """Return the bin sums of each group: (G, 3B), counts, then probabilities, then outcomes."""
     cell = groups * n_bins + index
-    n_groups = int(groups.max()) + 1
     sums = np.empty((n_groups, 3, n_bins))
     for kind, weights in enumerate((None, p, y)):
         sums[:, kind] = np.bincount(cell, weights, n_groups * n_bins).reshape(n_groups, n_bins)
@@ -223,36 +122,13 @@ def grouped_sums(p: FloatArray, y: FloatArray, groups: IntArray, index: IntArray
 
 
 def unpack_bins(rows: FloatArray) -> BinSums:
-    """Turn rows (..., 3B) such as those of `grouped_sums` into bin sums.
-
-    >>> unpack_bins(np.array([1.0, 0.5, 0.0])).probability
-    array([0.5])
-    """
+    """Turn rows (..., 3B) such as those of `grouped_sums` into bin sums."""
     count, probability, outcome = np.split(rows, 3, axis=-1)
     return BinSums(count, probability, outcome)
 
 
 def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
-    """Return the calibration error of bin sums; empty bins do not count.
-
-    Parameters
-    ----------
-    sums : BinSums
-        Sums (..., B) of one or many data sets.
-    options : ErrorOptions
-        Discrepancy, norm and debiasing.
-
-    Returns
-    -------
-    float array (...)
-        The error of each data set.
-
-    Examples
-    --------
-    >>> sums = BinSums(np.array([4.0]), np.array([3.0]), np.array([2.0]))
-    >>> binned_error(sums, ErrorOptions())
-    array(0.25)
-    """
+    """Return the calibration error of bin sums; empty bins do not count."""
     weight = sums.count / sums.count.sum(axis=-1, keepdims=True)
     gap = bin_gaps(sums, options)
     if options.norm == "max":
@@ -267,14 +143,7 @@ def binned_error(sums: BinSums, options: ErrorOptions) -> FloatArray:
 
 
 def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> FloatArray:
-    """Return the discrepancy of every bin (..., B), 0 where it is empty.
-
-    With ``debias`` a bin's gap is the root of max(0, (f − c)² − f(1 − f)/(n − 1)), 0 where n = 1;
-    ``squared`` returns that difference itself.
-
-    >>> bin_gaps(BinSums(np.array([2.0, 0.0]), np.array([0.5, 0.0]), np.array([1.0, 0.0])), ErrorOptions())
-    array([0.25, 0.  ])
-    """
+    """Return the discrepancy of every bin (..., B), 0 where it is empty."""
     count = np.maximum(sums.count, 1)
     frequency, confidence = sums.outcome / count, sums.probability / count
     if options.discrepancy == "abs":
@@ -298,11 +167,7 @@ def bin_gaps(sums: BinSums, options: ErrorOptions, *, squared: bool = False) -> 
 
 
 def as_bins(bins: int | ArrayLike) -> int | tuple[float, ...]:
-    """Return a number of bins, or edges as a tuple.
-
-    >>> as_bins([0, 0.5, 1])
-    (0.0, 0.5, 1.0)
-    """
+    """Return a number of bins, or edges as a tuple."""
     if np.ndim(bins) == 0:
         return check_integer(bins, "bins", 1)
     return tuple(float(edge) for edge in as_floats(bins, "bins", ndim=1))

@@ -15,12 +15,11 @@ from rmcalib._util.arrays import (
     check_choice,
     check_integer,
 )
-from rmcalib.calibration._intervals import Interval, check_level
-from rmcalib.calibration._nulls import NullTest, compare_with_null
-from rmcalib.calibration._rankings.inputs import check_complete, check_ranks, marginals
-from rmcalib.calibration._rankings.kernel import KernelForecast, kernel_forecast
-from rmcalib.calibration._rankings.reference import reference_strong_notion
-from rmcalib.calibration._rankings.results import NotionProtocol, NotionResult
+from rmcalib.calibration.errors import NullTest, compare_with_null
+from rmcalib.calibration.intervals import Interval, check_level
+from rmcalib.calibration.kernel import KernelForecast, kernel_forecast
+from rmcalib.calibration.notions import NotionProtocol, NotionResult, check_complete, check_ranks, marginals
+from rmcalib.calibration.reference import reference_strong_notion
 from rmcalib.ranking import PairMarginals
 from rmcalib.ranking.events import Family, all_events, check_k, count_events, occurs_unchecked, subsets
 
@@ -142,23 +141,14 @@ class _Strong:
     draws: "_ClassDraws | _RankingDraws"
 
     def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
-        """Compare the error with its distribution under outcomes drawn from the forecast.
-
-        The p-value is two-sided: the outcomes of an under-confident forecast are less noisy than it says, and
-        the error is then below its null mean.
-        """
+        """Compare the error with its distribution under outcomes drawn from the forecast."""
         generator = np.random.default_rng(rng)
         drawn = self.draws(check_integer(resamples, "resamples", 1), generator)
         value, *null = self.kernel.errors(np.concatenate([self.classes[None], drawn]))
         return _two_sided(float(value), np.array(null), self.kernel.expected_error(self.kernel.p))
 
     def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
-        """Return the excess over the null mean with a confidence interval, given the forecasts.
-
-        The width comes from data sets drawn from an estimate of the truth: a mixture of the forecast and the
-        local frequencies, chosen by leave-one-out likelihood. The interval contains 0 if the null test does
-        not reject.
-        """
+        """Return the excess over the null mean with a confidence interval, given the forecasts."""
         check_level(level)
         kernel, generator = self.kernel, np.random.default_rng(rng)
         n_replicates = check_integer(resamples, "resamples", 1)

@@ -56,11 +56,7 @@ class KernelForecast:
         return (np.arange(self.p.shape[2]) == classes[:, :, None]).astype(np.float64)
 
     def expected_error(self, truth: FloatArray) -> float | None:
-        """Return the mean error if outcomes have the probabilities ``truth`` (sets, n, C); norm 2 only.
-
-        With q the truth, it is the mean over j of ‖Σ_i w_ji q_i − h_j‖² + Σ_i w_ji² (1 − ‖q_i‖²): the error
-        without noise, plus the noise.
-        """
+        """Return the mean error if outcomes have the probabilities ``truth`` (sets, n, C); norm 2 only."""
         if self.norm != 2:
             return None
         variance = 1 - (truth**2).sum(axis=2)
@@ -99,14 +95,7 @@ class KernelForecast:
 
 
 def kernel_forecast(p: FloatArray, bandwidth: float | None, norm: Literal[1, 2]) -> KernelForecast:
-    """Return the kernel of forecasts (sets, n, C); the default bandwidth has the largest likelihood.
-
-    13 candidates from 1e-4 to 1 are compared by the leave-one-out likelihood of at most 1,000 evenly spaced
-    instances. The bandwidth does not depend on outcomes.
-
-    >>> kernel_forecast(np.full((1, 4, 2), 0.5), None, 2).widths.shape
-    (1,)
-    """
+    """Return the kernel of forecasts (sets, n, C); the default bandwidth has the largest likelihood."""
     n_sets, n, n_classes = p.shape
     widths = np.full(n_sets, bandwidth) if bandwidth is not None else np.empty(n_sets)
     if bandwidth is None:

@@ -1,1 +1,0 @@
-"""Calibration of distributions over rankings: the notions of the paper and their uncertainty."""

@@ -1,0 +1,597 @@
+"""Calibration errors of event tables: binned and smooth, with null tests and intervals by simulation.
+
+The interval of an error is found by simulating and inverting: data sets are drawn whose miscalibration is a
+multiple of the observed one, and the interval holds the true errors under which the observed error is not
+extreme. The multiple 0 is the world of the null test, so interval and test agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration import smoothing
+from rmcalib.calibration.binning import (
+    BinSums,
+    Discrepancy,
+    ErrorOptions,
+    Norm,
+    Spacing,
+    as_bins,
+    bin_edges,
+    bin_index,
+    bin_sums,
+    binned_error,
+    grouped_sums,
+    unpack_bins,
+)
+from rmcalib.calibration.events import Draw, Events, OneOf, Winners, by_cluster, design_effect
+from rmcalib.calibration.intervals import Interval, check_level, skew_interval, student_quantile
+from rmcalib.calibration.simulation import (
+    FEWER_DRAWS,
+    FEWER_STEPS,
+    Cells,
+    Simulation,
+    draw_sums,
+    rows_of,
+    simulate,
+    sparse_rows,
+)
+
+__all__ = [
+    "Band",
+    "ErrorEstimate",
+    "NullTest",
+    "Reliability",
+    "binned",
+    "compare_with_null",
+    "consistency_band",
+    "ece",
+    "ece_interval",
+    "ece_null",
+    "event_error",
+    "reliability",
+    "smooth",
+    "smooth_ece",
+]
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """The numbers of a reliability diagram, for B bins.
+
+    Attributes
+    ----------
+    low, high : float (B,)
+        Edges of each bin.
+    count : float (B,)
+        Number of forecasts in the bin.
+    confidence : float (B,)
+        Their mean; NaN in empty bins.
+    frequency : float (B,)
+        How often the event happened; NaN in empty bins.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    count: FloatArray
+    confidence: FloatArray
+    frequency: FloatArray
+
+
+@dataclass(frozen=True)
+class NullTest:
+    """An observed error beside that of a calibrated forecast with as much data.
+
+    Attributes
+    ----------
+    value : float
+        The observed error.
+    mean, high : float
+        Mean and 95% point of the error of a calibrated forecast.
+    p_value : float
+        How often a calibrated forecast has an error at least as large as the observed one.
+    resamples : int
+        Number of simulated data sets.
+    """
+
+    value: float
+    mean: float
+    high: float
+    p_value: float
+    resamples: int
+
+    @property
+    def excess(self) -> float:
+        """How much the error exceeds that of a calibrated forecast: value − mean."""
+        return self.value - self.mean
+
+
+@dataclass(frozen=True)
+class Band:
+    """Where the frequency of each bin (B,) would lie if the forecast were calibrated."""
+
+    low: FloatArray
+    high: FloatArray
+    level: float
+
+
+def ece(
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    bins: int | ArrayLike = 10,
+    spacing: Spacing = "width",
+    discrepancy: Discrepancy = "abs",
+    norm: Norm = 1,
+    debias: bool = False,
+) -> float:
+    """Return the expected calibration error (ECE): Σ_b |I_b|/n · |freq(I_b) − conf(I_b)|.
+
+    Bins are left-closed, with p = 1 in the last one.
+
+    Parameters
+    ----------
+    probabilities : float (n,)
+        Forecasts in [0, 1].
+    outcomes : float (n,)
+        1 if the event happened, 0 otherwise; shares in between, such as those of votes, are allowed.
+    bins : int or float (B + 1,)
+        Number of bins, or their edges from 0 to 1.
+    spacing : {"width", "mass", "log"}
+        Bins of equal width, of equal mass, or logarithmic from 1e-12.
+    discrepancy : {"abs", "kl", "jeffreys", "jeffreys_unit"}
+        How the frequency f and the mean forecast c of a bin are compared. "abs" is |f − c|. "kl" is the
+        Bernoulli divergence KL(f‖c). "jeffreys" is J = KL(f‖c) + KL(c‖f) with f smoothed to
+        (n₁ + ½)/(n + 1). "jeffreys_unit" is 1 − exp(−J), which lies in [0, 1).
+    norm : {1, 2, "max"}
+        Weighted mean over bins, root of the weighted mean square, or the largest.
+    debias : bool
+        Subtract the sampling variance f(1 − f)/(n − 1) from each squared difference ("abs" only).
+
+    Returns
+    -------
+    float
+        The error; 0 if every bin's frequency equals its mean forecast.
+
+    Examples
+    --------
+    >>> ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1])
+    0.1
+    >>> ece([0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1])
+    0.0
+    """
+    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    return event_error(Events.from_arrays(probabilities, outcomes), options)
+
+
+def reliability(
+    probabilities: ArrayLike, outcomes: ArrayLike, *, bins: int | ArrayLike = 10, spacing: Spacing = "width"
+) -> Reliability:
+    """Return the reliability diagram of forecasts of yes/no outcomes.
+
+    Parameters
+    ----------
+    probabilities, outcomes, bins, spacing
+        As for `ece`.
+
+    Returns
+    -------
+    Reliability
+        Edges, counts, mean forecasts and frequencies of the bins.
+
+    Examples
+    --------
+    >>> diagram = reliability([0.2, 0.4, 0.9], [0, 1, 1], bins=2)
+    >>> diagram.count, diagram.confidence.round(2), diagram.frequency
+    (array([2., 1.]), array([0.3, 0.9]), array([0.5, 1. ]))
+    """
+    events = Events.from_arrays(probabilities, outcomes)
+    edges, sums = _observed_sums(events, ErrorOptions(as_bins(bins), spacing))
+    count = np.where(sums.count > 0, sums.count, np.nan)
+    return Reliability(edges[:-1], edges[1:], sums.count, sums.probability / count, sums.outcome / count)
+
+
+def ece_null(
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    draw: Draw = "auto",
+    resamples: int = 1000,
+    rng: np.random.Generator | int = 0,
+    bins: int | ArrayLike = 10,
+    spacing: Spacing = "width",
+    discrepancy: Discrepancy = "abs",
+    norm: Norm = 1,
+    debias: bool = False,
+) -> NullTest:
+    """Compare the binned error with its distribution under outcomes drawn from the forecast itself.
+
+    Parameters
+    ----------
+    probabilities, outcomes : float (n,)
+        As for `ece`.
+    groups : array (n,), optional
+        Labels of rows that belong together, such as the responses to one prompt.
+    clusters : array (n,), optional
+        Labels of groups that belong together, such as near-duplicate prompts.
+    draw : Draw
+        "one_per_group" draws exactly one row of each group, whose probabilities sum to 1; "independent" draws
+        every row by itself; "auto" takes the former where the data has this form.
+    resamples : int
+        Number of simulated data sets.
+    rng : numpy Generator or int
+        Generator or seed.
+    bins, spacing, discrepancy, norm, debias
+        As for `ece`.
+
+    Returns
+    -------
+    NullTest
+        The error, the mean and 95% point of its null distribution, and the p-value.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(500)
+    >>> bool(ece_null(p, rng.random(500) < p).p_value > 0.05), ece_null(p, np.ones(500)).p_value < 0.01
+    (True, True)
+    """
+    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
+    return binned(events, options, resamples=resamples, rng=rng).test()
+
+
+def ece_interval(
+    probabilities: ArrayLike,
+    outcomes: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    clusters: ArrayLike | None = None,
+    draw: Draw = "auto",
+    resamples: int = 1000,
+    level: float = 0.95,
+    rng: np.random.Generator | int = 0,
+    bins: int | ArrayLike = 10,
+    spacing: Spacing = "width",
+    discrepancy: Discrepancy = "abs",
+    norm: Norm = 1,
+    debias: bool = False,
+) -> Interval:
+    """Return the binned calibration error with a confidence interval, by simulating and inverting.
+
+    Sampling noise increases an ECE, so quantiles of resampled errors lie too high and never reach 0, even for
+    a calibrated forecast. The interval holds the true errors that make the observed one likely.
+    ``results/statistics.md`` has the measured coverage.
+
+    Parameters
+    ----------
+    probabilities, outcomes, groups, clusters, draw, resamples, rng
+        As for `ece_null`. With the same seed, the interval excludes 0 exactly if the test rejects.
+    level : float
+        Confidence level.
+    bins, spacing, discrepancy, norm, debias
+        As for `ece`.
+
+    Returns
+    -------
+    Interval
+        The error and its limits.
+
+    Examples
+    --------
+    >>> p = np.linspace(0.05, 0.95, 200)
+    >>> y = np.random.default_rng(0).random(200) < p ** 2
+    >>> interval = ece_interval(p, y)
+    >>> 0 < interval.low < interval.value < interval.high
+    True
+    """
+    check_level(level)
+    options = ErrorOptions(as_bins(bins), spacing, discrepancy, norm, debias)
+    events = Events.from_arrays(probabilities, outcomes, groups=groups, draw=draw, clusters=clusters)
+    return binned(events, options, resamples=resamples, rng=rng).interval(level)
+
+
+def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
+    """Return the smooth ECE (Błasiok and Nakkiran 2023), which needs no bins and no bandwidth.
+
+    The residuals y − p are smoothed along p by a Gaussian, reflected at 0 and 1; the error is the width σ at
+    which the mean absolute smoothed residual is σ.
+
+    Parameters
+    ----------
+    probabilities, outcomes : float (n,)
+        As for `ece`.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> round(smooth_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1]), 3)
+    0.095
+    """
+    events = Events.from_arrays(probabilities, outcomes)
+    return smoothing.smooth_error(events.p[events.observed], events.y[events.observed])
+
+
+def consistency_band(
+    events: Events,
+    *,
+    bins: int = 10,
+    level: float = 0.95,
+    resamples: int = 1000,
+    rng: np.random.Generator | int = 0,
+) -> Band:
+    """Return where the bars of a reliability diagram would lie if the forecast were calibrated."""
+    edges = bin_edges(events.p, ErrorOptions(bins))
+    index = bin_index(events.p, edges)
+    alternatives = events.joint.alternatives(index, bins)
+    q = events.joint.probabilities()
+    happened, _ = draw_sums(
+        alternatives, [q], (), resamples=resamples, most=0, rng=np.random.default_rng(rng)
+    )
+    count = np.bincount(index, minlength=bins).astype(np.float64)
+    low, high = np.quantile(happened, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    nonempty = np.where(count > 0, count, np.nan)
+    return Band(low / nonempty, high / nonempty, level)
+
+
+def event_error(events: Events, options: ErrorOptions | None = None) -> float:
+    """Return the binned error of the observed events."""
+    options = options or ErrorOptions()
+    value = float(binned_error(_observed_sums(events, options)[1], options))
+    return 0.0 if abs(value) < 1e-15 else value  # exactly 0 for perfectly calibrated data
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorEstimate:
+    """A calibration error with what its interval, its null test and differences need.
+
+    ``influence`` (n,) is what each prompt contributes to the deviation of the error, ``square`` an unbiased
+    estimate of a squared error with its standard error, ``unseen`` the largest error of a prompt that is
+    unlike all observed ones, and ``with_more_errors`` the error if as many choices are wrong as their exact
+    interval allows.
+    """
+
+    value: float
+    simulation: Simulation
+    influence: FloatArray
+    cluster: IntArray | None = None
+    largest: float = 1.0
+    square: tuple[float, float] | None = None
+    unseen: float = 0.0
+
+    def test(self) -> NullTest:
+        """Return the test of calibration: how often a calibrated forecast shows so large an error."""
+        return compare_with_null(self.value, self.simulation.null)
+
+    @cached_property
+    def centre(self) -> float:
+        """The error without the bias of noise: the one under which half of the draws exceed the value."""
+        middle = np.maximum.accumulate(np.median(self.simulation.draws, axis=1))
+        return float(np.interp(self.value, middle, self.simulation.truths))
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return the interval; it excludes 0 exactly if the test's p-value is at most 1 − level."""
+        check_level(level)
+        drawn, truths = self.simulation.draws, self.simulation.truths
+        alpha = round(1 - level, 12)
+        below, above = self._smooth_limits(level)
+        smallest, largest = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=1)
+        # Quantiles grow with the size of the miscalibration; running maxima remove the noise of the simulation.
+        high = float(np.interp(self.value, np.maximum.accumulate(smallest), truths))
+        # With probability 1 − alpha, at most this fraction of all prompts is unlike the observed ones.
+        rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
+        high = max(min(max(high, above, rest), self.largest), self.value)
+        n_draws = len(self.simulation.null)
+        if self.test().p_value > alpha:
+            return Interval(self.value, 0.0, high, level, n_draws)
+        # No error is smaller than 0, so calibration itself is tested on one side.
+        rank = int(alpha * (n_draws + 1) + 1e-9)
+        largest[0] = np.partition(self.simulation.null, -rank)[-rank]
+        low = float(np.interp(self.value, np.maximum.accumulate(largest), truths))
+        # The simulations keep the number of forecasts in each bin, which a squared error depends on strongly.
+        if below > 0 or self.square is not None:
+            low = min(low, below)
+        # The test rejects 0, even if nothing more is known.
+        low = min(max(low, 1e-3 * self.value), self.value)
+        return Interval(self.value, low, high, level, n_draws)
+
+    def _smooth_limits(self, level: float) -> tuple[float, float]:
+        """Limits of the error as if it were a smooth function of means."""
+        sums = by_cluster(self.influence, self.cluster)
+        if self.square is None:
+            below, above = skew_interval(sums * len(sums), level)
+            return self.value + below, self.value + above
+        middle, margin = self.square[0], student_quantile(level, len(sums)) * self.square[1]
+        return float(np.sqrt(max(middle - margin, 0.0))), float(np.sqrt(max(middle + margin, 0.0)))
+
+
+def binned(
+    events: Events,
+    options: ErrorOptions | None = None,
+    *,
+    resamples: int = 1000,
+    rng: np.random.Generator | int = 0,
+) -> ErrorEstimate:
+    """Estimate the binned error of a table.
+
+    For size s, the miscalibrated worlds have probabilities p + s · gap of their bin (see
+    `Joint.probabilities`).
+    """
+    options = options or ErrorOptions()
+    edges = bin_edges(events.p, options)
+    n_bins, index, rows = len(edges) - 1, bin_index(events.p, edges), events.observed
+    sums = grouped_sums(
+        events.p[rows], events.y[rows], events.prompt[rows], index[rows], n_bins, events.n_prompts
+    )
+    total = unpack_bins(sums.sum(axis=0))
+    gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
+    pairs = isinstance(events.joint, Winners)
+    scale = 1e6 if options.discrepancy == "abs" else 1.0  # bin sums of unlimited data, for debiased errors
+
+    def errors(drawn: FloatArray, scale: float = 1.0) -> FloatArray:
+        if pairs:  # which pairs are observed depends on who wins
+            return binned_error(unpack_bins(scale * drawn), options)
+        count = np.broadcast_to(scale * total.count, drawn.shape)
+        probability = np.broadcast_to(scale * total.probability, drawn.shape)
+        return binned_error(BinSums(count, probability, scale * drawn), options)
+
+    clustered = design_effect(_centred(sums, gap), events.cluster)
+    simulation = simulate(
+        events.joint.alternatives(index, n_bins),
+        lambda size: events.joint.probabilities((size * gap)[index] if size else None),
+        errors,
+        lambda expected: errors(expected, scale),
+        resamples=resamples,
+        rng=rng,
+        design_effect=clustered,
+        **({"steps": FEWER_STEPS, "most": FEWER_DRAWS} if pairs else {}),
+    )
+    squared = options.debias and options.norm == 2 and len(sums) > 1
+    lone = isinstance(events.joint, OneOf) and (total.count > 0).sum() == 1
+    return ErrorEstimate(
+        value=event_error(events, options),
+        simulation=simulation,
+        influence=_influence(sums, options),
+        cluster=events.cluster,
+        largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
+        square=_squared_error(_cluster_rows(sums, events.cluster)) if squared else None,
+        # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
+        unseen=2 * len(sums) / len(events) if lone else 0.0,
+    )
+
+
+def smooth(
+    events: Events, *, resamples: int = FEWER_DRAWS, rng: np.random.Generator | int = 0
+) -> ErrorEstimate:
+    """Estimate the smooth error of a table whose rows are all observed, in the same way as `binned`."""
+    p, y, n, grid = events.p, events.y, len(events), smoothing.GRID
+    value = smoothing.smooth_error(p, y)
+    left, share = smoothing.grid_cells(p, grid)
+    alternatives = _GridCells(events.joint.alternatives(left, grid + 1), share)  # type: ignore[arg-type]
+    gap = smoothing.smoothed_gap(p, y, value)
+    forecast = smoothing.residual_grid(p, p, grid)
+
+    def errors(happened: FloatArray) -> FloatArray:
+        rows = (happened.reshape(-1, grid + 1) - forecast) / n
+        return smoothing.fixed_points(smoothing.cosine_coefficients(rows)).reshape(happened.shape[:-1])
+
+    influence = np.bincount(events.prompt, smoothing.influence(p, y, value))
+    simulation = simulate(
+        alternatives,
+        lambda size: events.joint.probabilities(size * gap if size else None),
+        errors,
+        errors,
+        steps=FEWER_STEPS,
+        resamples=resamples,
+        rng=rng,
+        most=FEWER_DRAWS,
+        design_effect=design_effect(np.bincount(events.prompt, y - p - gap)[:, None], events.cluster),
+    )
+    return ErrorEstimate(value, simulation, influence - influence.mean(), events.cluster)
+
+
+def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
+    """Return where ``observed`` stands among ``draws`` (R,) of a calibrated forecast."""
+    # Equal up to rounding counts as "at least as large".
+    reached = int((draws >= observed - 1e-12).sum())
+    p_value = (1 + reached) / (1 + len(draws))
+    return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value, len(draws))
+
+
+@dataclass(frozen=True, eq=False)
+class _GridCells:
+    """Alternatives that count at the two grid points next to their forecast, ``share`` (N,) at the right one."""
+
+    cells: Cells
+    share: FloatArray
+
+    @property
+    def sizes(self) -> IntArray:
+        return self.cells.sizes
+
+    @property
+    def n_sums(self) -> int:
+        return self.cells.n_sums
+
+    @cached_property
+    def right(self) -> FloatArray:
+        return np.repeat(self.share, len(self.cells.cell) // len(self.share))
+
+    def features(self, prompts: slice) -> Any:
+        rows = rows_of(self.sizes, prompts)
+        cell, right = self.cells.cell[rows], self.right[rows]
+        last = np.where(cell < self.n_sums, np.minimum(cell + 1, self.n_sums), self.n_sums)
+        return sparse_rows(cell, 1 - right, self.n_sums) + sparse_rows(last, right, self.n_sums)
+
+    def counts(self, rows: Any, step: Any, n_steps: int) -> FloatArray:
+        width = self.n_sums + 2
+        cells = self.cells.cell[rows] + width * step
+        cells += width * n_steps * np.arange(len(rows))[:, None]
+        right, size = self.right[rows].reshape(-1), len(rows) * n_steps * width
+        flat = cells.reshape(-1)
+        counts = np.bincount(flat, 1 - right, size) + np.bincount(flat + 1, right, size)
+        return counts.reshape(len(rows), n_steps, width)[..., :-2].astype(np.float64)
+
+
+def _observed_sums(events: Events, options: ErrorOptions) -> tuple[FloatArray, BinSums]:
+    """Return the edges of the bins, and the sums of the observed events."""
+    edges, rows = bin_edges(events.p, options), events.observed
+    p, y = events.p[rows], events.y[rows]
+    return edges, bin_sums(bin_index(p, edges), p, y, len(edges) - 1)
+
+
+def _centred(sums: FloatArray, gap: FloatArray) -> FloatArray:
+    """Return the residuals of each prompt and bin (n, B), without the mean gap of the bin."""
+    count, probability, outcome = np.split(sums, 3, axis=1)
+    return outcome - probability - gap * count
+
+
+def _cluster_rows(sums: FloatArray, cluster: IntArray | None) -> FloatArray:
+    """Return sums (n, q) of prompts added up over clusters: (C, q)."""
+    if cluster is None:
+        return sums
+    return np.column_stack([np.bincount(cluster, column) for column in sums.T]).astype(np.float64)
+
+
+def _influence(sums: FloatArray, options: ErrorOptions) -> FloatArray:
+    """Return the influence of each prompt (n,) on a binned error, for the bin sums (n, 3B) of the prompts."""
+    scale = 1e6 if options.discrepancy == "abs" else 1.0
+    total, step = scale * sums.sum(axis=0), 1e-4 * scale
+    moved = np.concatenate([total + step * np.eye(len(total)), total - step * np.eye(len(total))])
+    bins = unpack_bins(np.maximum(moved, 0.0))
+    errors = binned_error(
+        BinSums(bins.count, bins.probability, np.minimum(bins.outcome, bins.count)), options
+    )
+    up, down = np.split(errors, 2)
+    influence: FloatArray = scale * sums @ ((up - down) / (2 * step))
+    return influence - influence.mean()
+
+
+def _squared_error(sums: FloatArray) -> tuple[float, float]:
+    """Estimate Σ_b π_b gap_b² without bias, and its standard error, for bin sums (n, 3B) of the prompts.
+
+    U = Σ_b [(Σ z_b)² − Σ z_b²] / (n(n − 1) π_b m²) with residual sums z of each prompt and m rows per prompt.
+    """
+    count, probability, outcome = np.split(sums, 3, axis=1)
+    filled = count.sum(axis=0) > 0
+    count, z = count[:, filled], (outcome - probability)[:, filled]
+    n, rows = len(sums), float(count.sum()) / len(sums)
+    weight = count.sum(axis=0) / count.sum()
+    total = z.sum(axis=0)
+    value = float(((total**2 - (z**2).sum(axis=0)) / weight).sum()) / (n * (n - 1) * rows**2)
+    mean = total / (n * rows)
+    linear = (2 * mean * z / (weight * rows) - mean**2 * count / (weight**2 * rows)).sum(axis=1)
+    cross = np.cov(z.T / rows, ddof=1).reshape(len(weight), -1) / np.sqrt(np.outer(weight, weight))
+    variance = float(linear.var(ddof=1)) / n + 2 * float((cross**2).sum()) / n**2
+    return value, float(np.sqrt(variance))

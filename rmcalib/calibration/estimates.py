@@ -1,0 +1,261 @@
+"""`Estimate`: a number from n prompts, with its interval, its null test, and what a difference of two models needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib.calibration.errors import ErrorEstimate, NullTest
+from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.intervals import (
+    Difference,
+    Interval,
+    Limits,
+    bootstrap_limits,
+    difference,
+    jump_interval,
+    mean_difference,
+    proportion_interval,
+)
+
+__all__ = ["NO_INTERVAL", "Estimate", "difference_of", "size_difference_of"]
+
+NO_INTERVAL = "no interval: a single prompt does not say how much prompts differ"
+ROUNDING = 1e-9
+"""A difference of at most this fraction of the two values is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A number computed from n prompts.
+
+    Attributes
+    ----------
+    value : float or None
+        None if it cannot be computed; ``note`` says why.
+    n : int
+        Number of prompts.
+    limits : function of a level, optional
+        Returns the limits of the interval, or None if there are none.
+    values : float (n,), optional
+        One number per prompt, if the value is their mean. Differences are then paired prompt by prompt.
+    if_right, if_wrong : float (n,), optional
+        What ``values`` would be if each first choice were right, and if the runner-up were.
+    influence : function, optional
+        Returns (n,) what each prompt contributes to the deviation of the value; sums to 0.
+    error : function, optional
+        Returns the simulated error, for its null test and its centre.
+    cluster : int (n,), optional
+        Which prompts belong together.
+    ranks : float (N,), optional
+        The rewards up to their scale. Two models whose rewards differ only in scale have the same first
+        choices.
+    """
+
+    value: float | None
+    n: int
+    note: str = ""
+    limits: Callable[[float], Limits | None] | None = None
+    values: FloatArray | None = None
+    if_right: FloatArray | None = None
+    if_wrong: FloatArray | None = None
+    influence: Callable[[], FloatArray] | None = None
+    error: Callable[[], ErrorEstimate] | None = None
+    cluster: IntArray | None = None
+    ranks: FloatArray | None = None
+
+    @classmethod
+    def missing(cls, n: int, note: str) -> Estimate:
+        """Return an estimate without a value; ``note`` says why."""
+        return cls(None, n, note)
+
+    @classmethod
+    def constant(cls, value: float, n: int, *, note: str = "the value is not finite") -> Estimate:
+        """Return a value without an interval, such as a p-value; ``note`` is used if it is not finite."""
+        return cls(value, n) if np.isfinite(value) else cls.missing(n, note)
+
+    @classmethod
+    def mean(
+        cls,
+        values: FloatArray,
+        if_right: FloatArray | None = None,
+        if_wrong: FloatArray | None = None,
+        *,
+        within: Limits = (-np.inf, np.inf),
+        cluster: IntArray | None = None,
+    ) -> Estimate:
+        """Return the mean of one number per prompt, with the interval of `jump_interval`, inside of ``within``."""
+        base = values if if_right is None else if_right
+        others = () if if_wrong is None else (if_wrong,)
+
+        def limits(level: float) -> Limits:
+            low, high = jump_interval(values, base, others, level, cluster)
+            return max(low, within[0]), min(high, within[1])
+
+        return cls(
+            float(values.mean()),
+            len(values),
+            limits=limits,
+            values=values,
+            if_right=if_right,
+            if_wrong=if_wrong,
+            influence=lambda: (values - values.mean()) / len(values),
+            cluster=cluster,
+        )
+
+    @classmethod
+    def proportion(cls, values: FloatArray, *, cluster: IntArray | None = None) -> Estimate:
+        """Return the mean of numbers in [0, 1] that are mostly 0 or 1, with its exact interval."""
+        found = cls.mean(values, cluster=cluster)
+        return replace(found, limits=lambda level: proportion_interval(values, level, cluster))
+
+    @classmethod
+    def median(cls, values: FloatArray) -> Estimate:
+        """Return the median of one number per prompt; its limits are the quantiles of resampled medians."""
+
+        def limits(level: float) -> Limits:
+            from scipy.special import betainc
+
+            n = len(values)
+            half = -(-n // 2)
+            reached = betainc(half, n - half + 1, np.arange(1, n + 1) / n)
+            low, high = np.sort(values)[np.searchsorted(reached, [(1 - level) / 2, (1 + level) / 2])]
+            return float(low), float(high)
+
+        return cls(float(np.median(values)), len(values), limits=limits)
+
+    @classmethod
+    def of_sums(
+        cls,
+        sums: FloatArray,
+        function: Callable[[FloatArray], FloatArray],
+        *,
+        resamples: int,
+        seed: int,
+        cluster: IntArray | None = None,
+    ) -> Estimate:
+        """Return a function of the sums (q,) over prompts of ``sums`` (n, q), with a bootstrap interval."""
+        total = sums.sum(axis=0)
+
+        def influence() -> FloatArray:
+            step = 1e-6 * np.maximum(np.abs(total), 1e-300)
+            moved = np.concatenate([total + np.diag(step), total - np.diag(step)])
+            up, down = np.split(function(moved), 2)
+            slope: FloatArray = sums @ ((up - down) / (2 * step))
+            return slope - slope.mean()
+
+        def limits(level: float) -> Limits:
+            return bootstrap_limits(
+                sums, function, level=level, resamples=resamples, seed=seed, cluster=cluster
+            )
+
+        value = float(function(total[None])[0])
+        return cls(value, len(sums), limits=limits, influence=influence, cluster=cluster)
+
+    @classmethod
+    def of_error(cls, value: float, error: Callable[[], ErrorEstimate], n: int) -> Estimate:
+        """Return a calibration error. ``error``, which simulates, is called when the interval is needed."""
+
+        def limits(level: float) -> Limits:
+            found = error().interval(level)
+            return found.low, found.high
+
+        return cls(value, n, limits=limits, influence=lambda: error().influence, error=error)
+
+    def test(self) -> NullTest | None:
+        """Return the null test of a calibration error."""
+        return None if self.error is None else self.error().test()
+
+    def interval(self, level: float = 0.95) -> Interval | None:
+        """Return the value with its interval, or None if there is none."""
+        if self.value is None or self.limits is None or self.n < 2:
+            return None
+        found = self.limits(level)
+        return None if found is None else Interval(self.value, *found, level)
+
+
+def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
+    """Return b − a for estimates of the same prompts, with interval and p-value; None if one is missing.
+
+    A difference within rounding of the two values is 0, with p-value 1.
+    """
+    if a.value is None or b.value is None or a.n < 2:
+        return None
+    if a.values is not None and b.values is not None:
+        base, others = _paired(a, b)
+        found = mean_difference(a.values, b.values, level=level, base=base, others=others, cluster=a.cluster)
+        return _rounded(found, a, b)
+    one, other = a.interval(level), b.interval(level)
+    if one is None or other is None or a.influence is None or b.influence is None:
+        return None
+    centres = None if a.error is None or b.error is None else (a.error().centre, b.error().centre)
+    return _rounded(difference(one, other, *_influences(a, b), centres=centres), a, b)
+
+
+def size_difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference | None:
+    """Return |b| − |a| with its interval and p-value, for gaps: the smaller one is better, whatever its sign.
+
+    With d = b − a and s = b + a, |b| − |a| is min(|d|, |s|) with the sign of d·s, so neither is larger if and
+    only if d or s is 0. The p-value is the larger one of d and s (an intersection-union test). The limits are
+    the extremes for d and s in their intervals, which lie at corners.
+    """
+    apart = difference_of(a, b, level)
+    one, other = a.interval(level), b.interval(level)
+    if apart is None or one is None or other is None or a.value is None or b.value is None:
+        return None
+    mine, theirs = _influences(a, b)
+    turned = Interval(-one.value, -one.high, -one.low, level)
+    total = difference(turned, other, -mine, theirs)
+    corners = [
+        float(np.sign(d) * np.sign(s) * min(abs(d), abs(s)))
+        for d in (apart.low, apart.high)
+        for s in (total.low, total.high)
+    ]
+    value = abs(b.value) - abs(a.value)
+    found = Difference(value, min(*corners, value), max(*corners, value), max(apart.p_value, total.p_value))
+    return _rounded(found, a, b)
+
+
+def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArray]]:
+    """What b − a would be for each prompt if both choices were right, and what else it could be."""
+    if a.if_right is None or b.if_right is None or a.if_wrong is None or b.if_wrong is None:
+        return None, []
+    base = b.if_right - a.if_right
+    if a.ranks is None or b.ranks is None:
+        return base, [b.if_wrong - a.if_wrong]
+    same = a.ranks.shape == b.ranks.shape and np.allclose(a.ranks, b.ranks, rtol=1e-9, atol=1e-12)
+    # One model may be right and the other wrong, even if that was never seen.
+    return base, [] if same else [base - 1, base + 1]
+
+
+def _influences(a: Estimate, b: Estimate) -> tuple[FloatArray, FloatArray]:
+    """Return the influences of both estimates, added up over clusters."""
+    assert a.influence is not None
+    assert b.influence is not None
+    return by_cluster(a.influence(), a.cluster), by_cluster(b.influence(), a.cluster)
+
+
+def _rounded(found: Difference, a: Estimate, b: Estimate) -> Difference:
+    """Replace a difference within rounding of the two values by 0, with p-value 1."""
+    assert a.value is not None
+    assert b.value is not None
+    rounding = ROUNDING * max(abs(a.value), abs(b.value))
+    if abs(found.value) > rounding:
+        return found
+    if _alike(a, b):
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    low, high = (0.0 if abs(limit) <= rounding else limit for limit in (found.low, found.high))
+    return Difference(0.0, min(low, 0.0), max(high, 0.0), 1.0)
+
+
+def _alike(a: Estimate, b: Estimate) -> bool:
+    """Return whether every prompt contributes the same to both estimates, up to rounding."""
+    if a.ranks is not None and b.ranks is not None:
+        if a.ranks.shape != b.ranks.shape or not np.allclose(a.ranks, b.ranks, rtol=1e-9, atol=1e-12):
+            return False
+    one, other = _influences(a, b)
+    scale = max(np.abs(one).max(), np.abs(other).max())
+    return bool(np.abs(one - other).max() <= 1e-6 * scale)

@@ -1,0 +1,362 @@
+"""Event tables: what was stated, and whether it happened. Every error, null and interval is measured on them.
+
+A view of rewards or of rankings is a function that returns `Events`. How the outcomes of a prompt come
+together is its ``joint``: it draws worlds (what would happen if the probabilities were true) and turns a
+world into outcomes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_groups,
+    as_probabilities,
+    check_choice,
+    segment_log_softmax,
+)
+from rmcalib.calibration.simulation import Alternatives, Cells, Features, choose, rows_of
+
+__all__ = ["Draw", "Events", "Independent", "Joint", "Listed", "OneOf", "Voters", "Winners"]
+
+Draw = Literal["auto", "independent", "one_per_group"]
+"""How outcomes come together: each row by itself, or exactly one row of each group happens."""
+_LEAST = 1e-9  # smallest probability of an alternative
+_MOST_VOTES = 200  # votes that are drawn for a prompt: more would hardly be less noisy
+
+
+class Joint(Protocol):
+    """How the outcomes of a table come together."""
+
+    def worlds(self, rng: np.random.Generator, size: int) -> Any:
+        """Draw what happens under the stated probabilities, ``size`` times."""
+
+    def outcome(self, world: Any) -> FloatArray:
+        """Return the outcomes (N,) in one world; NaN where an event is not observed."""
+
+
+class Listed(Joint, Protocol):
+    """A joint whose alternatives can be listed prompt by prompt, so that sums can be drawn directly."""
+
+    def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
+        """Return the alternatives of each prompt, which add to the sums of the rows' cells (N,)."""
+
+    def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
+        """Return the probabilities of the alternatives if the stated ones are moved by ``shift`` (N,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """A table of events: one row per stated probability.
+
+    Attributes
+    ----------
+    p : float (N,)
+        The stated probability of each event.
+    y : float (N,)
+        1 if it happened, 0 if not, a share in between (votes, tied first places), NaN if it was not observed.
+    prompt : int (N,)
+        Whose event this is: 0 to n − 1. Rows of a prompt are next to each other.
+    joint : Joint
+        How the outcomes of a prompt come together.
+    log_p : float (N,)
+        The exact logarithm of ``p``: −log p of a margin of 900 is 900, not infinite.
+    logit : float (N,), optional
+        The rewards behind the probabilities, for temperatures.
+    cluster : int (n,), optional
+        Which prompts belong together: 0 to C − 1. Without, every prompt stands alone.
+
+    Examples
+    --------
+    >>> events = Events.from_arrays([0.7, 0.3, 0.6, 0.4], [1, 0, 0, 1], groups=[0, 0, 1, 1])
+    >>> events.n_prompts, type(events.joint).__name__
+    (2, 'OneOf')
+    >>> events.joint.outcome(events.joint.worlds(np.random.default_rng(0), 1)[0])
+    array([1., 0., 1., 0.])
+    """
+
+    p: FloatArray
+    y: FloatArray
+    prompt: IntArray
+    joint: Joint
+    log_p: FloatArray = field(repr=False)
+    logit: FloatArray | None = None
+    cluster: IntArray | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        probabilities: ArrayLike,
+        outcomes: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        draw: Draw = "auto",
+        clusters: ArrayLike | None = None,
+    ) -> Events:
+        """Build a table from checked arrays; results do not depend on the order of the rows.
+
+        Parameters
+        ----------
+        probabilities, outcomes : float (N,)
+            What was stated, and whether it happened (in [0, 1]; NaN if unknown).
+        groups : array (N,), optional
+            The prompt of each row; default: every row is a prompt of its own.
+        draw : {"auto", "independent", "one_per_group"}
+            Whether exactly one row of each group happens. ``"auto"`` looks: probabilities of a group sum to 1
+            and one outcome is 1.
+        clusters : array (N,), optional
+            Which rows belong together, beyond their groups.
+
+        Returns
+        -------
+        Events
+        """
+        check_choice(draw, "draw", ("auto", "independent", "one_per_group"))
+        p, y = as_probabilities(probabilities), np.asarray(outcomes, dtype=np.float64)
+        if p.shape != y.shape:
+            raise ValueError(f"outcomes: {y.size} outcomes for {len(p)} probabilities")
+        known = y[~np.isnan(y)]
+        if len(known) and (known.min() < 0 or known.max() > 1):
+            bad = known.min() if known.min() < 0 else known.max()
+            raise ValueError(f"outcomes: {bad} is outside [0, 1]")
+        prompt = as_groups(groups, len(p))
+        exclusive = _one_per_group(p, y, prompt, groups is not None, draw)
+        order = np.lexsort((y, p, prompt))
+        p, y, prompt = p[order], y[order], prompt[order]
+        cluster = None
+        if clusters is not None:
+            first = np.unique(prompt, return_index=True)[1]
+            cluster = as_groups(np.asarray(clusters)[order][first], len(first), "clusters")
+        joint: Joint = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
+        with np.errstate(divide="ignore"):
+            return cls(p, y, prompt, joint, np.log(p), cluster=cluster)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.p)
+
+    @cached_property
+    def n_prompts(self) -> int:
+        """The number of prompts."""
+        return int(self.prompt[-1]) + 1 if len(self.prompt) else 0
+
+    @cached_property
+    def observed(self) -> BoolArray:
+        """Which events were observed: (N,)."""
+        return ~np.isnan(self.y)
+
+    def per_prompt(self, values: FloatArray) -> FloatArray:
+        """Return the mean of values (N,) over the observed rows of each prompt: (n,); NaN without any."""
+        rows = self.observed
+        count = np.bincount(self.prompt[rows], minlength=self.n_prompts)
+        total = np.bincount(self.prompt[rows], values[rows], self.n_prompts)
+        return total / np.where(count > 0, count, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Independent:
+    """Every event happens or not by itself, with probability p (N,)."""
+
+    p: FloatArray
+
+    def worlds(self, rng: np.random.Generator, size: int) -> BoolArray:
+        """Draw which events happen: (size, N)."""
+        return np.asarray(rng.random((size, len(self.p))) < self.p)
+
+    def outcome(self, world: BoolArray) -> FloatArray:
+        """Return 1 for events that happen."""
+        return world.astype(np.float64)
+
+    def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
+        """Two alternatives per row: it happens, or not."""
+        both = np.column_stack([cell, np.full(len(cell), n_cells)]).reshape(-1)
+        return Cells(np.full(len(cell), 2), both, n_cells)
+
+    def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
+        """Return p and 1 − p of each row."""
+        q = np.clip(self.p if shift is None else self.p + shift, 0.0, 1.0)
+        return np.column_stack([q, 1 - q]).reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """Exactly one event of each prompt happens; ``sizes`` (n,) are the numbers of rows of each prompt."""
+
+    p: FloatArray
+    sizes: IntArray
+
+    def worlds(self, rng: np.random.Generator, size: int) -> Any:
+        """Draw the row that happens of each prompt: (size, n)."""
+        uniform = rng.random((size, len(self.sizes)), dtype=np.float32)
+        return choose(uniform, self.probabilities(), self.sizes)
+
+    def outcome(self, world: Any) -> FloatArray:
+        """Return 1 for the rows that happen."""
+        y = np.zeros(len(self.p))
+        y[world] = 1.0
+        return y
+
+    def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
+        """One alternative per row: it is the one that happens."""
+        return Cells(self.sizes, cell, n_cells)
+
+    def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
+        """Return q ∝ p + shift within each prompt."""
+        q = np.maximum(self.p if shift is None else self.p + shift, _LEAST)
+        return q / np.repeat(np.add.reduceat(q, np.cumsum(self.sizes) - self.sizes), self.sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Winners:
+    """One response of each prompt wins, and decides its pairs; the other pairs are not observed.
+
+    ``winner`` and ``other`` (N,) are the responses of each ordered pair, among M responses with
+    log-probabilities ``log_p`` (M,) of winning, ``sizes`` (n,) of each prompt. Which pairs are observed
+    depends on who wins, so the rows are all ordered pairs.
+    """
+
+    log_p: FloatArray
+    sizes: IntArray
+    winner: IntArray
+    other: IntArray
+    p: FloatArray
+
+    def worlds(self, rng: np.random.Generator, size: int) -> Any:
+        """Draw the response that wins each prompt: (size, n)."""
+        uniform = rng.random((size, len(self.sizes)), dtype=np.float32)
+        return choose(uniform, np.exp(self.log_p), self.sizes)
+
+    def outcome(self, world: Any) -> FloatArray:
+        """Return 1 for pairs that the winner leads, 0 for those that it ends, NaN for the others."""
+        won = np.zeros(len(self.log_p), dtype=bool)
+        won[world] = True
+        return np.where(won[self.winner], 1.0, np.where(won[self.other], 0.0, np.nan))
+
+    def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
+        """One alternative per response: it wins, and adds the bin sums (3B,) of its pairs."""
+        pairs = self.sizes * (self.sizes - 1)
+
+        def sums(prompts: slice) -> FloatArray:
+            rows = rows_of(pairs, prompts)
+            first = rows_of(self.sizes, prompts)
+            n = first.stop - first.start
+            won = (self.winner[rows] - first.start) * n_cells + cell[rows]
+            lost = (self.other[rows] - first.start) * n_cells + cell[rows]
+            both, p = np.concatenate([won, lost]), self.p[rows]
+            parts = [
+                np.bincount(both, minlength=n * n_cells),
+                np.bincount(both, np.concatenate([p, p]), n * n_cells),
+                np.bincount(won, minlength=n * n_cells),
+            ]
+            return np.concatenate([part.reshape(n, n_cells) for part in parts], axis=1).astype(np.float64)
+
+        return Features(self.sizes, 3 * n_cells, sums)
+
+    def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
+        """Return P(response wins) if every pair's probability is moved: the softmax of its mean log-odds."""
+        if shift is None:
+            return np.exp(self.log_p)
+        moved = np.clip(self.p + shift, _LEAST, 1 - _LEAST)
+        odds = np.bincount(self.winner, np.log(moved) - np.log1p(-moved), len(self.log_p))
+        return np.exp(segment_log_softmax(odds / np.repeat(self.sizes, self.sizes), self.sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class Voters:
+    """The outcome is the share of ``votes`` (N,) voters who choose the event.
+
+    Voters on one prompt agree more often than the stated probability says, because it is not the true share:
+    ``correlation`` is that of two votes on a prompt.
+    """
+
+    p: FloatArray
+    votes: IntArray
+    correlation: float = 0.0
+
+    def worlds(self, rng: np.random.Generator, size: int) -> Any:
+        """Draw how many of a prompt's voters choose the event: (size, N)."""
+        uniform = rng.random((size, len(self.p)), dtype=np.float32)
+        first = np.cumsum(self._sizes) - self._sizes
+        return choose(uniform, self.probabilities(), self._sizes) - first
+
+    def outcome(self, world: Any) -> FloatArray:
+        """Return the share of voters."""
+        return np.asarray(world / self._voters, dtype=np.float64)
+
+    def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
+        """One alternative per number of voters k = 0, ..., N, which adds k/N."""
+        chosen, voters = self._chosen()
+        return Cells(self._sizes, np.repeat(cell, self._sizes), n_cells, chosen / voters)
+
+    def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
+        """Return the beta-binomial probabilities of k = 0, ..., N."""
+        from scipy.special import betaln, gammaln, xlog1py, xlogy
+
+        mean = self.p if shift is None else self.p + shift
+        q = np.repeat(np.clip(mean, _LEAST, 1 - _LEAST), self._sizes)
+        k, n = self._chosen()
+        ways = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)
+        if self.correlation < 1e-6:
+            return np.asarray(np.exp(ways + xlogy(k, q) + xlog1py(n - k, -q)))
+        size = (1 - self.correlation) / self.correlation
+        a, b = q * size, (1 - q) * size
+        return np.asarray(np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b)))
+
+    @cached_property
+    def _voters(self) -> IntArray:
+        return np.minimum(self.votes, _MOST_VOTES)
+
+    @cached_property
+    def _sizes(self) -> IntArray:
+        return np.asarray(self._voters + 1)
+
+    def _chosen(self) -> tuple[IntArray, IntArray]:
+        first = np.cumsum(self._sizes) - self._sizes
+        return (
+            np.arange(int(self._sizes.sum())) - np.repeat(first, self._sizes),
+            np.repeat(self._voters, self._sizes),
+        )
+
+
+def by_cluster(values: FloatArray, cluster: IntArray | None) -> FloatArray:
+    """Return sums (C,) of one number per prompt (n,) over the prompts of each cluster."""
+    return values if cluster is None else np.bincount(cluster, values).astype(np.float64)
+
+
+def design_effect(residuals: FloatArray, cluster: IntArray | None) -> float:
+    """Return how much clusters multiply the variance of sums of residuals (n, q) over prompts; at least 1."""
+    if cluster is None:
+        return 1.0
+    n_clusters = int(cluster.max()) + 1
+    single = float((residuals**2).sum())
+    if n_clusters < 2 or single == 0:
+        return 1.0
+    sums = np.column_stack([np.bincount(cluster, column) for column in residuals.T])
+    return max(1.0, float((sums**2).sum()) / single * n_clusters / (n_clusters - 1))
+
+
+def _one_per_group(p: FloatArray, y: FloatArray, prompt: IntArray, grouped: bool, draw: Draw) -> bool:
+    """Return whether exactly one row of each group happens; check that its probabilities sum to 1 if so."""
+    if draw == "independent" or (draw == "auto" and not grouped):
+        return False
+    if not grouped:
+        raise ValueError("groups: needed for draw='one_per_group'")
+    sums = np.bincount(prompt, p)
+    bad = np.abs(sums - 1) > 1e-5
+    if draw == "auto":
+        return not bad.any() and bool((np.bincount(prompt, np.nan_to_num(y)) == 1).all())
+    if bad.any():
+        group = int(np.argmax(bad))
+        raise ValueError(
+            f"probabilities: those of group number {group} sum to {sums[group]:.6g}, "
+            "expected 1 for draw='one_per_group'"
+        )
+    return True

@@ -1,0 +1,309 @@
+"""Confidence intervals of means, proportions and functions of sums, and differences of two estimates.
+
+All of them know clusters: prompts that belong together count as one observation, whose influences are added
+up (Cameron and Miller 2015). All of them allow for errors that a sample shows rarely, or not at all: if every
+choice among n prompts is right, 3 of n may still be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_integer, chunks
+from rmcalib.calibration.events import by_cluster, design_effect
+
+__all__ = [
+    "Difference",
+    "Interval",
+    "bootstrap_limits",
+    "check_level",
+    "clopper_pearson",
+    "difference",
+    "jump_interval",
+    "mean_difference",
+    "mean_interval",
+    "proportion_interval",
+    "skew_interval",
+]
+
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its confidence interval; ``resamples`` is the number of simulated data sets behind it."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+    resamples: int = 0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference with its confidence interval, and the p-value of there being none."""
+
+    value: float
+    low: float
+    high: float
+    p_value: float
+
+
+def mean_interval(values: ArrayLike, *, clusters: ArrayLike | None = None, level: float = 0.95) -> Interval:
+    """Return a mean with its confidence interval, corrected for skewness.
+
+    Parameters
+    ----------
+    values : float (n,)
+        The numbers.
+    clusters : array (n,), optional
+        Labels of numbers that belong together.
+    level : float
+        Confidence level.
+
+    Returns
+    -------
+    Interval
+
+    Examples
+    --------
+    >>> found = mean_interval([0.0, 1.0, 2.0, 3.0])
+    >>> found.value, found.low < 1.5 < found.high
+    (1.5, True)
+    """
+    check_level(level)
+    x = as_floats(values, "values", ndim=1)
+    cluster = None if clusters is None else as_groups(clusters, len(x), "clusters")
+    return Interval(float(x.mean()), *skew_interval(x, level, cluster), level)
+
+
+def skew_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
+    """Return the interval of the mean of ``values`` (n,), corrected for skewness (Hall 1992).
+
+    With ``cluster`` (n,), the deviations from the mean are added up over clusters.
+    """
+    mean = float(values.mean())
+    if cluster is not None:
+        sums = by_cluster(values - mean, cluster)
+        values = mean + sums * (len(sums) / len(values))
+    n = len(values)
+    spread = float(values.std(ddof=1)) if n > 1 else 0.0
+    if spread <= 1e-15 * max(abs(mean), 1.0):
+        return mean, mean
+    skewness = float((((values - values.mean()) / spread) ** 3).mean())
+    t = student_quantile(level, n)
+
+    def inverse(x: float) -> float:
+        if abs(skewness) < 1e-8:
+            return x
+        cube = np.cbrt(1 + skewness * (x / np.sqrt(n) - skewness / (6 * n)))
+        return float(3 * np.sqrt(n) / skewness * (cube - 1))
+
+    error = spread / float(np.sqrt(n))
+    # With very skewed values a limit can lie on the wrong side of the mean.
+    return min(mean - error * inverse(t), mean), max(mean - error * inverse(-t), mean)
+
+
+def proportion_interval(values: FloatArray, level: float = 0.95, cluster: IntArray | None = None) -> Limits:
+    """Return the exact interval (Clopper and Pearson) of the mean of values in [0, 1] that are mostly 0 or 1.
+
+    Values between 0 and 1, such as 1/2 for a tie, vary less, and those of clusters vary together: n is
+    replaced by the effective number A(1 − A)/s², where s² is the variance of the mean A.
+    """
+    share, n = float(values.mean()), float(len(values))
+    variance = float(values.var())
+    if variance > 0:
+        n *= share * (1 - share) / variance / design_effect((values - share)[:, None], cluster)
+    elif cluster is not None:  # all agree: count clusters, which may agree because they are alike
+        n = float(int(cluster.max()) + 1)
+    return clopper_pearson(share * n, n, level)
+
+
+def clopper_pearson(happened: float, n: float, level: float = 0.95) -> Limits:
+    """Return the exact interval of a proportion: ``happened`` of ``n``, which need not be whole numbers."""
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(happened, n - happened + 1, tail)) if happened > 0 else 0.0
+    high = float(betaincinv(happened + 1, n - happened, 1 - tail)) if happened < n else 1.0
+    return low, high
+
+
+def jump_interval(
+    values: FloatArray,
+    base: FloatArray,
+    others: Sequence[FloatArray],
+    level: float = 0.95,
+    cluster: IntArray | None = None,
+) -> Limits:
+    """Return the interval of the mean of ``values`` (n,) that jump where a choice is wrong.
+
+    A value is its ``base``, what it is if the choice is right, plus a jump; ``others`` are what it would be
+    otherwise. Let k of the n jumps be positive, [l, u] the exact interval of their frequency k/n, and J the
+    mean of these k jumps and of one more: the mean of the largest possible jumps of the prompts that did not
+    jump. The mean jump may then be larger by (u − k/n) J, or smaller by (k/n − l) times the mean of the k
+    jumps. Negative jumps are treated alike. These distances y and those of the base, x, are combined as √(x²
+    + y² + 2ρxy), where ρ is the correlation of base and jump (MOVER: Zou and Donner 2008). The result is
+    united with `skew_interval` of the values, which knows how much the jumps differ from each other.
+    """
+    jump, possible = values - base, np.stack([base, *others]) - base
+    more_up, fewer_up = frequency_distances(jump, possible.max(axis=0), level, cluster)
+    more_down, fewer_down = frequency_distances(-jump, -possible.min(axis=0), level, cluster)
+    low, high = skew_interval(base, level, cluster)
+    below, above = float(base.mean()) - low, high - float(base.mean())
+    spread = float(base.std() * jump.std())
+    rho = float(((base - base.mean()) * (jump - jump.mean())).mean()) / spread if spread > 0 else 0.0
+    mean, (low, high) = float(values.mean()), skew_interval(values, level, cluster)
+    low = min(low, mean - _combined(below, float(np.hypot(more_down, fewer_up)), -rho))
+    high = max(high, mean + _combined(above, float(np.hypot(more_up, fewer_down)), -rho))
+    return low, high
+
+
+def frequency_distances(
+    jump: FloatArray, possible: FloatArray, level: float, cluster: IntArray | None = None
+) -> Limits:
+    """Return how much larger and smaller the mean of the positive jumps may be, given an exact frequency.
+
+    ``jump`` (n,) are the jumps, and ``possible`` (n,) those of prompts that did not jump; see
+    `jump_interval`.
+    """
+    n, seen = len(jump), jump > 1e-12
+    k, total = int(seen.sum()), float(jump[seen].sum())
+    effective = n / design_effect((seen - k / n)[:, None], cluster)
+    if cluster is not None and k in (0, n):
+        effective = float(int(cluster.max()) + 1)
+    low, high = clopper_pearson(k * effective / n, effective, level)
+    unseen = float(possible[~seen].mean()) if k < n else 0.0
+    return (high - k / n) * (total + unseen) / (k + 1), (k / n - low) * total / max(k, 1)
+
+
+def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of the largest and of the next smaller value of each group: (G,) each.
+
+    The rows of a group follow each other. If all values of a group are equal, both rows are the same. Among
+    rows with equal values it returns any.
+
+    >>> first_and_next(np.array([0.2, 0.5, 0.3, 0.5, 0.5]), np.array([3, 2]))
+    (array([1, 3]), array([2, 3]))
+    """
+    starts = np.cumsum(sizes) - sizes
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((np.arange(len(p)), -p, group))
+    first = order[starts]
+    lower = np.where(p < p[first][group], p, -np.inf)
+    below = np.lexsort((np.arange(len(p)), -lower, group))[starts]
+    return first, np.where(np.isfinite(lower[below]), below, first)
+
+
+def bootstrap_limits(
+    sums: FloatArray,
+    function: Callable[[FloatArray], FloatArray],
+    *,
+    level: float,
+    resamples: int,
+    seed: int,
+    cluster: IntArray | None = None,
+) -> Limits:
+    """Return percentile limits of a function of sums (R, q) over prompts, from resampled clusters of prompts.
+
+    For functions without a better interval, such as correlations: ``sums`` (n, q) are those of each prompt.
+    """
+    if cluster is not None:
+        sums = np.column_stack([np.bincount(cluster, column) for column in sums.T])
+    rng, n = np.random.default_rng(seed), len(sums)
+    totals = np.empty((check_integer(resamples, "resamples", 1), sums.shape[1]))
+    for rows in chunks(resamples, n):
+        size = rows.stop - rows.start
+        drawn = rng.integers(n, size=(size, n)) + n * np.arange(size)[:, None]
+        weights = np.bincount(drawn.reshape(-1), minlength=size * n).reshape(size, n)
+        totals[rows] = weights.astype(np.float64) @ sums
+    low, high = np.quantile(function(totals), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def difference(
+    a: Interval,
+    b: Interval,
+    influence_a: FloatArray,
+    influence_b: FloatArray,
+    *,
+    centres: tuple[float, float] | None = None,
+) -> Difference:
+    """Return b − a for two estimates from the same prompts, with an interval that combines theirs (MOVER).
+
+    ``influence`` (n,) is what each prompt or cluster contributes to the deviation of an estimate; their
+    correlation is that of the estimates. ``centres`` are the errors without the bias of noise, for
+    calibration errors: where an interval reaches 0, noise alone may explain the error, and a positive
+    correlation would not be believable.
+    """
+    spread = float(np.sqrt((influence_a**2).sum() * (influence_b**2).sum()))
+    correlation = float((influence_a * influence_b).sum()) / spread if spread > 0 else 0.0
+    centre_a, centre_b = a.value, b.value
+    if centres is not None:
+        centre_a, centre_b = (min(max(c, i.low), i.high) for c, i in zip(centres, (a, b), strict=True))
+        hold_0 = (a.low <= 0) + (b.low <= 0)
+        correlation = (correlation, min(correlation, 0.0), -1.0)[hold_0]
+    middle, value = centre_b - centre_a, b.value - a.value
+    below = _combined(centre_b - b.low, a.high - centre_a, correlation)
+    above = _combined(b.high - centre_b, centre_a - a.low, correlation)
+    low, high = min(middle - below, value), max(middle + above, value)
+    p_value = 1.0 if value * middle <= 0 else _p_value(middle, below, above, a.level)
+    if low <= 0 <= high:  # a limit at exactly 0 does not exclude it
+        p_value = max(p_value, float(np.nextafter(1 - a.level, 1)))
+    return Difference(value, low, high, p_value)
+
+
+def mean_difference(
+    a: FloatArray,
+    b: FloatArray,
+    *,
+    level: float = 0.95,
+    base: FloatArray | None = None,
+    others: Sequence[FloatArray] = (),
+    cluster: IntArray | None = None,
+) -> Difference:
+    """Return mean(b) − mean(a) for numbers (n,) of the same prompts, with the interval of `jump_interval`.
+
+    ``base`` (n,) is what each b − a would be if both choices were right, and ``others`` what it would be
+    otherwise, where few prompts, or none, may show it. By default b − a itself: nothing jumps.
+    """
+    check_level(level)
+    moved = b - a
+    value = float(moved.mean())
+    low, high = jump_interval(moved, moved if base is None else base, others, level, cluster)
+    return Difference(value, low, high, _p_value(value, value - low, high - value, level))
+
+
+def student_quantile(level: float, n: int) -> float:
+    """Return the two-sided quantile of Student's t for a mean of n values."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(n - 1, 1), (1 + level) / 2))
+
+
+def check_level(level: float) -> None:
+    """Raise a ValueError unless 0 < level < 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"level: {level} is out of range, expected a number between 0 and 1 such as 0.95")
+
+
+def _combined(x: float, y: float, correlation: float) -> float:
+    if not np.isfinite(x + y):
+        return np.inf
+    return float(np.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0)))
+
+
+def _p_value(value: float, below: float, above: float, level: float) -> float:
+    """Two-sided p-value of a normal estimate whose limit towards 0 is this far away."""
+    from scipy.special import ndtr, ndtri
+
+    distance = below if value > 0 else above
+    if value == 0 or distance == np.inf:
+        return 1.0
+    z = float(ndtri((1 + level) / 2)) * abs(value) / distance if distance > 0 else np.inf
+    return float(2 * ndtr(-z))

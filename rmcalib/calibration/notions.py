@@ -1,0 +1,757 @@
+"""The paper's weak notions: rankwise, rankwise sub-k and rankwise top-k calibration, one engine under three names.
+
+Every event ("these items stand in this order", "the ranking starts with these") is a kind of its own in an
+event table; the error is a weighted mean of the binned errors of the kinds. Many events come in chunks, and
+the chunks share their worlds: rankings drawn from the forecast.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypedDict, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, check_integer, chunks
+from rmcalib.calibration.binning import (
+    BinSums,
+    Discrepancy,
+    ErrorOptions,
+    Norm,
+    Spacing,
+    as_bins,
+    bin_edges,
+    bin_index,
+    bin_sums,
+    binned_error,
+)
+from rmcalib.calibration.errors import NullTest, compare_with_null
+from rmcalib.calibration.intervals import Interval, check_level
+from rmcalib.ranking import (
+    HasPartialRankings,
+    PairMarginals,
+    PartialRankings,
+    RankingDistribution,
+    TooCostlyError,
+    as_orders,
+    conditional_probabilities,
+)
+from rmcalib.ranking.events import (
+    Family,
+    all_events,
+    as_events,
+    check_k,
+    count_events,
+    most_frequent,
+    occurs_unchecked,
+    unique_rows,
+)
+
+__all__ = [
+    "MonteCarloWarning",
+    "NotionOptions",
+    "NotionProtocol",
+    "NotionResult",
+    "Uncertainty",
+    "rankwise",
+    "stagewise",
+    "sub_k",
+    "top_k",
+]
+
+MAX_EVENTS = 200_000
+"""Above this many events, a notion uses the most frequent ones that make up 95% of the occurrences."""
+NotionProtocol = Literal["exact", "reference"]
+"""How an error is computed: by its definition, or as the paper's public code does."""
+Weighting = Literal["uniform", "frequency", "probability"]
+OpenEvents = Literal["leave_out", "marginalise"]
+Orders = IntArray | PartialRankings
+_DEFAULT_COVERAGE = 0.95
+_MONTE_CARLO_SIZE = 10_000
+# Fractions of the observed miscalibration. Those above 1 use the data sets of 1.
+_SHARES = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 8.0])
+
+
+class MonteCarloWarning(UserWarning):
+    """Marginals were estimated by sampling, because exact ones would have taken too long."""
+
+
+class NotionOptions(TypedDict, total=False):
+    """The options of `sub_k`, `top_k` and `rankwise`; `sub_k` explains them."""
+
+    events: ArrayLike | None
+    coverage: float | None
+    counted_on: ArrayLike | None
+    max_events: int
+    weighting: Weighting
+    open_events: OpenEvents
+    protocol: NotionProtocol
+    support: ArrayLike | None
+    bins: int | ArrayLike
+    spacing: Spacing
+    discrepancy: Discrepancy
+    norm: Norm
+    debias: bool
+    rng: np.random.Generator | int
+
+
+class Uncertainty(Protocol):
+    """What computes the null test and the interval of a result."""
+
+    def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
+        """Compare the error with that of a calibrated forecast."""
+
+    def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
+        """Return the error with a confidence interval."""
+
+
+@dataclass(frozen=True, eq=False)
+class NotionResult:
+    """The calibration error under one notion.
+
+    Attributes
+    ----------
+    value : float
+        The error, ``weights @ per_event``.
+    per_event : float (E,)
+        The error of each event.
+    events : int (E, k)
+        The events.
+    weights : float (E,)
+        Weights of the average, which sum to 1. Those of ``full_rank`` sum over the classes of each set of
+        items and average over sets.
+    family, k
+        What the events are.
+    n : int
+        Number of instances.
+    protocol : {"exact", "reference"}
+        How it was computed.
+    selection : str
+        How the events were chosen.
+    marginal_error : float
+        The largest standard error of a marginal; 0 if all are exact.
+    """
+
+    value: float
+    per_event: FloatArray
+    events: IntArray
+    weights: FloatArray
+    family: Family
+    k: int
+    n: int
+    protocol: NotionProtocol
+    selection: str
+    marginal_error: float = 0.0
+    uncertainty: Uncertainty | None = field(default=None, repr=False)
+
+    @property
+    def n_events(self) -> int:
+        """The number of events averaged over."""
+        return len(self.events)
+
+    def null(self, *, resamples: int = 200, rng: np.random.Generator | int = 0) -> NullTest:
+        """Compare the error with the errors of a calibrated forecast at this sample size."""
+        return self._known().null(resamples=resamples, rng=rng)
+
+    def interval(
+        self, *, resamples: int = 200, level: float = 0.95, rng: np.random.Generator | int = 0
+    ) -> Interval:
+        """Return a confidence interval of the error; for ``full_rank``, of its excess over the null mean."""
+        return self._known().interval(resamples=resamples, level=level, rng=rng)
+
+    def _known(self) -> Uncertainty:
+        if self.uncertainty is None:
+            raise ValueError(f"protocol: the {self.protocol} protocol has no null test and no interval")
+        return self.uncertainty
+
+    def __repr__(self) -> str:
+        """Show the value and where it comes from, not the arrays."""
+        return (
+            f"NotionResult({self.family}-{self.k}: {self.value:.6g}, {self.n_events:,} events "
+            f"({self.selection}), {self.n:,} instances, {self.protocol})"
+        )
+
+
+def sub_k(
+    dist: PairMarginals, orders: ArrayLike | PartialRankings, k: int, **options: Unpack[NotionOptions]
+) -> NotionResult:
+    """Return the rankwise sub-k calibration error (Definition 6 of the paper).
+
+    For every sub-k event, an ordered choice of k items, the forecast gives the probability that these items
+    are in this relative order. The error of the event is the binned ECE of that probability over instances.
+    The result is the average over events.
+
+    Parameters
+    ----------
+    dist : RankingDistribution, or PairMarginals for k = 2
+        The forecast: n instances, m items.
+    orders : int (n, m) or PartialRankings
+        What happened: the items of each instance, best first.
+    k : int
+        Number of items of an event, from 2 to m.
+    events : int (E, k), optional
+        The events to average over. By default all of them, if there are at most ``max_events`` (200,000).
+    coverage : float, optional
+        Average only over the most frequent events that together make up this fraction of all occurrences.
+        The default is 0.95 if there are more than ``max_events`` events.
+    counted_on : int (N, m), optional
+        Rankings in which events are counted, such as the training fold. By default they are counted in
+        ``orders``, which makes rare events look more frequent than they are. ``null`` and ``interval`` of the
+        result allow for that; the value alone does not.
+    max_events : int
+        Largest number of events for which all are used.
+    weighting : {"uniform", "frequency", "probability"}
+        Weights of the average over events: equal, by frequency in the data, or by mean probability.
+    open_events : {"leave_out", "marginalise"}
+        What to do where a partial ranking does not decide an event. "leave_out" leaves the instance out of
+        that event. "marginalise" uses the probability of the event given what was observed.
+    protocol : {"exact", "reference"}
+        "exact" follows the definition; "reference" does what the paper's public code does.
+    support : int (R, m), optional
+        For the reference protocol: the rankings over which it sums.
+    bins, spacing, discrepancy, norm, debias
+        How the error of one event is computed, as in `ece`.
+    rng : numpy Generator or int
+        Used only if marginals have to be estimated by sampling.
+
+    Returns
+    -------
+    NotionResult
+        The error as ``value``; its methods ``null`` and ``interval`` give its uncertainty.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> result = sub_k(PlackettLuce([[2.0, 0.0, 0.0]] * 3), [[0, 1, 2]] * 3, 2)
+    >>> round(result.value, 4), result.n_events
+    (0.2461, 6)
+    """
+    return _notion(dist, orders, k, "sub", options)
+
+
+def top_k(
+    dist: RankingDistribution, orders: ArrayLike | PartialRankings, k: int, **options: Unpack[NotionOptions]
+) -> NotionResult:
+    """Return the rankwise top-k calibration error (Definition 7 of the paper): "the ranking starts with these k".
+
+    Parameters
+    ----------
+    dist : RankingDistribution
+        The forecast: n instances, m items.
+    orders : int (n, m) or PartialRankings
+        What happened: the items of each instance, best first.
+    k : int
+        Number of items of an event, from 1 to m.
+    **options
+        As for `sub_k`.
+
+    Returns
+    -------
+    NotionResult
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> top_k(PlackettLuce([[0.0, 0.0]] * 2), [[0, 1], [1, 0]], 1).value
+    0.0
+    """
+    return _notion(dist, orders, k, "top", options)
+
+
+def rankwise(
+    dist: RankingDistribution, orders: ArrayLike | PartialRankings, **options: Unpack[NotionOptions]
+) -> NotionResult:
+    """Return the rankwise calibration error (Definition 2 of the paper): `top_k` with k = m.
+
+    Parameters
+    ----------
+    dist, orders, **options
+        As for `top_k`.
+
+    Returns
+    -------
+    NotionResult
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> rankwise(PlackettLuce([[0.0, 0.0]] * 2), [[0, 1], [1, 0]]).value
+    0.0
+    """
+    return _notion(dist, orders, dist.n_items, "top", options)
+
+
+def _notion(
+    dist: PairMarginals, orders: ArrayLike | PartialRankings, k: int, family: Family, options: NotionOptions
+) -> NotionResult:
+    unknown = set(options) - set(NotionOptions.__annotations__)
+    if unknown:
+        raise TypeError(f"{', '.join(sorted(unknown))}: unknown option of sub_k, top_k and rankwise")
+    protocol = options.get("protocol", "exact")
+    check_choice(protocol, "protocol", ("exact", "reference"))
+    error = ErrorOptions(
+        as_bins(options.get("bins", 10)),
+        options.get("spacing", "width"),
+        options.get("discrepancy", "abs"),
+        options.get("norm", 1),
+        options.get("debias", False),
+    )
+    selection = Selection(
+        options.get("events"),
+        options.get("coverage"),
+        options.get("counted_on"),
+        options.get("max_events", MAX_EVENTS),
+    )
+    notion = Notion(
+        dist,
+        check_orders_for(dist, orders),
+        k,
+        family,
+        selection,
+        options.get("weighting", "uniform"),
+        error,
+        options.get("open_events", "leave_out"),
+    )
+    if protocol == "reference":
+        from rmcalib.calibration.reference import reference_notion
+
+        return reference_notion(notion, options.get("support"))
+    if options.get("support") is not None:
+        raise ValueError("support: only for protocol='reference'; exact marginals need no list of rankings")
+    return notion.evaluate(np.random.default_rng(options.get("rng", 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which events a notion averages over; `sub_k` explains the options."""
+
+    events: ArrayLike | None = None
+    coverage: float | None = None
+    counted_on: ArrayLike | None = None
+    max_events: int = MAX_EVENTS
+
+    def choose(self, orders: Orders, k: int, family: Family) -> tuple[IntArray, str]:
+        """Return the events (E, k) and a short description of how they were chosen."""
+        n_items = orders.n_items if isinstance(orders, PartialRankings) else orders.shape[1]
+        if self.events is not None:
+            if self.coverage is not None:
+                raise ValueError("coverage: cannot be combined with events, which are already chosen")
+            chosen = as_events(self.events, n_items, family)
+            if chosen.shape[1] != k:
+                raise ValueError(f"events: have {chosen.shape[1]} items each, expected k = {k}")
+            return chosen, "given"
+        check_integer(self.max_events, "max_events", 1)
+        if self.coverage is None and count_events(n_items, k) <= self.max_events:
+            return all_events(n_items, k), "all"
+        share = _DEFAULT_COVERAGE if self.coverage is None else self.coverage
+        if not 0 < share <= 1:
+            raise ValueError(f"coverage: {share} is out of range, expected a fraction above 0 and at most 1")
+        if self.counted_on is not None:
+            counted = as_orders(self.counted_on, "counted_on", n_items)
+            return most_frequent(counted, k, family, share), (
+                f"covering {share:.0%} of occurrences in the training fold"
+            )
+        if isinstance(orders, PartialRankings):
+            raise ValueError(
+                f"coverage: {count_events(n_items, k):,} events cannot be counted in partial rankings; pass "
+                "complete ones as counted_on=, or events="
+            )
+        return most_frequent(orders, k, family, share), f"covering {share:.0%} of occurrences"
+
+    def depends_on_outcomes(self, n_items: int, k: int) -> bool:
+        """Return whether the events are chosen by their frequency in the evaluated rankings."""
+        if self.events is not None or self.counted_on is not None:
+            return False
+        return self.coverage is not None or count_events(n_items, k) > self.max_events
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some events (e, k) with their places (e,), forecasts (n, e) and bins (n, e): one kind per event."""
+
+    places: IntArray
+    events: IntArray
+    p: FloatArray
+    bin_of: IntArray
+    marginal_error: float
+
+    def take(self, own: IntArray | slice) -> Chunk:
+        """Return some of the events."""
+        return Chunk(
+            self.places[own], self.events[own], self.p[:, own], self.bin_of[:, own], self.marginal_error
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Notion:
+    """All inputs of the error of a notion, its null test and its interval."""
+
+    dist: PairMarginals
+    orders: Orders
+    k: int
+    family: Family
+    selection: Selection = field(default_factory=Selection)
+    weighting: Weighting = "uniform"
+    error: ErrorOptions = field(default_factory=ErrorOptions)
+    open_events: OpenEvents = "leave_out"
+
+    def __post_init__(self) -> None:
+        """Check every option at once."""
+        check_k(self.k, self.dist.n_items, self.family)
+        check_choice(self.weighting, "weighting", ("uniform", "frequency", "probability"))
+        check_choice(self.open_events, "open_events", ("leave_out", "marginalise"))
+        if self.family == "top":
+            check_ranks(self.dist, "top_k")
+
+    def evaluate(self, rng: np.random.Generator) -> NotionResult:
+        """Return the error, averaged over the chosen events."""
+        events, how = self.selection.choose(self.orders, self.k, self.family)
+        per_event, weights, worst = np.empty(len(events)), np.empty(len(events)), 0.0
+        for chunk in self.chunks(events, rng):
+            sums = self.sums(chunk, self.outcomes(self.orders, chunk.events))
+            per_event[chunk.places] = self.errors(sums)
+            weights[chunk.places] = self.weights(sums)
+            worst = max(worst, chunk.marginal_error)
+        if weights.sum() == 0:
+            if isinstance(self.orders, PartialRankings):
+                raise ValueError(f"orders: the partial rankings decide none of the {len(events)} events")
+            raise ValueError(
+                f"weighting: {self.weighting!r} gives every one of the {len(events)} events weight 0"
+            )
+        weights /= weights.sum()
+        value = float(weights @ per_event)
+        value = 0.0 if abs(value) < 1e-15 else value
+        n = len(self.dist)
+        return NotionResult(
+            value, per_event, events, weights, self.family, self.k, n, "exact", how, worst, _Weak(self)
+        )
+
+    def chunks(self, events: IntArray, rng: np.random.Generator, *, replicates: int = 1) -> Iterator[Chunk]:
+        """Yield the events in chunks, so that memory stays bounded even with ``replicates`` sums per event."""
+        slices = list(chunks(len(events), len(self.dist)))
+        order = np.arange(len(events))
+        if len(slices) > 1:
+            # Marginals of events with the same items share most of the work: keep them in one chunk.
+            order = np.lexsort(np.sort(events, axis=1).T[::-1])
+        for part in slices:
+            places = order[part]
+            p, marginal_error = marginals(self.dist, events[places], self.family, rng)
+            index = bin_index(p, bin_edges(p, self.error))
+            for block in chunks(len(places), replicates * self.n_bins):
+                own = places[block]
+                yield Chunk(own, events[own], p[:, block], index[:, block], marginal_error)
+
+    def outcomes(self, orders: Orders, events: IntArray) -> FloatArray:
+        """Return 1 or 0 for ``events`` (e, k) that are decided by ``orders``, NaN for others: (n, e)."""
+        if not isinstance(orders, PartialRankings):
+            return occurs_unchecked(orders, events, self.family).astype(np.float64)
+        if self.open_events == "marginalise":
+            if not isinstance(self.dist, HasPartialRankings):
+                raise ValueError(
+                    f"open_events: {type(self.dist).__name__} has no probabilities of partial rankings "
+                    "(PlackettLuce and Mallows have); use open_events='leave_out'"
+                )
+            return conditional_probabilities(self.dist, orders, events, self.family)
+        decided = orders.outcomes(events, self.family)
+        return np.where(decided < 0, np.nan, decided)
+
+    def observed(self, orders: IntArray) -> Orders:
+        """Return what would have been observed of the complete rankings ``orders`` (n, m)."""
+        return self.orders.coarsen(orders) if isinstance(self.orders, PartialRankings) else orders
+
+    def sums(self, chunk: Chunk, outcomes: FloatArray, rows: IntArray | None = None) -> BinSums:
+        """Return the bin sums (e, B) of the events of a chunk; NaN does not count."""
+        p, bin_of = (chunk.p, chunk.bin_of) if rows is None else (chunk.p[rows], chunk.bin_of[rows])
+        unknown, size = np.isnan(outcomes), self.n_bins
+        if not unknown.any():
+            return bin_sums(bin_of, p, outcomes, size)
+        sums = bin_sums(np.where(unknown, size, bin_of), p, np.nan_to_num(outcomes), size + 1)
+        return BinSums(sums.count[..., :size], sums.probability[..., :size], sums.outcome[..., :size])
+
+    def errors(self, sums: BinSums) -> FloatArray:
+        """Return the binned error of each event (..., E), 0 where no instance counts."""
+        with np.errstate(invalid="ignore"):
+            found = binned_error(sums, self.error)
+        return np.where(sums.count.sum(axis=-1) > 0, found, 0.0)
+
+    def weights(self, sums: BinSums) -> FloatArray:
+        """Return unnormalised weights (..., E) of the events."""
+        if self.weighting == "uniform":
+            return (sums.count.sum(axis=-1) > 0).astype(np.float64)
+        total: FloatArray = (sums.outcome if self.weighting == "frequency" else sums.probability).sum(axis=-1)
+        return total
+
+    def choose_in(self, orders: Orders) -> IntArray:
+        """Return the events that would have been chosen for other rankings."""
+        return self.selection.choose(orders, self.k, self.family)[0]
+
+    @property
+    def reselects(self) -> bool:
+        """Whether the events depend on the outcomes and must be selected again in every world."""
+        return self.selection.depends_on_outcomes(self.dist.n_items, self.k)
+
+    @property
+    def n_bins(self) -> int:
+        """The number of bins."""
+        return len(self.error.bins) - 1 if isinstance(self.error.bins, tuple) else self.error.bins
+
+
+@dataclass(frozen=True, eq=False)
+class _Weak:
+    """The null test and the interval of the error of a weak notion."""
+
+    notion: Notion
+
+    def null(self, *, resamples: int, rng: np.random.Generator | int) -> NullTest:
+        """Compare the error with its distribution under rankings drawn from the forecast."""
+        notion, generator = self.notion, np.random.default_rng(rng)
+        dist = check_ranks(notion.dist, "the null test")
+        drawn = dist.sample(check_integer(resamples, "resamples", 1), generator)
+        worlds = [notion.orders, *(notion.observed(orders) for orders in drawn)]
+        chosen = [notion.choose_in(orders) for orders in worlds] if notion.reselects else None
+        values = _Average((len(worlds),), notion)
+        for chunk, own in _chunks_of_worlds(notion, chosen, generator):
+            for number, orders in enumerate(worlds):
+                mine = chunk.take(own(number))
+                values.add(number, notion.sums(mine, notion.outcomes(orders, mine.events)))
+        observed, *null = values.means()
+        return compare_with_null(float(observed), np.array(null))
+
+    def interval(self, *, resamples: int, level: float, rng: np.random.Generator | int) -> Interval:
+        """Return the interval: all true errors under which the observed error is not extreme."""
+        check_level(level)
+        n_replicates, generator = check_integer(resamples, "resamples", 1), np.random.default_rng(rng)
+        if isinstance(self.notion.dist, RankingDistribution):
+            return _simulated_interval(self.notion, self.notion.dist, n_replicates, level, generator)
+        return _resampled_interval(self.notion, n_replicates, level, generator)
+
+
+def _simulated_interval(
+    notion: Notion, dist: RankingDistribution, resamples: int, level: float, rng: np.random.Generator
+) -> Interval:
+    """Mix rankings drawn from the forecast with resampled ones: a share s has s times the miscalibration."""
+    n, mixed = len(dist), _SHARES[_SHARES <= 1]
+    rankings = dist.sample(resamples, rng)
+    worlds = [notion.observed(orders) for orders in rankings]
+    resampled, uniform = rng.integers(n, size=(resamples, n)), rng.random((resamples, n))
+
+    def simulated(share: int, replicate: int) -> tuple[BoolArray, IntArray]:
+        """Return which instances are resampled, and their numbers: (n,) each. Shares use the same draws."""
+        kept = uniform[replicate] < mixed[share]
+        return kept, np.where(kept, resampled[replicate], np.arange(n))
+
+    chosen = None
+    if notion.reselects:
+        orders = check_complete(dist, notion.orders, "a selection by frequency")
+        sets = [
+            np.where(kept[:, None], orders[rows], rankings[replicate])
+            for share in range(len(mixed))
+            for replicate in range(resamples)
+            for kept, rows in [simulated(share, replicate)]
+        ]
+        chosen = [notion.choose_in(one) for one in [*sets, orders]]
+    draws, truths = (_Average((len(_SHARES), resamples), notion) for _ in "ab")
+    value, linear = _Average((1,), notion), _LinearError(resamples, notion)
+    for chunk, own in _chunks_of_worlds(notion, chosen, rng):
+        outcomes = notion.outcomes(notion.orders, chunk.events)
+        observed = notion.sums(chunk, outcomes)
+        value.add(0, _take(observed, own(-1)))
+        for replicate, world in enumerate(worlds):
+            drawn = notion.outcomes(world, chunk.events)
+            for share in range(len(mixed)):
+                local = own(share * resamples + replicate)
+                kept, rows = simulated(share, replicate)
+                sums = notion.sums(chunk, np.where(kept[:, None], outcomes[rows], drawn), rows)
+                if share == len(mixed) - 1:
+                    linear.add(replicate, _take(observed, own(-1)), _take(sums, own(-1)))
+                sums, total = _take(sums, local), _take(observed, local)
+                for place in range(share, len(_SHARES) if share == len(mixed) - 1 else share + 1):
+                    # Up to a share of 1, the data set contains the miscalibration. Above 1, add the rest.
+                    beyond = max(float(_SHARES[place]), 1.0)
+                    draws.add((place, replicate), _recentred(total, sums, beyond))
+                    if replicate == 0 or chosen is not None:
+                        truths.add((place, replicate), _recentred(total, total, float(_SHARES[place])))
+    # Data sets with the same events have the same true errors.
+    true = truths.means()[:, 0] if chosen is None else truths.means().mean(axis=1)
+    return _inverted(float(value.means()[0]), draws.means(), true, linear.values(), level)
+
+
+def _inverted(
+    value: float, draws: FloatArray, truths: FloatArray, linear: FloatArray, level: float
+) -> Interval:
+    """Invert errors drawn at each share (S, R), with true errors (S,), and add the linear interval."""
+    alpha = 1 - level
+
+    def true_error(tail: float) -> float:
+        """Return the true error at which the observed value is this quantile of the draws."""
+        # Errors grow with the miscalibration; running maxima remove simulation noise.
+        return float(np.interp(value, np.maximum.accumulate(np.quantile(draws, tail, axis=1)), truths))
+
+    high = max(true_error(alpha / 2), value - float(np.quantile(linear, alpha / 2)))
+    if compare_with_null(value, draws[0]).p_value > alpha:
+        return Interval(value, 0.0, high, level, draws.shape[1])
+    # Noise increases an average of absolute gaps. Resampling increases it once more, but by less: the ratio
+    # of the two increases is up to 0.8 / (1.13 − 0.8) = 2.4, for gaps that are all noise.
+    noise = 2 * (float(draws[_SHARES == 1].mean()) - value)
+    linear_low = value - noise - float(np.quantile(linear, 1 - alpha / 2))
+    possible = [low for low in (true_error(1 - alpha / 2), linear_low) if low > 0]
+    return Interval(value, min([*possible, true_error(1 - alpha)]), high, level, draws.shape[1])
+
+
+_SIZES: FloatArray = np.concatenate([np.linspace(0, 2, 17), [2.5, 3.0, 4.0, 6.0, 8.0]])
+
+
+def _resampled_interval(notion: Notion, resamples: int, level: float, rng: np.random.Generator) -> Interval:
+    """Return the interval for pair marginals, which have no joint worlds: resample and recentre bin sums."""
+    n = len(notion.dist)
+    drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
+    weights = np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
+    draws, truths = _Average((len(_SIZES), resamples), notion), _Average((len(_SIZES),), notion)
+    for chunk in notion.chunks(notion.choose_in(notion.orders), rng, replicates=resamples):
+        outcomes = notion.outcomes(notion.orders, chunk.events)
+        total = notion.sums(chunk, outcomes)
+        members = [(chunk.bin_of == number) & ~np.isnan(outcomes) for number in range(notion.n_bins)]
+        parts = (
+            np.stack([weights @ (member * values) for member in members], axis=-1)
+            for values in (1.0, chunk.p, np.nan_to_num(outcomes))
+        )
+        replicates = BinSums(*parts)
+        for number, size in enumerate(_SIZES):
+            draws.add(number, _recentred(total, replicates, size))
+            truths.add(number, _recentred(total, total, size))
+    true, errors = truths.means(), draws.means()
+    value = float(true[_SIZES == 1][0])
+    quantiles = np.quantile(errors, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    smallest, largest = np.maximum.accumulate(quantiles, axis=1)
+    low = float(np.interp(value, largest, true)) if largest[0] < value else 0.0
+    high = float(np.interp(value, smallest, true))
+    return Interval(value, min(low, value), max(high, value), level, resamples)
+
+
+def _recentred(total: BinSums, replicates: BinSums, size: float) -> BinSums:
+    """Subtract 1 − ``size`` of each bin's observed gap from replicates (..., B) of the bin sums."""
+    gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
+    outcome = replicates.outcome - (1 - size) * replicates.count * gap
+    return BinSums(replicates.count, replicates.probability, np.clip(outcome, 0.0, replicates.count))
+
+
+class _Average:
+    """A weighted average over events that arrive in chunks, kept for many data sets at once."""
+
+    def __init__(self, shape: tuple[int, ...], notion: Notion) -> None:
+        self._errors, self._weights, self._notion = np.zeros(shape), np.zeros(shape), notion
+
+    def add(self, number: int | tuple[int, int], sums: BinSums) -> None:
+        weights = self._notion.weights(sums)
+        self._errors[number] += (weights * self._notion.errors(sums)).sum(axis=-1)
+        self._weights[number] += weights.sum(axis=-1)
+
+    def means(self) -> FloatArray:
+        return self._errors / np.maximum(self._weights, 1e-300)
+
+
+class _LinearError:
+    """How much resampling moves the average error if every gap keeps its sign: (R,)."""
+
+    def __init__(self, resamples: int, notion: Notion) -> None:
+        self._moved, self._weight, self._notion = np.zeros(resamples), np.zeros(resamples), notion
+
+    def add(self, number: int, observed: BinSums, resampled: BinSums) -> None:
+        weights = self._notion.weights(observed)
+        gap = observed.outcome - observed.probability
+        moved = np.sign(gap) * (resampled.outcome - resampled.probability - gap)
+        per_event = moved.sum(axis=-1) / np.maximum(observed.count.sum(axis=-1), 1)
+        self._moved[number] += (weights * per_event).sum()
+        self._weight[number] += weights.sum()
+
+    def values(self) -> FloatArray:
+        return self._moved / np.maximum(self._weight, 1e-300)
+
+
+_Own = Callable[[int], IntArray | slice]
+
+
+def _chunks_of_worlds(
+    notion: Notion, chosen: Sequence[IntArray] | None, rng: np.random.Generator
+) -> Iterator[tuple[Chunk, _Own]]:
+    """Yield chunks of all events, and a function from a world's number to its own events in the chunk.
+
+    ``chosen`` are the events of each world; None if all have the same.
+    """
+    if chosen is None:
+        for chunk in notion.chunks(notion.choose_in(notion.orders), rng):
+            yield chunk, lambda _: slice(None)
+        return
+    events, index = unique_rows(np.concatenate(chosen), notion.dist.n_items)
+    # `Notion.chunks` sorts by items; sorting here keeps its order.
+    order = np.lexsort(np.sort(events, axis=1).T[::-1])
+    place = np.argsort(order)
+    ends = np.cumsum([len(part) for part in chosen])[:-1]
+    columns = [np.sort(place[part]) for part in np.split(index, ends)]
+    start = 0
+    for chunk in notion.chunks(events[order], rng):
+        first, last = start, start + len(chunk.events)
+
+        def own(number: int, first: int = first, last: int = last) -> IntArray:
+            mine = columns[number]
+            return mine[slice(*np.searchsorted(mine, [first, last]))] - first
+
+        yield chunk, own
+        start = last
+
+
+def _take(sums: BinSums, events: IntArray | slice) -> BinSums:
+    return BinSums(sums.count[events], sums.probability[events], sums.outcome[events])
+
+
+def marginals(
+    dist: PairMarginals, events: IntArray, family: Family, rng: np.random.Generator
+) -> tuple[FloatArray, float]:
+    """Return the marginals (n, E) of ``events`` and their largest standard error, 0 where they are exact."""
+    if family == "top":
+        return check_ranks(dist, "top_k").top(events), 0.0
+    try:
+        return dist.sub(events), 0.0
+    except TooCostlyError as error:
+        sub_estimate = getattr(dist, "sub_estimate", None)
+        if sub_estimate is None:
+            raise
+        estimate = sub_estimate(events, _MONTE_CARLO_SIZE, rng)
+        worst = float(estimate.standard_errors.max())
+        warnings.warn(
+            f"{error}. Estimated from {_MONTE_CARLO_SIZE:,} sampled rankings instead, standard error up to "
+            f"{worst:.2g} (marginal_error of the result)",
+            MonteCarloWarning,
+            stacklevel=2,
+        )
+        return estimate.probabilities, worst
+
+
+def check_orders_for(dist: PairMarginals, orders: ArrayLike | PartialRankings) -> Orders:
+    """Return ``orders`` after checking that there is one ranking per instance of ``dist``."""
+    array = orders if isinstance(orders, PartialRankings) else as_orders(orders, n_items=dist.n_items)
+    if isinstance(array, PartialRankings) and array.n_items != dist.n_items:
+        raise ValueError(f"orders: rows have {array.n_items} items, expected {dist.n_items}")
+    if len(array) != len(dist):
+        raise ValueError(f"orders: {len(array)} rankings for {len(dist)} instances of the distribution")
+    return array
+
+
+def check_complete(dist: PairMarginals, orders: ArrayLike | PartialRankings, what: str) -> IntArray:
+    """Return complete ``orders`` (n, m), one per instance; partial rankings raise a ValueError."""
+    array = check_orders_for(dist, orders)
+    if isinstance(array, PartialRankings):
+        raise ValueError(f"orders: {what} needs complete rankings; sub_k and top_k take partial ones")
+    return array
+
+
+def check_ranks(dist: PairMarginals, what: str) -> RankingDistribution:
+    """Return ``dist`` if it is a distribution over rankings; pair marginals alone raise a ValueError."""
+    if not isinstance(dist, RankingDistribution):
+        raise ValueError(
+            f"dist: {type(dist).__name__} has pair marginals only; {what} needs a distribution over rankings"
+        )
+    return dist

@@ -1,0 +1,329 @@
+"""Simulated data sets: sums over prompts, one alternative of each of which happens.
+
+A prompt has several alternatives, such as "response 3 is the best". Exactly one happens, and adds its
+features to sums such as the outcomes in each bin. Every error here is a function of these sums. With up to
+10,000 prompts an alternative of each one is drawn; with more, the sums are drawn from the normal distribution
+with their exact mean and covariance, and only prompts that add to rare sums are drawn one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
+
+__all__ = [
+    "Alternatives",
+    "Cells",
+    "Features",
+    "Simulation",
+    "Steps",
+    "choose",
+    "rows_of",
+    "simulate",
+    "sparse_rows",
+]
+
+SmallInts = NDArray[np.int32]
+Steps = tuple[tuple[float, int], ...]
+
+STEPS: Steps = ((1.0, 8), (3.0, 4), (8.0, 2))
+"""Sizes of the alternatives, as multiples of the observed miscalibration: 8 steps up to 1, 4 up to 3, ..."""
+FEWER_STEPS: Steps = ((1.0, 4), (3.0, 2), (8.0, 1))
+"""The same for errors that take longer to compute."""
+DRAWS, FEWER_DRAWS = 400, 200
+"""Data sets drawn for each size, at most."""
+_DRAWN_ONE_BY_ONE = 10_000  # prompts
+_FEW = 200  # a sum that fewer alternatives add to is never drawn as normal
+_PART_ELEMENTS = 500_000  # features in memory at a time
+
+
+class Alternatives(Protocol):
+    """Alternatives, prompt after prompt. One of each prompt happens and adds its features to the sums."""
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of alternatives of each prompt (n,)."""
+
+    @property
+    def n_sums(self) -> int:
+        """Number of sums, q."""
+
+    def features(self, prompts: slice) -> Any:
+        """What each alternative of these prompts adds: a sparse array (A', q) of compressed rows."""
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        """Sums (R, n_steps, q) over alternatives (R, n) that happened, by ``step`` (R, n)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Alternatives that each add a weight to one sum, or, in cell ``n_sums``, to none."""
+
+    sizes: IntArray
+    cell: IntArray
+    n_sums: int
+    weight: FloatArray | None = None
+
+    def features(self, prompts: slice) -> Any:
+        """Return one entry per alternative, in its cell."""
+        rows = rows_of(self.sizes, prompts)
+        weight = np.ones(rows.stop - rows.start) if self.weight is None else self.weight[rows]
+        return sparse_rows(self.cell[rows], weight, self.n_sums)
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        """Add up the weights of what happened by data set, step and cell."""
+        width = self.n_sums + 1
+        size = len(rows) * n_steps * width
+        small: Any = np.int32 if size < 2**31 else np.int64  # small integers are faster
+        cells = self.cell.astype(small).take(rows) + np.multiply(step, width, dtype=small)
+        cells += np.multiply(np.arange(len(rows)), width * n_steps, dtype=small)[:, None]
+        weight = None if self.weight is None else self.weight.take(rows).reshape(-1)
+        sums = np.bincount(cells.reshape(-1), weight, size)
+        return sums.reshape(len(rows), n_steps, width)[..., :-1].astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Alternatives that add any numbers: ``make(prompts)`` returns an array (A', q) for a slice of prompts."""
+
+    sizes: IntArray
+    n_sums: int
+    make: Callable[[slice], Any]
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self.make(slice(0, len(self.sizes)))
+
+    def features(self, prompts: slice) -> Any:
+        """Return what the alternatives of these prompts add."""
+        from scipy.sparse import csr_array
+
+        return csr_array(self.make(prompts))
+
+    def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
+        """Add up the features of what happened by data set and step."""
+        from scipy.sparse import coo_array
+
+        line = step + n_steps * np.arange(len(rows), dtype=np.int32)[:, None]
+        places = np.broadcast_to(line, rows.shape).reshape(-1), rows.reshape(-1)
+        shape = (len(rows) * n_steps, self._whole.shape[0])
+        happened = coo_array((np.ones(rows.size), places), shape).tocsr()  # one entry per prompt and line
+        sums: Any = happened @ self._whole
+        dense = sums if isinstance(sums, np.ndarray) else sums.toarray()
+        return np.asarray(dense).reshape(len(rows), n_steps, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Errors of simulated data sets: under calibration (R,), and for growing miscalibration (S, D) with their
+    true errors (S,)."""
+
+    null: FloatArray
+    draws: FloatArray
+    truths: FloatArray
+
+
+def simulate(
+    alternatives: Alternatives,
+    probabilities: Callable[[float], FloatArray],
+    errors: Callable[[FloatArray], FloatArray],
+    true_error: Callable[[FloatArray], FloatArray],
+    *,
+    steps: Steps = STEPS,
+    resamples: int,
+    rng: np.random.Generator | int,
+    most: int = DRAWS,
+    design_effect: float = 1.0,
+) -> Simulation:
+    """Draw data sets under calibration and along a path of growing miscalibration.
+
+    ``probabilities(size)`` are those of the alternatives (A,) if the miscalibration is ``size`` times the
+    observed one. ``design_effect`` multiplies the variance of the sums: prompts that belong together go
+    together.
+    """
+    sizes, n_steps = zip(*steps, strict=True)
+    ends = [probabilities(size) for size in (0.0, *sizes)]
+    null, drawn = draw_sums(
+        alternatives, ends, n_steps, resamples=resamples, most=most, rng=np.random.default_rng(rng)
+    )
+    expected = np.zeros((len(ends), alternatives.n_sums))
+    for part in _parts(alternatives):
+        rows, features = rows_of(alternatives.sizes, part), alternatives.features(part)
+        expected += [q[rows] @ features for q in ends]
+    mixed = [expected[0][None]]
+    for n, before, after in zip(n_steps, expected[:-1], expected[1:], strict=True):
+        mixed.append(before + np.arange(1, n + 1)[:, None] / n * (after - before))
+    path = np.concatenate(mixed)
+    if design_effect > 1:
+        wider = float(np.sqrt(design_effect))
+        null = np.maximum(path[0] + wider * (null - path[0]), 0.0)
+        drawn = np.maximum(path + wider * (drawn - path), 0.0)
+    truths = np.maximum.accumulate(true_error(path))
+    return Simulation(errors(null), errors(drawn).T, truths - truths[0])
+
+
+def draw_sums(
+    alternatives: Alternatives,
+    ends: Sequence[FloatArray],
+    steps: Sequence[int],
+    *,
+    resamples: int,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Return sums under the first of ``ends`` (R, q), and on the way from end to end (D, 1 + Σ steps, q)."""
+    check_integer(resamples, "resamples", 1)
+    if len(alternatives.sizes) <= _DRAWN_ONE_BY_ONE:
+        return _draw_each(alternatives, ends, steps, resamples, most, rng)
+    moments, alone, features = _moments(alternatives, ends)
+    null, drawn = moments.draw(steps, resamples, most, rng)
+    if alone.any():
+        rows = np.repeat(alone, alternatives.sizes)
+        rest = Features(alternatives.sizes[alone], alternatives.n_sums, lambda _: features)
+        more = _draw_each(rest, [q[rows] for q in ends], steps, resamples, most, rng)
+        null, drawn = null + more[0], drawn + more[1]
+    return null, drawn
+
+
+def choose(uniform: NDArray[np.float32], q: FloatArray, sizes: IntArray) -> SmallInts:
+    """Choose an alternative of each prompt with probabilities ``q`` (A,) from uniform numbers (R, n): rows (R, n)."""
+    first = np.cumsum(sizes) - sizes
+    total = np.cumsum(q)
+    within = (total - np.repeat(total[first] - q[first], sizes)).astype(np.float32)
+    chosen = np.zeros(uniform.shape, dtype=np.int32)
+    for place in range(int(sizes.max()) - 1):
+        longer = np.flatnonzero(sizes > place + 1)
+        limit = within[first[longer] + place]
+        if len(longer) == len(sizes):
+            chosen += uniform >= limit
+        else:
+            chosen[:, longer] += uniform[:, longer] >= limit
+    return chosen + first.astype(np.int32)
+
+
+def rows_of(sizes: IntArray, prompts: slice) -> slice:
+    """Return the rows of a slice of prompts with ``sizes`` (n,) rows each."""
+    before = int(sizes[: prompts.start].sum())
+    return slice(before, before + int(sizes[prompts].sum()))
+
+
+def sparse_rows(cell: IntArray, value: FloatArray, n_cells: int) -> Any:
+    """Return a sparse array (A, n_cells) with one ``value`` (A,) per row, in its ``cell`` (A,)."""
+    from scipy.sparse import csr_array
+
+    counted = cell < n_cells
+    starts = np.concatenate([[0], np.cumsum(counted)])
+    return csr_array((value[counted], cell[counted], starts), shape=(len(cell), n_cells))
+
+
+def _parts(alternatives: Alternatives) -> Iterator[slice]:
+    """Cut the prompts into slices whose features fit into memory."""
+    return chunks(
+        len(alternatives.sizes), alternatives.n_sums * int(alternatives.sizes.max()), _PART_ELEMENTS
+    )
+
+
+def _draw_each(
+    alternatives: Alternatives,
+    ends: Sequence[FloatArray],
+    steps: Sequence[int],
+    resamples: int,
+    most: int,
+    rng: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Draw an alternative of every prompt. The same uniform numbers serve all sizes of miscalibration."""
+    mixer = rng.spawn(1)[0] if most else rng
+    n, once = len(alternatives.sizes), np.zeros((1, 1), dtype=np.int32)
+    null, parts = [], []
+    for part in chunks(resamples, n):
+        uniform = rng.random((part.stop - part.start, n), dtype=np.float32)
+        rows = choose(uniform, ends[0], alternatives.sizes)
+        null.append(alternatives.counts(rows, once, 1)[:, 0])
+        kept = min(part.stop, most) - part.start
+        if kept <= 0:
+            continue
+        mixing = mixer.random((kept, n), dtype=np.float32)
+        drawn, after = [null[-1][:kept, None]], None
+        for n_steps, q in zip(steps, ends[1:], strict=True):
+            # A prompt changes from one end to the next at a random step: sums change little by little.
+            step = (mixing * n_steps).astype(np.int32)
+            if after is None:
+                before = alternatives.counts(rows[:kept], step, n_steps)
+            else:  # numbers of steps are powers of 2: a step here is several of those before
+                before = after.reshape(kept, n_steps, -1, after.shape[-1]).sum(axis=2)
+            rows = choose(uniform[:kept], q, alternatives.sizes)
+            after = alternatives.counts(rows, step, n_steps)
+            drawn.append(before.sum(axis=1, keepdims=True) + np.cumsum(after - before, axis=1))
+        parts.append(np.concatenate(drawn, axis=1))
+    nothing = np.empty((0, 1 + sum(steps), null[0].shape[-1]))
+    return np.concatenate(null), np.concatenate([nothing, *parts])
+
+
+@dataclass(frozen=True, eq=False)
+class _Moments:
+    """Moments of what prompts add to the sums, added up over prompts, for E ends."""
+
+    mean: FloatArray
+    square: FloatArray
+    product: FloatArray
+    largest: FloatArray
+
+    def draw(
+        self, steps: Sequence[int], resamples: int, most: int, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Draw normal sums with these moments; the same normal numbers serve all sizes."""
+        normal = rng.standard_normal((resamples, len(self.largest)))
+        null = self._normal(normal, self.mean[0], self.square[0] - self.product[0, 0])
+        path = [null[:most]]
+        for a, n_steps in enumerate(steps):
+            b = a + 1
+            for w in np.arange(1, n_steps + 1) / n_steps:
+                product = (1 - w) ** 2 * self.product[a, a] + w**2 * self.product[b, b]
+                product += w * (1 - w) * (self.product[a, b] + self.product[a, b].T)
+                mean, square = ((1 - w) * x[a] + w * x[b] for x in (self.mean, self.square))
+                path.append(self._normal(normal[:most], mean, square - product))
+        return null, np.stack(path, axis=1)
+
+    def _normal(self, normal: FloatArray, mean: FloatArray, covariance: FloatArray) -> FloatArray:
+        values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        return np.clip(mean + normal @ root, 0.0, self.largest)
+
+
+def _moments(alternatives: Alternatives, ends: Sequence[FloatArray]) -> tuple[_Moments, BoolArray, Any]:
+    """Return the moments of most prompts, which prompts (n,) are drawn one by one, and the features of those."""
+    from scipy.sparse import csr_array, diags_array, vstack
+
+    width, sizes = alternatives.n_sums, alternatives.sizes
+    entries = np.zeros(width)
+    for part in _parts(alternatives):
+        entries += np.bincount(alternatives.features(part).indices, minlength=width)
+    mean, square = np.zeros((len(ends), width)), np.zeros((len(ends), width, width))
+    product = np.zeros((len(ends), len(ends), width, width))
+    largest, alone, rest = np.zeros(width), np.zeros(len(sizes), dtype=bool), []
+    for part in _parts(alternatives):
+        rows, features = rows_of(sizes, part), alternatives.features(part)
+        starts = np.concatenate([[0], np.cumsum(sizes[part])])
+        alone[part] = np.add.reduceat(features @ (entries < _FEW).astype(np.float64), starts[:-1]) > 0
+        own = np.repeat(alone[part], sizes[part])
+        rest.append(features[own])
+        largest += features[~own].sum(axis=0)
+        before = None
+        for end, probabilities in enumerate(ends):
+            q = np.where(own, 0.0, probabilities[rows])
+            square[end] += (features.T @ diags_array(q) @ features).toarray()
+            by_prompt = csr_array((q, np.arange(len(q)), starts), shape=(len(starts) - 1, len(q)))
+            means = (by_prompt @ features).toarray()
+            mean[end] += means.sum(axis=0)
+            product[end, end] += means.T @ means
+            if before is not None:
+                product[end - 1, end] += before.T @ means
+            before = means
+    return _Moments(mean, square, product, largest), alone, vstack(rest, format="csr")

@@ -1,0 +1,597 @@
+"""Temperatures: the scale of rewards, what a wrong scale loses, and temperatures of distributions over rankings.
+
+Softmax forecasts (one response of a prompt is the best) and sigmoid forecasts (a response beats another, or
+is correct on its own) are one family: the mean log loss is convex in β = 1/T. `Scale` fits T and measures
+what T = 1 loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_groups,
+    as_outcomes,
+    check_integer,
+    segment_log_softmax,
+)
+from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.intervals import (
+    Interval,
+    Limits,
+    first_and_next,
+    frequency_distances,
+    skew_interval,
+    student_quantile,
+)
+from rmcalib.calibration.notions import check_complete
+from rmcalib.ranking import HasTemperature, RankingDistribution
+
+__all__ = [
+    "Scale",
+    "Sigmoid",
+    "Softmax",
+    "TemperatureFit",
+    "cross_fit",
+    "cross_fitted_temperature",
+    "find_temperature",
+    "fit_temperature",
+    "fit_top_1_temperature",
+]
+
+REWARD_RANGE = (-230.0, 230.0)
+"""Range of log β for rewards, which may be on any scale up to 1e100."""
+_RANKING_RANGE = (-20.0, 20.0)
+Model = TypeVar("Model")
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """The temperature of largest likelihood.
+
+    Attributes
+    ----------
+    temperature : float
+        T̂, or the end of the search range where ``at_limit`` is set.
+    slope : float
+        The derivative of the mean log loss by log β there: 0 at an optimum.
+    at_limit : str or None
+        "cold" (T → 0: every forecast is right), "hot" (T → ∞: a uniform forecast is as good), or None.
+    n : int
+        Number of prompts or instances.
+    """
+
+    temperature: float
+    slope: float
+    at_limit: str | None
+    n: int
+
+    @property
+    def optimum(self) -> float:
+        """The optimum itself: ``temperature``, or 0 or infinity where ``at_limit`` is set."""
+        return {"cold": 0.0, "hot": np.inf}.get(self.at_limit or "", self.temperature)
+
+
+def fit_temperature(dist: RankingDistribution, orders: ArrayLike) -> TemperatureFit:
+    """Fit the temperature of a forecast of rankings by maximum likelihood.
+
+    Parameters
+    ----------
+    dist : RankingDistribution with a temperature
+        The forecast: n instances, m items.
+    orders : int (n, m)
+        What happened: the items of each instance, best first.
+
+    Returns
+    -------
+    TemperatureFit
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> fit = fit_temperature(PlackettLuce([[1.0, 0.0]] * 4), [[0, 1], [0, 1], [0, 1], [1, 0]])
+    >>> round(fit.temperature, 3)  # 1 / log 3
+    0.91
+    """
+    array = check_complete(dist, orders, "a temperature")
+    if not isinstance(dist, HasTemperature):
+        raise ValueError(
+            f"dist: {type(dist).__name__} has no temperature (needs at_temperature and temperature_slope)"
+        )
+    return find_temperature(dist.temperature_slope(array), len(array), _RANKING_RANGE)
+
+
+def cross_fitted_temperature(
+    dist: HasTemperature, orders: IntArray, *, folds: int = 5, rng: np.random.Generator | int = 0
+) -> HasTemperature:
+    """Return the forecast with each instance at the temperature fitted on the other folds.
+
+    Parameters
+    ----------
+    dist, orders
+        As for `fit_temperature`.
+    folds : int
+        Number of folds.
+    rng : numpy Generator or int
+        Assigns instances to folds.
+
+    Returns
+    -------
+    The distribution at these temperatures.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> dist = PlackettLuce([[1.0, 0.0]] * 10)
+    >>> len(cross_fitted_temperature(dist, np.array([[0, 1], [1, 0]] * 5)))
+    10
+    """
+    temperatures = cross_fit(
+        len(orders),
+        lambda train: fit_temperature(dist.take(train), orders[train]).temperature,
+        lambda temperature, test: np.full(len(test), temperature),
+        folds=folds,
+        rng=rng,
+    )
+    return dist.at_temperature(temperatures)
+
+
+def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> TemperatureFit:
+    """Fit the temperature T of top-1 forecasts softmax(rewards/T), for prompts with any number of responses.
+
+    Parameters
+    ----------
+    rewards : float (N,)
+        Rewards of all responses of all prompts.
+    outcomes : bool (N,)
+        1 for the one correct response of each prompt, 0 otherwise.
+    groups : array (N,)
+        Labels of the prompts.
+
+    Returns
+    -------
+    TemperatureFit
+
+    Examples
+    --------
+    >>> fit = fit_top_1_temperature([2.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3])
+    >>> round(fit.temperature, 4)  # 2 / log 3
+    1.8205
+    """
+    return Softmax.from_arrays(rewards, outcomes, groups).fit()
+
+
+def cross_fit(
+    n: int,
+    fit: Callable[[IntArray], Model],
+    predict: Callable[[Model, IntArray], FloatArray],
+    *,
+    folds: int = 5,
+    groups: ArrayLike | None = None,
+    rng: np.random.Generator | int = 0,
+) -> FloatArray:
+    """Predict every row with a model fitted on the other folds, so that no row is used to predict itself.
+
+    ``fit`` maps row numbers to a model, ``predict`` maps a model and row numbers to numbers. Rows of a group
+    stay in one fold.
+    """
+    index = as_groups(groups, check_integer(n, "n", 2))
+    n_groups = int(index.max()) + 1
+    check_integer(folds, "folds", 2, n_groups)
+    fold = np.random.default_rng(rng).permutation(np.arange(n_groups) % folds)[index]
+    result = np.empty(n)
+    for number in range(folds):
+        test = np.flatnonzero(fold == number)
+        result[test] = predict(fit(np.flatnonzero(fold != number)), test)
+    return result
+
+
+def find_temperature(
+    slope: Callable[[float], float], n: int, log_range: tuple[float, float] = REWARD_RANGE
+) -> TemperatureFit:
+    """Find the zero of ``slope``, an increasing function of β = 1/T, by a search over log β."""
+    from scipy.optimize import brentq
+
+    low, high = log_range
+    if slope(np.exp(low)) >= 0:
+        return TemperatureFit(float(np.exp(-low)), slope(np.exp(low)) * float(np.exp(low)), "hot", n)
+    if slope(np.exp(high)) <= 0:
+        return TemperatureFit(float(np.exp(-high)), slope(np.exp(high)) * float(np.exp(high)), "cold", n)
+    # Brent's method needs about twenty evaluations, bisection fifty and more.
+    beta = float(np.exp(brentq(lambda log_beta: slope(np.exp(log_beta)), low, high, xtol=1e-14)))
+    return TemperatureFit(1 / beta, slope(beta) * beta, None, n)
+
+
+class Scaled(Protocol):
+    """Forecasts of n prompts whose log-odds are divided by a temperature."""
+
+    @property
+    def uniform(self) -> FloatArray:
+        """The log loss of a uniform guess for each prompt: (n,)."""
+
+    @property
+    def independent(self) -> float:
+        """The least factor of the variance of slopes: 1 if a prompt's rows are one observation."""
+
+    def fit(self) -> TemperatureFit:
+        """Return the best temperature."""
+
+    def losses(self, temperature: float) -> FloatArray:
+        """Return the log loss of each prompt: (n,)."""
+
+    def mean_slope(self, beta: float) -> float:
+        """Return the derivative of the mean loss by β."""
+
+    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
+        """Return slope and curvature of each prompt's loss with respect to log β: (n,) each."""
+
+    def margins(self) -> tuple[FloatArray, FloatArray]:
+        """Return by how much each prompt's choice was wrong, and by how little it could have been: (n,) each."""
+
+    def divergence(self, temperature: float) -> float | None:
+        """Return the loss of T = 1 if the forecasts at ``temperature`` were true."""
+
+    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
+        """Return the slopes and curvatures by β at β = 0: (n,) each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """Top-1 forecasts softmax(r/T): rewards r (N,) of the responses, prompt by prompt, one of them correct."""
+
+    r: FloatArray
+    correct: BoolArray
+    sizes: IntArray
+
+    @classmethod
+    def from_arrays(cls, rewards: ArrayLike, outcomes: ArrayLike, groups: ArrayLike) -> Softmax:
+        """Build from checked arrays (N,) in any order."""
+        r, y = as_floats(rewards, "rewards", ndim=1), as_outcomes(outcomes)
+        if len(r) != len(y):
+            raise ValueError(f"outcomes: {len(y)} outcomes for {len(r)} rewards")
+        index = as_groups(groups, len(r))
+        happened = np.bincount(index, y)
+        if (happened != 1).any():
+            group = int(np.argmax(happened != 1))
+            raise ValueError(
+                f"outcomes: group number {group} has {int(happened[group])} outcomes of 1, expected exactly one"
+            )
+        order = np.argsort(index, kind="stable")
+        return cls(r[order], y[order] == 1, np.bincount(index))
+
+    @cached_property
+    def _starts(self) -> IntArray:
+        return np.cumsum(self.sizes) - self.sizes
+
+    @cached_property
+    def _below(self) -> FloatArray:
+        """The rewards minus the largest of their prompt, so that nothing overflows."""
+        return self.r - np.repeat(np.maximum.reduceat(self.r, self._starts), self.sizes)
+
+    @property
+    def uniform(self) -> FloatArray:
+        """Log m."""
+        return np.log(self.sizes)
+
+    independent = 1.0
+
+    def fit(self) -> TemperatureFit:
+        """Return the best temperature."""
+        found = find_temperature(self.mean_slope, len(self.sizes))
+        if found.at_limit == "cold" and (self._below[self.correct] < 0).any():
+            return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
+        return found
+
+    def losses(self, temperature: float) -> FloatArray:
+        """Return −log P(correct)."""
+        if temperature == 0:  # only the largest reward has a probability; equal ones share it
+            ties = np.add.reduceat(self._below == 0, self._starts, dtype=np.float64)
+            return np.where(self._below[self.correct] == 0, np.log(ties), np.inf)
+        return -segment_log_softmax(self._below / temperature, self.sizes)[self.correct]
+
+    def mean_slope(self, beta: float) -> float:
+        """Return the mean of E[r] − r_correct."""
+        p = np.exp(segment_log_softmax(self.r * beta, self.sizes))
+        return float((np.add.reduceat(p * self.r, self._starts) - self.r[self.correct]).mean())
+
+    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
+        """Return slope and curvature by log β."""
+        logs = segment_log_softmax(self.r / temperature, self.sizes)  # logits up to a constant per prompt
+        p = np.exp(logs)
+        mean = np.add.reduceat(p * logs, self._starts)
+        spread = np.add.reduceat(p * (logs - np.repeat(mean, self.sizes)) ** 2, self._starts)
+        return mean - logs[self.correct], spread
+
+    def margins(self) -> tuple[FloatArray, FloatArray]:
+        """Return the reward of the first choice minus that of the correct response, and of the runner-up."""
+        first, second = first_and_next(self.r, self.sizes)
+        return self.r[first] - self.r[self.correct], self.r[first] - self.r[second]
+
+    def divergence(self, temperature: float) -> float:
+        """Return the mean KL divergence of softmax(r) from softmax(r/T)."""
+        logs = segment_log_softmax(self._below, self.sizes)
+        q = (self._below == 0).astype(np.float64) if temperature == 0 else np.exp(self._below / temperature)
+        q /= np.repeat(np.add.reduceat(q, self._starts), self.sizes)
+        possible = q > 0
+        terms = np.zeros(len(q))
+        terms[possible] = q[possible] * (np.log(q[possible]) - logs[possible])
+        return max(float(terms.sum()), 0.0) / len(self.sizes)
+
+    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean(r) − r_correct and the variance of r of each prompt."""
+        mean = np.add.reduceat(self.r, self._starts) / self.sizes
+        spread = np.add.reduceat((self.r - np.repeat(mean, self.sizes)) ** 2, self._starts) / self.sizes
+        return mean - self.r[self.correct], spread
+
+
+@dataclass(frozen=True, eq=False)
+class Sigmoid:
+    """Forecasts of what happened with log-odds d (P,); the rows of a prompt are averaged first."""
+
+    d: FloatArray
+    prompt: IntArray
+
+    @cached_property
+    def _weight(self) -> FloatArray:
+        return 1 / np.bincount(self.prompt)[self.prompt]
+
+    def _per_prompt(self, values: FloatArray) -> FloatArray:
+        return np.bincount(self.prompt, values * self._weight).astype(np.float64)
+
+    @property
+    def uniform(self) -> FloatArray:
+        """Log 2."""
+        return np.full(int(self.prompt.max()) + 1, np.log(2))
+
+    @property
+    def independent(self) -> float:
+        """The factor of independent pairs."""
+        return float(self._weight.mean())
+
+    def fit(self) -> TemperatureFit:
+        """Return the best temperature."""
+        return find_temperature(self.mean_slope, len(self.uniform))
+
+    def losses(self, temperature: float) -> FloatArray:
+        """Return the mean of log(1 + exp(−d/T)) of each prompt."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            margin = np.where(self.d == 0, 0.0, self.d / temperature)
+        return self._per_prompt(np.logaddexp(0.0, -margin))
+
+    def mean_slope(self, beta: float) -> float:
+        """Return the mean of −d σ(−βd)."""
+        from scipy.special import expit
+
+        return float(self._per_prompt(-self.d * expit(-beta * self.d)).mean())
+
+    def slopes(self, temperature: float) -> tuple[FloatArray, FloatArray]:
+        """Return slope and curvature by log β."""
+        from scipy.special import expit
+
+        x = self.d / temperature
+        q = expit(-x)
+        return self._per_prompt(-x * q), self._per_prompt(x * x * q * (1 - q))
+
+    def margins(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean log-odds against what happened, and the smallest that could have been."""
+        closest = np.full(len(self.uniform), np.inf)
+        np.minimum.at(closest, self.prompt, np.abs(self.d) * self._weight)
+        return self._per_prompt(np.maximum(-self.d, 0.0)), closest
+
+    def divergence(self, temperature: float) -> None:
+        """Pairs of a prompt depend on each other: no divergence is known."""
+
+    def slopes_of_nothing(self) -> tuple[FloatArray, FloatArray]:
+        """Return slopes and curvatures by β at 0."""
+        return self._per_prompt(-self.d / 2), self._per_prompt(self.d**2 / 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """What the scale of rewards is worth, with u the mean log loss of a uniform guess::
+
+        kept   = 1 − NLL(1)/u           what the probabilities, as stated, are worth
+        lost   = (NLL(1) − NLL(T̂))/u    what the wrong scale loses; 0 on the right scale, no upper bound
+        usable = 1 − NLL(T̂)/u           = kept + lost: what the rewards are worth at their best scale
+
+    The interval of lost information is based on the root √(2 delta), whose error is nearly normal even where
+    delta is close to 0, united with the losses that would result if the forecasts at T were true, for T in
+    its interval: it holds 0 if the interval of the temperature holds 1.
+
+    Examples
+    --------
+    >>> found = Scale(Softmax.from_arrays([6.0, 0.0] * 4, [1, 0, 1, 0, 1, 0, 0, 1], [0, 0, 1, 1, 2, 2, 3, 3]))
+    >>> round(found.lost, 3), round(found.usable, 3), round(found.fit.temperature, 3)
+    (1.356, 0.189, 5.461)
+    """
+
+    model: Scaled
+    cluster: IntArray | None = None
+
+    @cached_property
+    def fit(self) -> TemperatureFit:
+        """The temperature of largest likelihood."""
+        return self.model.fit()
+
+    @cached_property
+    def _now(self) -> FloatArray:
+        return self.model.losses(1.0)
+
+    @cached_property
+    def _best(self) -> FloatArray:
+        return self.model.losses(self.fit.optimum)
+
+    @cached_property
+    def unit(self) -> float:
+        """U: the mean log loss of a uniform guess (1 if every prompt has a single response)."""
+        return float(self.model.uniform.mean()) or 1.0
+
+    @cached_property
+    def delta(self) -> float:
+        """NLL(1) − NLL(T̂) in nats per prompt."""
+        return max(float((self._now - self._best).mean()), 0.0)
+
+    @property
+    def n(self) -> int:
+        """The number of prompts."""
+        return len(self._now)
+
+    @property
+    def lost(self) -> float:
+        """Lost information."""
+        return self.delta / self.unit
+
+    @property
+    def usable(self) -> float:
+        """Usable information."""
+        return 1 - float(self._best.mean()) / self.unit
+
+    @property
+    def kept(self) -> float:
+        """Kept information."""
+        return 1 - float(self._now.mean()) / self.unit
+
+    @cached_property
+    def _gain(self) -> FloatArray:
+        # The mean log number of responses varies between samples of prompts, too.
+        return np.asarray(self._now - self._best - self.delta * self.model.uniform / self.unit)
+
+    def worth(self, share: float, losses: FloatArray) -> FloatArray:
+        """Return what each prompt contributes to the deviation of 1 − mean loss/u: (n,), sums to 0."""
+        worth = ((1 - share) * self.model.uniform - losses) / self.unit
+        return np.asarray(worth - worth.mean())
+
+    def lost_influence(self) -> FloatArray:
+        """Return what each prompt contributes to the deviation of lost information."""
+        return (self._gain - self._gain.mean()) / (self.unit * self.n)
+
+    def usable_influence(self) -> FloatArray:
+        """Return what each prompt contributes to the deviation of usable information."""
+        return self.worth(self.usable, self._best) / self.n
+
+    def kept_influence(self) -> FloatArray:
+        """Return what each prompt contributes to the deviation of kept information."""
+        return self.worth(self.kept, self._now) / self.n
+
+    def temperature_influence(self) -> FloatArray:
+        """Return what each prompt contributes to the deviation of the temperature."""
+        if self.fit.at_limit is not None:
+            return np.zeros(self.n)
+        slope, curvature = self.model.slopes(self.fit.temperature)
+        return self.fit.temperature * (slope - slope.mean()) / max(float(curvature.mean()), 1e-300) / self.n
+
+    def temperature_interval(self, level: float = 0.95) -> Interval:
+        """Return the temperature with its likelihood-ratio interval, robust to a wrong model."""
+        return Interval(self.fit.optimum, *self._temperature_limits(level), level)
+
+    def lost_interval(self, level: float = 0.95) -> Interval:
+        """Return lost information with its interval."""
+        limits, more = self._temperature_limits(level), self._with_more_errors(level)
+        on_scale = limits[0] <= 1 <= limits[1]
+        low, high = self._root_limits(self._gain, self.delta, self._near(on_scale), level)
+        known = [one for one in map(self.model.divergence, limits) if one is not None]
+        low, high = min([low, more.delta, *known]), max([high, more.delta, *known])
+        return Interval(self.lost, 0.0 if on_scale else low / self.unit, high / self.unit, level)
+
+    def usable_interval(self, level: float = 0.95) -> Interval:
+        """Return usable information with its interval, in [0, 1]."""
+        worth = self.worth(self.usable, self._best)
+        below, above = skew_interval(worth, level, self.cluster)
+        if np.isinf(self._likelihood_limits(level)[1]):
+            # Usable information is the gain over a uniform guess, and near 0 its root is normal.
+            near = self._error_at_zero(*self.model.slopes_of_nothing())
+            root = self._root_limits(worth * self.unit, max(self.usable, 0.0) * self.unit, near, level)
+            above = max(above, root[1] / self.unit - self.usable)
+        least = 1 - self._with_more_errors(level).best / self.unit
+        low = max(min(self.usable + below, least), 0.0)
+        return Interval(self.usable, low, min(self.usable + above, 1.0), level)
+
+    def lost_centre(self, level: float = 0.95) -> float:
+        """Return lost information without the bias of noise, for differences."""
+        limits = self._temperature_limits(level)
+        near = self._near(limits[0] <= 1 <= limits[1])
+        # For rewards on the right scale, delta is near² χ²/2 with one degree of freedom, of median 0.455.
+        return max(self.delta - 0.455 * near**2 / 2, 0.0) / self.unit
+
+    def _temperature_limits(self, level: float) -> Limits:
+        low, high = self._likelihood_limits(level)
+        return low, max(high, self._with_more_errors(level).temperature)
+
+    def _likelihood_limits(self, level: float) -> Limits:
+        from scipy.optimize import brentq
+        from scipy.special import ndtri
+
+        n, best = self.n, float(self._best.mean())
+        width = float(ndtri((1 + level) / 2)) ** 2 / 2 * self.variance_factor()
+
+        def excess(log_t: float) -> float:
+            return float(self.model.losses(float(np.exp(log_t))).mean() - best) * n - width
+
+        low, middle, high = -REWARD_RANGE[1], float(np.log(self.fit.temperature)), -REWARD_RANGE[0]
+        below = 0.0 if excess(low) <= 0 else float(np.exp(brentq(excess, low, middle, xtol=1e-10)))
+        above = np.inf if excess(high) <= 0 else float(np.exp(brentq(excess, middle, high, xtol=1e-10)))
+        return below, above
+
+    def variance_factor(self) -> float:
+        """Return how much more the slopes vary than if the forecasts at T̂ were true; at least that of independence."""
+        if self.fit.at_limit is not None or self.n < 2:
+            return self.model.independent
+        slope, curvature = self.model.slopes(self.fit.temperature)
+        spread = self.n * self._standard_error(slope) ** 2
+        curved = float(curvature.mean())
+        return max(self.model.independent, spread / curved) if curved > 0 else self.model.independent
+
+    def _with_more_errors(self, level: float) -> _More:
+        """Fit the temperature to losses with more wrong choices than were seen: as many as an exact interval allows.
+
+        The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T.
+        """
+        margin = frequency_distances(*self.model.margins(), level, self.cluster)[0]
+        fit = find_temperature(lambda beta: self.model.mean_slope(beta) + margin, self.n)
+        now = float(self._now.mean())
+        if fit.at_limit == "cold":
+            best = float(self.model.losses(0.0).mean())
+            return _More(0.0, best, max(now - best, 0.0))
+        best = float(self.model.losses(fit.temperature).mean()) + margin / fit.temperature
+        return _More(fit.optimum, best, max(now + margin - best, 0.0))
+
+    def _near(self, on_scale: bool) -> float:
+        return self._error_at_zero(*self.model.slopes(1.0)) if on_scale else 0.0
+
+    def _error_at_zero(self, slope: FloatArray, curvature: FloatArray) -> float:
+        """Return the standard error of √(2 delta) for delta near 0, from slopes and curvatures there."""
+        if len(slope) < 2 or not curvature.mean() > 0:
+            return 0.0
+        return self._standard_error(slope) / float(np.sqrt(curvature.mean()))
+
+    def _root_limits(self, gain: FloatArray, delta: float, near: float, level: float) -> Limits:
+        """Return the limits of delta from s = √(2 delta), with standard error se(gain)/s or ``near``."""
+        root = float(np.sqrt(2 * delta))
+        away = self._standard_error(gain) / root if len(gain) > 1 and root > 1e-9 else 0.0
+        n = len(by_cluster(gain, self.cluster))
+        margin = student_quantile(level, n) * max(near, away)
+        return max(0.0, root - margin) ** 2 / 2, (root + margin) ** 2 / 2
+
+    def _standard_error(self, values: FloatArray) -> float:
+        """Return the standard error of the mean of values (n,), by clusters."""
+        sums = by_cluster(values - values.mean(), self.cluster)
+        return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
+
+
+@dataclass(frozen=True)
+class _More:
+    """The best temperature, its loss, and the loss of T = 1 beyond it, if more choices were wrong."""
+
+    temperature: float
+    best: float
+    delta: float
