@@ -30,13 +30,14 @@ from rmcalib.ranking._independent import IndependentRewards
 from rmcalib.ranking._mallows import Mallows, MarginalEstimate
 from rmcalib.ranking._pairwise import PairwiseProbabilities
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking._plackett_luce import PlackettLuce
+from rmcalib.ranking._plackett_luce import PlackettLuce, RaggedPlackettLuce
 from rmcalib.ranking._preflib import Profile, read_preflib
 from rmcalib.ranking._sparse import SparseRankings, log_integer
 
 __all__ = [  # noqa: RUF022 (by subject)
     # Distributions
     "PlackettLuce",
+    "RaggedPlackettLuce",
     "Mallows",
     "MarginalEstimate",
     "SparseRankings",
