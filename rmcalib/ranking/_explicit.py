@@ -7,12 +7,13 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_probabilities, check_integer, chunks
 from rmcalib.ranking._distribution import RankingDistribution
-from rmcalib.ranking._encodings import all_rankings, as_orders
+from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
 from rmcalib.ranking.events import Family, as_events, occurs_unchecked, row_codes
 
 __all__ = ["ExplicitRankings", "Mixture", "enumerate_rankings", "index_of_orders"]
 
 _SUM_TOLERANCE = 1e-5
+_EM_STEPS = 10_000
 
 
 class ExplicitRankings:
@@ -191,14 +192,47 @@ class Mixture:
         """
         return sum(w * part.top(events) for w, part in zip(self.weights, self.components, strict=True))
 
+    @classmethod
+    def fit(cls, components: Sequence[RankingDistribution], orders: ArrayLike) -> "Mixture":
+        """Return the mixture whose weights have the largest likelihood, given one ranking per instance (n, m).
+
+        The likelihood is concave in the weights, and the EM algorithm finds its maximum. Use rankings that
+        the components were not fitted to.
+
+        >>> parts = [ExplicitRankings([[0, 1]], [[1.0]] * 4), ExplicitRankings([[1, 0]], [[1.0]] * 4)]
+        >>> Mixture.fit(parts, [[0, 1], [0, 1], [0, 1], [1, 0]]).weights.round(3)
+        array([0.75, 0.25])
+        """
+        ranked = as_orders(orders)
+        logs = np.array([_own_log_prob(part, ranked) for part in components])
+        impossible = np.isneginf(logs).all(axis=0)
+        if impossible.any():
+            raise ValueError(
+                f"orders: row {int(np.argmax(impossible))} has probability 0 under every component"
+            )
+        likelihood = np.exp(logs - logs.max(axis=0))
+        weights = np.full(len(logs), 1 / len(logs))
+        for _ in range(_EM_STEPS):
+            shares = weights[:, None] * likelihood
+            updated = (shares / shares.sum(axis=0)).mean(axis=1)
+            done = np.abs(updated - weights).max() < 1e-9
+            weights = updated
+            if done:
+                break
+        return cls(components, weights / weights.sum())
+
     def mode(self) -> IntArray:
-        """Return the most probable ranking, found by enumeration: (n, m), for at most 8 items.
+        """Return the most probable ranking (n, m): of all, or of the components' modes if m > 8.
 
         >>> part = ExplicitRankings([[0, 1], [1, 0]], [[0.4, 0.6]])
         >>> Mixture([part], [1.0]).mode()
         array([[1, 0]])
         """
-        return enumerate_rankings(self).mode()
+        if self.n_items <= MAX_ENUMERATED_ITEMS:
+            return enumerate_rankings(self).mode()
+        candidates = np.array([part.mode() for part in self.components])
+        values = np.array([_own_log_prob(self, orders) for orders in candidates])
+        return candidates[values.argmax(axis=0), np.arange(len(self))]
 
     def sample(self, size: int, rng: np.random.Generator) -> IntArray:
         """Draw (size, n, m) orders: a component for each draw, then a ranking from it.
@@ -222,6 +256,12 @@ class Mixture:
         2
         """
         return Mixture([part.take(instances) for part in self.components], self.weights)
+
+
+def _own_log_prob(dist: RankingDistribution, orders: IntArray) -> FloatArray:
+    """Return the log-probability of each instance's own ranking: (n,)."""
+    distinct, which = np.unique(orders, axis=0, return_inverse=True)
+    return dist.log_prob(distinct)[np.arange(len(dist)), which.reshape(-1)]
 
 
 def enumerate_rankings(dist: RankingDistribution) -> ExplicitRankings:
