@@ -7,12 +7,9 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, check_integer, chunks
 from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
-from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
-from rmcalib.ranking._explicit import ExplicitRankings
+from rmcalib.ranking._listed import ExplicitRankings
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, unique_rows
-
-__all__ = ["PlackettLuce", "RaggedPlackettLuce"]
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, all_rankings, as_events, as_orders, unique_rows
 
 _LARGEST_BAG = 16
 
