@@ -12,31 +12,42 @@ rewards.sub([[0, 1]])  # the probability that response 0 beats response 1
 """
 
 from rmcalib.ranking import events, synthetic
-from rmcalib.ranking._conditional import HasPartialRankings, conditional_probabilities
 from rmcalib.ranking._distribution import (
     HasTemperature,
     PairMarginals,
+    PairwiseProbabilities,
     RankingDistribution,
     TooCostlyError,
 )
-from rmcalib.ranking._encodings import (
+from rmcalib.ranking._independent import IndependentRewards  # goes when scores no longer hold spreads
+from rmcalib.ranking._listed import (
+    ExplicitRankings,
+    Mixture,
+    SparseRankings,
+    enumerate_rankings,
+    index_of_orders,
+    log_integer,
+)
+from rmcalib.ranking._mallows import Mallows, MarginalEstimate
+from rmcalib.ranking._partial import (
+    HasPartialRankings,
+    PartialRankings,
+    Profile,
+    conditional_probabilities,
+    read_preflib,
+)
+from rmcalib.ranking._plackett_luce import PlackettLuce, RaggedPlackettLuce
+from rmcalib.ranking.events import (
     all_rankings,
     as_orders,
     orders_from_ranks,
     ranks_from_orders,
 )
-from rmcalib.ranking._explicit import ExplicitRankings, Mixture, enumerate_rankings, index_of_orders
-from rmcalib.ranking._independent import IndependentRewards
-from rmcalib.ranking._mallows import Mallows, MarginalEstimate
-from rmcalib.ranking._pairwise import PairwiseProbabilities
-from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking._plackett_luce import PlackettLuce
-from rmcalib.ranking._preflib import Profile, read_preflib
-from rmcalib.ranking._sparse import SparseRankings, log_integer
 
 __all__ = [  # noqa: RUF022 (by subject)
     # Distributions
     "PlackettLuce",
+    "RaggedPlackettLuce",
     "Mallows",
     "MarginalEstimate",
     "SparseRankings",

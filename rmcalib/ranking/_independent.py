@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, chunks
 from rmcalib.ranking.events import as_events
 
-__all__ = ["IndependentRewards"]
-
 _NODES = 8  # Gauss-Legendre nodes on each piece
 # Ends of the pieces, in standard deviations: around each reward, and between each two.
 _REACH = (-9.0, -6.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 9.0)

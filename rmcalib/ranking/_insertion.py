@@ -16,8 +16,6 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray, chunks
 from rmcalib.ranking.events import unique_rows
 
-__all__ = ["Patterns", "pattern_probabilities"]
-
 _CHUNK_STATES = 4_000_000
 
 
@@ -59,11 +57,7 @@ class Patterns:
         return Patterns(steps[order], k), position[index]
 
     def work(self) -> FloatArray:
-        """Return the number of state updates for each row, without those shared with the row before: (Q,).
-
-        >>> Patterns.from_positions(np.array([[0, 1], [1, 0]]))[0].work()
-        array([2., 2.])
-        """
+        """Return the number of state updates for each row, without those shared with the row before: (Q,)."""
         chosen = 1 + np.cumsum(self.steps > 0, axis=1)
         chosen_before = np.column_stack([np.ones(len(chosen), dtype=np.int64), chosen[:, :-1]])
         size = np.arange(1, self.steps.shape[1] + 1)
@@ -78,12 +72,7 @@ class Patterns:
 
 
 def pattern_probabilities(patterns: Patterns, dispersion: FloatArray) -> FloatArray:
-    """Return the probability of each pattern under each dispersion λ (φ = exp(−λ)): (len(dispersion), Q).
-
-    >>> patterns, _ = Patterns.from_positions(np.array([[0, 1], [1, 0]]))
-    >>> pattern_probabilities(patterns, np.array([0.0, np.log(2)])).round(4).tolist()
-    [[0.5, 0.5], [0.3333, 0.6667]]
-    """
+    """Return the probability of each pattern under each dispersion λ (φ = exp(−λ)): (len(dispersion), Q)."""
     steps = patterns.steps
     length = steps.shape[1]
     powers = np.exp(-np.outer(dispersion, np.arange(length + 1)))

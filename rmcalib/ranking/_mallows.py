@@ -10,12 +10,9 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
 from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
-from rmcalib.ranking._encodings import as_orders
 from rmcalib.ranking._insertion import Patterns, pattern_probabilities
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, unique_rows
-
-__all__ = ["MAX_WORK", "Mallows", "MarginalEstimate"]
+from rmcalib.ranking.events import as_events, as_orders, unique_rows
 
 MAX_WORK = 1e10
 """Largest number of state updates for exact sub-k marginals (about a minute on one core)."""

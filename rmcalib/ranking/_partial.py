@@ -1,19 +1,21 @@
-"""Partial rankings: rankings with ties and with items that are not listed.
+"""Partial rankings: rankings with ties and with items that are not listed, and PrefLib files of them.
 
 Tied items form a bag: they are next to each other, in an order that was not observed. A partial ranking
 therefore stands for the set of all complete rankings that are consistent with it.
 """
 
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import BoolArray, IntArray, as_integers
-from rmcalib.ranking._encodings import as_orders
-from rmcalib.ranking.events import Family, as_events
-
-__all__ = ["PartialRankings"]
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_integers
+from rmcalib.ranking._distribution import RankingDistribution, TooCostlyError
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, Family, all_rankings, as_events, as_orders
 
 
 class PartialRankings:
@@ -185,3 +187,294 @@ def _ordered(buckets: IntArray, unknown: BoolArray) -> tuple[BoolArray, BoolArra
             possible &= ~(both & (buckets[:, :, first] > buckets[:, :, second]))
             certain &= buckets[:, :, first] < buckets[:, :, second]
     return possible, certain
+
+
+@runtime_checkable
+class HasPartialRankings(RankingDistribution, Protocol):
+    """A distribution with probabilities of partial rankings."""
+
+    def log_prob_partial(self, rankings: PartialRankings) -> FloatArray:
+        """Return the log-probability of all rankings consistent with each partial one: (n, R)."""
+        ...
+
+    def within(self, bag: IntArray, later: IntArray) -> RankingDistribution:
+        """Return the order of the items of ``bag``, given that they come before ``later`` and after the rest.
+
+        It is a distribution. The items of the result are the positions in ``bag``.
+        """
+        ...
+
+
+def conditional_probabilities(
+    dist: HasPartialRankings, rankings: PartialRankings, events: ArrayLike, family: Family
+) -> FloatArray:
+    """Return the probability of each event, given the partial ranking that was observed of each instance.
+
+    It is 0 or 1 where the observation decides the event. Under a calibrated forecast its mean is the
+    probability of the event, so it can replace an outcome that was not observed.
+
+    Parameters
+    ----------
+    dist : PlackettLuce or Mallows
+        One distribution per instance.
+    rankings : PartialRankings
+        What was observed, one ranking per instance.
+    events : int array (E, k)
+        Items of each event.
+    family : {"sub", "top"}
+        Whether events are about relative order or about the first places.
+
+    Returns
+    -------
+    float array (n, E)
+        The probabilities.
+
+    Raises
+    ------
+    TooCostlyError
+        If all orders of more than 8 items are needed: for a tie in Plackett-Luce that is not the last one, or
+        for items that are not listed.
+
+    Examples
+    --------
+    >>> from rmcalib.ranking import PlackettLuce
+    >>> dist = PlackettLuce(np.log([[0.5, 0.3, 0.2]]))
+    >>> seen = PartialRankings.from_lists([[0]], n_items=3).with_unlisted_last()  # 0 came first
+    >>> conditional_probabilities(dist, seen, [[0, 1], [1, 2]], "sub").round(3)
+    array([[1. , 0.6]])
+    """
+    array = as_events(events, dist.n_items, family)
+    if (len(rankings), rankings.n_items) != (len(dist), dist.n_items):
+        raise ValueError(
+            f"rankings: {len(rankings)} of {rankings.n_items} items for {len(dist)} instances of "
+            f"{dist.n_items} items"
+        )
+    decided = rankings.outcomes(array, family)
+    result = decided.astype(np.float64)
+    distinct, which = rankings.distinct()
+    for number in range(len(distinct)):
+        rows = np.flatnonzero(which == number)
+        columns = np.flatnonzero(decided[rows[0]] < 0)
+        if len(columns):
+            complete = (distinct.buckets[number] >= 0).all()
+            compute = _by_bags if complete else _by_enumeration
+            result[np.ix_(rows, columns)] = compute(dist.take(rows), distinct, number, array[columns], family)
+    return result
+
+
+def _by_bags(
+    dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
+) -> FloatArray:
+    """Multiply the probabilities of each event's part within each bag: (n, E); all events are possible."""
+    result = np.ones((len(dist), len(events)))
+    bags = rankings.bags(row)
+    buckets = rankings.buckets[row]
+    for number, bag in enumerate(bags):
+        inside = buckets[events] == number
+        least = 2 if family == "sub" else 1
+        involved = np.flatnonzero(inside.sum(axis=1) >= least)
+        if len(bag) == 1 or not len(involved):
+            continue
+        order = dist.within(bag, np.concatenate([*bags[number + 1 :], bag[:0]]))
+        place = np.full(len(buckets), -1)
+        place[bag] = np.arange(len(bag))
+        for size in np.unique(inside[involved].sum(axis=1)):
+            chosen = involved[inside[involved].sum(axis=1) == size]
+            parts = place[events[chosen][inside[chosen]].reshape(-1, size)]
+            result[:, chosen] *= order.sub(parts) if family == "sub" else order.top(parts)
+    return result
+
+
+def _by_enumeration(
+    dist: HasPartialRankings, rankings: PartialRankings, row: int, events: IntArray, family: Family
+) -> FloatArray:
+    """Sum over all orders of the relevant items, which are listed or in the event: (n, E)."""
+    result = np.empty((len(dist), len(events)))
+    buckets = rankings.buckets[row]
+    for number, event in enumerate(events):
+        matters = np.union1d(np.flatnonzero(buckets >= 0), event)
+        if family == "top":
+            matters = np.arange(len(buckets))
+        if len(matters) > MAX_ENUMERATED_ITEMS:
+            raise TooCostlyError(
+                f"rankings: an event with unlisted items needs all orders of {len(matters)} items "
+                f"(at most {MAX_ENUMERATED_ITEMS}); leave such events out, or say that unlisted items come "
+                "last (with_unlisted_last)"
+            )
+        orders = matters[all_rankings(len(matters))]
+        known = np.where(buckets[orders] < 0, -1, buckets[orders])
+        highest = np.maximum.accumulate(known, axis=1)
+        orders = orders[((known < 0) | (known == highest)).all(axis=1)]
+        ranks = np.full((len(orders), len(buckets)), -1)
+        np.put_along_axis(ranks, orders, np.arange(len(matters))[None, :], axis=1)
+        if family == "top":
+            happens = (ranks[:, event] == np.arange(len(event))).all(axis=1)
+        else:
+            happens = (np.diff(ranks[:, event], axis=1) > 0).all(axis=1)
+        p = dist.sub(orders)
+        result[:, number] = p[:, happens].sum(axis=1) / p.sum(axis=1)
+    return result
+
+
+_SUFFIXES = (".soc", ".soi", ".toc", ".toi")
+_ENTRY = re.compile(r"\{[^{}]*\}|[^,{}]+")
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The rankings of a group of voters.
+
+    Parameters
+    ----------
+    alternatives : tuple of str
+        Names of the m alternatives.
+    rankings : PartialRankings
+        The distinct rankings, (R, m).
+    counts : int array (R,)
+        How many voters gave each ranking.
+
+    Examples
+    --------
+    >>> profile = Profile(("tea", "coffee"), PartialRankings([[0, 1], [1, 0]]), np.array([2, 1]))
+    >>> len(profile)
+    3
+    """
+
+    alternatives: tuple[str, ...]
+    rankings: PartialRankings
+    counts: IntArray
+
+    def __len__(self) -> int:
+        """Return the number of voters."""
+        return int(self.counts.sum())
+
+    def per_voter(self) -> PartialRankings:
+        """Return one ranking per voter, as the calibration notions need them: (voters, m).
+
+        >>> profile = Profile(("a", "b"), PartialRankings([[0, 1], [1, 0]]), np.array([2, 1]))
+        >>> profile.per_voter().buckets.tolist()
+        [[0, 1], [0, 1], [1, 0]]
+        """
+        return self.rankings.take(np.repeat(np.arange(len(self.counts)), self.counts))
+
+
+def read_preflib(path: str | Path) -> Profile:
+    """Read a PrefLib file: ``.soc``, ``.soi``, ``.toc`` or ``.toi``.
+
+    Nothing is guessed about alternatives that an incomplete order does not list. If the voters meant that
+    these come last, say so with ``profile.rankings.with_unlisted_last()``.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file. Lines that start with ``#`` are metadata; every other line is ``count: order``, with
+        alternatives numbered from 1 and ties in braces, such as ``10: 1,2,{3,4}``.
+
+    Returns
+    -------
+    Profile
+        Names, distinct rankings (items numbered from 0) and counts.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> text = "# NUMBER ALTERNATIVES: 3\\n# ALTERNATIVE NAME 1: tea\\n2: 1,{2,3}\\n1: 3,1,2\\n"
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "votes.toc").write_text(text)
+    ...     profile = read_preflib(Path(folder) / "votes.toc")
+    >>> profile.alternatives, profile.rankings.buckets.tolist(), profile.counts.tolist()
+    (('tea', '2', '3'), [[0, 1, 1], [1, 2, 0]], [2, 1])
+    """
+    source = Path(path)
+    suffix = source.suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise ValueError(f"{source}: not a PrefLib file of orders; expected a name that ends in {_listed()}")
+    try:
+        lines = source.read_text(encoding="utf-8-sig").splitlines()
+    except OSError as error:
+        raise ValueError(f"{source}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{source}: not a text file in UTF-8") from error
+    metadata = dict(_metadata(lines))
+    m = _whole(metadata.get("NUMBER ALTERNATIVES", ""))
+    if m is None or m < 2:
+        raise ValueError(f"{source}: expected a line '# NUMBER ALTERNATIVES: m' with m of at least 2")
+    rows, counts = [], []
+    for number, line in enumerate(lines, 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            count, ranking = _vote(line, m, f"{source}: line {number}")
+            _check_kind(ranking, m, suffix, f"{source}: line {number}")
+            rows.append([[item - 1 for item in bag] for bag in ranking])
+            counts.append(count)
+    if not rows:
+        raise ValueError(f"{source}: has no orders")
+    _check_totals(metadata, counts, source)
+    names = tuple(metadata.get(f"ALTERNATIVE NAME {number}", str(number)) for number in range(1, m + 1))
+    return Profile(names, PartialRankings.from_lists(rows, n_items=m), np.array(counts, dtype=np.int64))
+
+
+def _metadata(lines: list[str]) -> list[tuple[str, str]]:
+    pairs = [line.lstrip()[1:].partition(":") for line in lines if line.lstrip().startswith("#")]
+    return [(key.strip().upper(), value.strip()) for key, _, value in pairs]
+
+
+def _vote(line: str, m: int, where: str) -> tuple[int, list[list[int]]]:
+    """Parse 'count: order' into the count and the bags of alternatives, numbered from 1."""
+    head, _, order = line.partition(":")
+    count, order = _whole(head), re.sub(r"\s", "", order)
+    if not order or count is None or count < 1:
+        raise ValueError(f"{where} is '{_short(line)}'; expected 'count: order', such as '10: 1,2,{{3,4}}'")
+    entries = _ENTRY.findall(order)
+    if order != ",".join(entries):
+        raise ValueError(f"{where} is '{_short(line)}'; braces and commas do not match")
+    ranking: list[list[int]] = []
+    seen: set[int] = set()
+    for entry in entries:
+        bag = []
+        for text in entry.strip("{}").split(","):
+            item = _whole(text)
+            if item is None or not 1 <= item <= m:
+                raise ValueError(f"{where} has '{_short(text)}'; expected an alternative from 1 to {m}")
+            if item in seen:
+                raise ValueError(f"{where} lists alternative {item} twice")
+            seen.add(item)
+            bag.append(item)
+        ranking.append(bag)
+    return count, ranking
+
+
+def _check_kind(ranking: list[list[int]], m: int, suffix: str, where: str) -> None:
+    if suffix[1] == "s" and any(len(bag) > 1 for bag in ranking):
+        raise ValueError(
+            f"{where} has a tie, but {suffix} files hold strict orders (.toc and .toi have ties)"
+        )
+    if suffix[3] == "c" and sum(map(len, ranking)) != m:
+        raise ValueError(
+            f"{where} lists {sum(map(len, ranking))} of {m} alternatives, but {suffix} files hold complete "
+            "orders (.soi and .toi are incomplete)"
+        )
+
+
+def _check_totals(metadata: dict[str, str], counts: list[int], source: Path) -> None:
+    """Compare with the numbers in the header, to detect files that were cut off."""
+    found = {"NUMBER VOTERS": sum(counts), "NUMBER UNIQUE ORDERS": len(counts)}
+    for name, value in found.items():
+        stated = _whole(metadata.get(name, ""))
+        if stated is not None and stated != value:
+            raise ValueError(
+                f"{source}: the header says {name}: {stated}, but the file has {value}; is it complete?"
+            )
+
+
+def _whole(text: str) -> int | None:
+    cleaned = text.strip()
+    return int(cleaned) if cleaned.isascii() and cleaned.isdigit() and len(cleaned) < 18 else None
+
+
+def _listed() -> str:
+    return f"{', '.join(_SUFFIXES[:-1])} or {_SUFFIXES[-1]}"
+
+
+def _short(text: str) -> str:
+    printable = "".join(character if character.isprintable() else "?" for character in text)
+    return printable if len(printable) <= 40 else printable[:37] + "..."

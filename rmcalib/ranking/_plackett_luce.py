@@ -5,14 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_integer, chunks
+from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers, check_integer, chunks
 from rmcalib.ranking._distribution import TooCostlyError, as_temperatures
-from rmcalib.ranking._encodings import MAX_ENUMERATED_ITEMS, all_rankings, as_orders
-from rmcalib.ranking._explicit import ExplicitRankings
+from rmcalib.ranking._listed import ExplicitRankings
 from rmcalib.ranking._partial import PartialRankings
-from rmcalib.ranking.events import as_events, unique_rows
-
-__all__ = ["PlackettLuce"]
+from rmcalib.ranking.events import MAX_ENUMERATED_ITEMS, all_rankings, as_events, as_orders, unique_rows
 
 _LARGEST_BAG = 16
 
@@ -40,6 +37,18 @@ class PlackettLuce:
     def __init__(self, log_utilities: ArrayLike) -> None:
         """Check log-utilities (n, m), which are any finite numbers."""
         self.log_utilities = as_floats(log_utilities, "log_utilities", ndim=2)
+
+    @classmethod
+    def ragged(cls, utilities: ArrayLike, offsets: ArrayLike) -> "RaggedPlackettLuce":
+        """Return the distributions of n prompts with different numbers of responses.
+
+        ``utilities`` (N,) are the log-utilities of all responses, such as rewards; prompt i has the rows
+        from ``offsets[i]`` up to, but not including, ``offsets[i + 1]``.
+
+        >>> np.exp(PlackettLuce.ragged([1.0, 1.0, 5.0], [0, 2, 3]).log_top_1())
+        array([0.5, 0.5, 1. ])
+        """
+        return RaggedPlackettLuce(utilities, offsets)
 
     def __len__(self) -> int:
         """Return the number of instances."""
@@ -226,6 +235,113 @@ class PlackettLuce:
             peak = utilities.max(axis=2)
             result[:, rows] = peak + np.log(np.exp(utilities - peak[:, :, None]).sum(axis=2))
         return result
+
+
+class RaggedPlackettLuce:
+    """Plackett-Luce distributions of prompts that differ in their number of responses.
+
+    Utilities and temperature are kept apart, and only differences within a prompt are divided by the
+    temperature. So no finite reward gives NaN: at worst a log-probability is −inf.
+
+    Parameters
+    ----------
+    utilities : float array (N,)
+        Log-utilities u of all responses, such as rewards: one row per response, any finite numbers.
+    offsets : int array (n + 1,)
+        Prompt i has the rows ``offsets[i]`` to ``offsets[i + 1] - 1``. The first offset is 0, the last N, and
+        every prompt has at least one response.
+    temperature : float or float array (n,)
+        T > 0, one for all prompts or one per prompt; P(j first) = exp(u_j/T) / Σ_i exp(u_i/T).
+
+    Examples
+    --------
+    >>> rewards = RaggedPlackettLuce([0.0, np.log(3.0), 2.0, 2.0], [0, 2, 4])
+    >>> np.exp(rewards.log_top_1()).round(4)
+    array([0.25, 0.75, 0.5 , 0.5 ])
+    >>> rewards.at_temperature([1.0, 2.0]).pair_log_odds([1], [0]).round(4)
+    array([1.0986])
+    """
+
+    def __init__(self, utilities: ArrayLike, offsets: ArrayLike, temperature: ArrayLike = 1.0) -> None:
+        """Check the flat utilities, the offsets and the temperature."""
+        self.utilities = as_floats(utilities, "utilities", ndim=1)
+        self.offsets = as_integers(offsets, "offsets", ndim=1)
+        ends = self.offsets[0] == 0 and self.offsets[-1] == len(self.utilities)
+        if not ends or len(self.offsets) < 2 or (np.diff(self.offsets) < 1).any():
+            raise ValueError(
+                f"offsets: expected increasing numbers from 0 to the {len(self.utilities)} rows of utilities"
+            )
+        self.temperature = as_temperatures(temperature, len(self))
+
+    def __len__(self) -> int:
+        """Return the number of prompts."""
+        return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        """Show the size."""
+        return f"RaggedPlackettLuce({len(self)} prompts, {len(self.utilities)} responses)"
+
+    @property
+    def sizes(self) -> IntArray:
+        """The number of responses of each prompt: (n,)."""
+        return np.diff(self.offsets)
+
+    def log_top_1(self) -> FloatArray:
+        """Return the exact log-probability that each response is the best of its prompt: (N,).
+
+        >>> RaggedPlackettLuce([900.0, 0.0], [0, 2]).log_top_1()
+        array([   0., -900.])
+        """
+        peaks = np.repeat(np.maximum.reduceat(self.utilities, self.offsets[:-1]), self.sizes)
+        logits = self._scaled(self.utilities, peaks, np.arange(len(self.utilities)))
+        totals = np.log(np.add.reduceat(np.exp(logits), self.offsets[:-1]))
+        result: FloatArray = logits - np.repeat(totals, self.sizes)
+        return result
+
+    def pair_log_odds(self, i_rows: ArrayLike, j_rows: ArrayLike) -> FloatArray:
+        """Return log P(i before j) − log P(j before i) = (u_i − u_j)/T for pairs of rows of one prompt.
+
+        >>> RaggedPlackettLuce([3.0, 1.0], [0, 2]).at_temperature(2.0).pair_log_odds([0, 1], [1, 0])
+        array([ 1., -1.])
+        """
+        i, j = np.asarray(i_rows, dtype=np.int64), np.asarray(j_rows, dtype=np.int64)
+        return self._scaled(self.utilities[i], self.utilities[j], i)
+
+    def sample_winners(self, size: int, rng: np.random.Generator) -> IntArray:
+        """Draw the best response of every prompt ``size`` times: rows (size, n).
+
+        >>> RaggedPlackettLuce([0.0, 1e300, 5.0], [0, 2, 3]).sample_winners(2, np.random.default_rng(0))
+        array([[1, 2],
+               [1, 2]])
+        """
+        check_integer(size, "size", 1)
+        p = np.exp(self.log_top_1())
+        totals = np.cumsum(p) - np.repeat(np.cumsum(p)[self.offsets[1:] - 1], self.sizes)
+        # One increasing list for all prompts, in which prompt i occupies (i, i + 1]: one search per draw.
+        totals += 1.0 + np.repeat(np.arange(len(self)), self.sizes)
+        found = np.searchsorted(totals, rng.random((size, len(self))) + np.arange(len(self)), side="right")
+        # Rounding must not choose a response of another prompt, nor one whose probability is 0.
+        possible = np.where(p > 0, np.arange(len(p)), -1)
+        last = np.maximum.reduceat(possible, self.offsets[:-1])
+        first = np.minimum.reduceat(np.where(p > 0, np.arange(len(p)), len(p)), self.offsets[:-1])
+        return np.clip(found, first, last)
+
+    def at_temperature(self, temperature: ArrayLike) -> "RaggedPlackettLuce":
+        """Return the distributions with utilities divided by ``temperature``: one number or one per prompt.
+
+        >>> RaggedPlackettLuce([2.0, 0.0], [0, 2]).at_temperature(2.0).pair_log_odds([0], [1])
+        array([1.])
+        """
+        factor = as_temperatures(temperature, len(self))
+        return RaggedPlackettLuce(self.utilities, self.offsets, self.temperature * factor)
+
+    def _scaled(self, one: FloatArray, other: FloatArray, rows: IntArray) -> FloatArray:
+        """Return (one − other)/T, where ``rows`` say whose temperature it is; ±inf if too large."""
+        t = self.temperature
+        if len(t) > 1:
+            t = t[np.searchsorted(self.offsets, rows, side="right") - 1]
+        with np.errstate(over="ignore"):
+            return (one - other) / t
 
 
 def _running_mean(values: FloatArray, beta: float) -> FloatArray:

@@ -1,8 +1,9 @@
-"""Sub-k and top-k events: list all of them, find frequent ones, and see which happened.
+"""Orders, ranks and events: conversions, lists of events, frequent events, and which events happened.
 
-An event is an ordered tuple of k items. A *sub*-k event happens if these items are in this relative order. A
-*top*-k event happens if the ranking starts with exactly these items, in this order (equations 5 and 6 of the
-paper). Several events are an int array (E, k).
+An order lists the items of a ranking, best first; ranks are the positions of the items. An event is an
+ordered tuple of k items. A *sub*-k event happens if these items are in this relative order. A *top*-k event
+happens if the ranking starts with exactly these items, in this order (equations 5 and 6 of the paper).
+Several events are an int array (E, k).
 """
 
 import math
@@ -13,21 +14,163 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import CHUNK_ELEMENTS, BoolArray, IntArray, as_integers, check_choice, check_integer
-from rmcalib.ranking._encodings import arrangements, as_orders
 
 __all__ = [
     "Family",
     "all_events",
+    "all_rankings",
     "as_events",
+    "as_orders",
     "check_k",
     "count_events",
     "most_frequent",
     "observed",
     "occurs",
-    "occurs_unchecked",
+    "orders_from_ranks",
+    "ranks_from_orders",
     "subsets",
-    "unique_rows",
 ]
+
+MAX_ENUMERATED_ITEMS = 8
+"""All m! rankings are enumerated only up to this many items (8! = 40,320)."""
+
+
+def as_orders(orders: ArrayLike, name: str = "orders", n_items: int | None = None) -> IntArray:
+    """Check that each row of ``orders`` is a permutation of 0..m-1, and return them as an int array.
+
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+    name : str
+        The name of the argument in error messages.
+    n_items : int, optional
+        Expected number m of items.
+
+    Returns
+    -------
+    int array (n, m)
+        The rankings.
+
+    Examples
+    --------
+    >>> as_orders([[2, 0, 1]])
+    array([[2, 0, 1]])
+    >>> as_orders([[1, 2, 3]])
+    Traceback (most recent call last):
+    ...
+    ValueError: orders: row 0 is [1, 2, 3], not a permutation of 0..2
+    """
+    array = as_integers(orders, name, ndim=2)
+    m = array.shape[1]
+    if n_items is not None and m != n_items:
+        raise ValueError(f"{name}: rows have {m} items, expected {n_items}")
+    bad = ~_are_permutations(array)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"{name}: row {row} is {array[row].tolist()}, not a permutation of 0..{m - 1}")
+    return array
+
+
+def orders_from_ranks(ranks: ArrayLike, *, base: int = 0) -> IntArray:
+    """Convert ranks (the position of each item) to orders (the items, best first).
+
+    Parameters
+    ----------
+    ranks : int array (n, m)
+        Entry [i, j] is the position of item j in row i.
+    base : int
+        Number of the best position: 0, or 1 as in most data files.
+
+    Returns
+    -------
+    int array (n, m)
+        Rankings, best item first.
+
+    Examples
+    --------
+    >>> orders_from_ranks([[3, 1, 2]], base=1)
+    array([[1, 2, 0]])
+    """
+    array = as_integers(ranks, "ranks", ndim=2)
+    m = array.shape[1]
+    bad = ~_are_permutations(array - base)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"ranks: row {row} is {array[row].tolist()}, not a permutation of {base}..{m - 1 + base} "
+            "(ties and gaps are not rankings)"
+        )
+    return np.argsort(array, axis=1)
+
+
+def ranks_from_orders(orders: ArrayLike) -> IntArray:
+    """Convert orders (the items, best first) to ranks (the position of each item), counted from 0.
+
+    Parameters
+    ----------
+    orders : int array (n, m)
+        Rankings, best item first.
+
+    Returns
+    -------
+    int array (n, m)
+        Entry [i, j] is the position of item j in row i.
+
+    Examples
+    --------
+    >>> ranks_from_orders([[1, 2, 0]])
+    array([[2, 0, 1]])
+    """
+    return np.argsort(as_orders(orders), axis=1)
+
+
+def all_rankings(n_items: int) -> IntArray:
+    """Return all m! orders of ``n_items`` items, in lexicographic order.
+
+    Parameters
+    ----------
+    n_items : int
+        The number m of items, at most 8.
+
+    Returns
+    -------
+    int array (m!, m)
+        The orders.
+
+    Examples
+    --------
+    >>> all_rankings(3).tolist()
+    [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+    """
+    m = check_integer(n_items, "n_items", 1)
+    if m > MAX_ENUMERATED_ITEMS:
+        raise ValueError(
+            f"n_items: {m}! = {math.factorial(m):,} rankings are too many to enumerate "
+            f"(at most {MAX_ENUMERATED_ITEMS} items); use the exact sub-k and top-k marginals instead"
+        )
+    return arrangements(m, m)
+
+
+def arrangements(n_items: int, k: int) -> IntArray:
+    """Return all arrangements of ``k`` of the items 0..m-1, in lexicographic order."""
+    rows = np.zeros((1, 0), dtype=np.int64)
+    left = np.arange(n_items, dtype=np.int64)[None, :]
+    for _ in range(k):
+        # Extend each row by every item it has left. `left` is sorted, so rows stay sorted.
+        n_rows, n_left = left.shape
+        rows = np.column_stack([np.repeat(rows, n_left, axis=0), left.reshape(-1)])
+        keep = ~np.eye(n_left, dtype=bool)
+        left = np.broadcast_to(left[:, None, :], (n_rows, n_left, n_left))[:, keep].reshape(
+            n_rows * n_left, n_left - 1
+        )
+    return rows
+
+
+def _are_permutations(array: IntArray) -> BoolArray:
+    result: BoolArray = (np.sort(array, axis=1) == np.arange(array.shape[1])).all(axis=1)
+    return result
+
 
 Family = Literal["sub", "top"]
 
@@ -35,57 +178,13 @@ _MAX_PROJECTIONS = 200_000_000
 
 
 def check_k(k: object, n_items: int, family: Family) -> int:
-    """Return ``k`` after checking that the family has such events: 2..m for sub, 1..m for top.
-
-    Parameters
-    ----------
-    k : int
-        Number of items of an event.
-    n_items : int
-        The number m of items.
-    family : {"sub", "top"}
-        Which events.
-
-    Returns
-    -------
-    int
-        ``k``.
-
-    Examples
-    --------
-    >>> check_k(1, 4, "sub")
-    Traceback (most recent call last):
-    ...
-    ValueError: k: 1 is out of range, expected a whole number from 2 to 4
-    """
+    """Return ``k`` after checking that the family has such events: 2..m for sub, 1..m for top."""
     check_choice(family, "family", ("sub", "top"))
     return check_integer(k, "k", 2 if family == "sub" else 1, n_items)
 
 
 def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArray:
-    """Check that each row of ``events`` has distinct items below ``n_items``, and return an int array.
-
-    Parameters
-    ----------
-    events : int array (E, k)
-        Items of each event.
-    n_items : int
-        The number m of items.
-    family : {"sub", "top"}
-        Which events; sub-k events have at least two items.
-
-    Returns
-    -------
-    int array (E, k)
-        The events.
-
-    Examples
-    --------
-    >>> as_events([[0, 0]], 3)
-    Traceback (most recent call last):
-    ...
-    ValueError: events: row 0 is [0, 0]; an event has distinct items from 0 to 2
-    """
+    """Check that each row of ``events`` has distinct items below ``n_items``, and return an int array."""
     array = as_integers(events, "events", ndim=2)
     check_k(array.shape[1], n_items, family)
     ordered = np.sort(array, axis=1)
@@ -99,25 +198,7 @@ def as_events(events: ArrayLike, n_items: int, family: Family = "top") -> IntArr
 
 
 def count_events(n_items: int, k: int) -> int:
-    """Return the number of events of k items: m!/(m-k)!, the same for both families.
-
-    Parameters
-    ----------
-    n_items : int
-        The number m of items.
-    k : int
-        Number of items of an event.
-
-    Returns
-    -------
-    int
-        The number of events.
-
-    Examples
-    --------
-    >>> count_events(15, 4)
-    32760
-    """
+    """Return the number of events of k items: m!/(m-k)!, the same for both families."""
     return math.perm(n_items, k)
 
 
@@ -152,25 +233,7 @@ def all_events(n_items: int, k: int) -> IntArray:
 
 
 def subsets(n_items: int, k: int) -> IntArray:
-    """Return all sets of k items.
-
-    Parameters
-    ----------
-    n_items : int
-        The number m of items.
-    k : int
-        Number of items of a set.
-
-    Returns
-    -------
-    int array (m choose k, k)
-        The sets, as sorted rows.
-
-    Examples
-    --------
-    >>> subsets(3, 2).tolist()
-    [[0, 1], [0, 2], [1, 2]]
-    """
+    """Return all sets of k items."""
     size = math.comb(n_items, k)
     flat = (item for subset in combinations(range(n_items), k) for item in subset)
     return np.fromiter(flat, dtype=np.int64, count=size * k).reshape(size, k)
@@ -202,32 +265,7 @@ def observed(orders: ArrayLike, k: int, family: Family) -> IntArray:
 
 
 def observed_counts(orders: ArrayLike, k: int, family: Family) -> tuple[IntArray, IntArray]:
-    """Return the events that happen in the rankings, and how often each does.
-
-    A ranking contains (m choose k) sub-k events, one for each set of k items, and one top-k event.
-
-    Parameters
-    ----------
-    orders : int array (n, m)
-        Rankings, best item first.
-    k : int
-        Number of items of an event.
-    family : {"sub", "top"}
-        Which events.
-
-    Returns
-    -------
-    events : int array (E, k)
-        The events, sorted.
-    counts : int array (E,)
-        In how many rankings each happens.
-
-    Examples
-    --------
-    >>> events, counts = observed_counts([[0, 1, 2], [0, 2, 1]], 1, "top")
-    >>> events.tolist(), counts.tolist()
-    ([[0]], [2])
-    """
+    """Return the events that happen in the rankings, and how often each does."""
     array = as_orders(orders)
     n, m = array.shape
     check_k(k, m, family)
@@ -305,27 +343,7 @@ def occurs(orders: ArrayLike, events: ArrayLike, family: Family) -> BoolArray:
 
 
 def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> BoolArray:
-    """Return the same as `occurs`, without checking the arrays.
-
-    Parameters
-    ----------
-    orders : int array (n, m)
-        Rankings, best item first.
-    events : int array (E, k)
-        Events.
-    family : {"sub", "top"}
-        Which events they are.
-
-    Returns
-    -------
-    bool array (n, E)
-        Whether event e happens in ranking i.
-
-    Examples
-    --------
-    >>> occurs_unchecked(np.array([[1, 0]]), np.array([[1]]), "top").tolist()
-    [[True]]
-    """
+    """Return the same as `occurs`, without checking the arrays."""
     ranks = np.argsort(orders, axis=1).astype(np.int16)
     result = np.ones((len(orders), len(events)), dtype=bool)
     if family == "top":
@@ -341,11 +359,7 @@ def occurs_unchecked(orders: IntArray, events: IntArray, family: Family) -> Bool
 
 
 def row_codes(rows: IntArray, base: int) -> IntArray | None:
-    """Return numbers that sort like the rows, whose items are below ``base``; None if int64 is too small.
-
-    >>> row_codes(np.array([[0, 2], [1, 0]]), 3)
-    array([2, 3])
-    """
+    """Return numbers that sort like the rows, whose items are below ``base``; None if int64 is too small."""
     k = rows.shape[1]
     if base**k > np.iinfo(np.int64).max:
         return None
@@ -353,28 +367,7 @@ def row_codes(rows: IntArray, base: int) -> IntArray | None:
 
 
 def unique_rows(rows: IntArray, base: int) -> tuple[IntArray, IntArray]:
-    """Return the distinct rows, and the index of each row among them; faster than ``np.unique`` on rows.
-
-    Parameters
-    ----------
-    rows : int array (N, k)
-        Rows of items.
-    base : int
-        Items are below this number.
-
-    Returns
-    -------
-    distinct : int array (D, k)
-        The distinct rows, sorted.
-    index : int array (N,)
-        Row numbers in ``distinct``.
-
-    Examples
-    --------
-    >>> distinct, index = unique_rows(np.array([[1, 0], [0, 2], [1, 0]]), 3)
-    >>> distinct.tolist(), index.tolist()
-    ([[0, 2], [1, 0]], [1, 0, 1])
-    """
+    """Return the distinct rows, and the index of each row among them; faster than ``np.unique`` on rows."""
     codes = row_codes(rows, base)
     if codes is None:
         unique, index = np.unique(rows, axis=0, return_inverse=True)

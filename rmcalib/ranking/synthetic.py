@@ -10,7 +10,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray, check_integer
 from rmcalib.ranking._distribution import RankingDistribution
-from rmcalib.ranking._explicit import Mixture
+from rmcalib.ranking._listed import Mixture
 from rmcalib.ranking._mallows import Mallows
 from rmcalib.ranking._plackett_luce import PlackettLuce
 

@@ -14,9 +14,10 @@ from rmcalib.ranking.events import Family
 
 __all__ = ["NOTIONS", "Questions", "evaluate", "kendall_tau"]
 
-NOTIONS = ("rankwise", "rankwise-95", "full-rank")
+NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
-95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel."""
+95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
+95% filter, which only the reference protocol has."""
 
 Row = dict[str, Any]
 
@@ -30,12 +31,16 @@ class Questions:
     sub, top : tuples of int
         The values of k of each family; those above the number of labels are left out.
     notions : tuple of str
-        Any of "rankwise" (all events), "rankwise-95" (the most frequent events, 95% of the occurrences) and
-        "full-rank" (the strong notion).
+        Any of "rankwise" (all events), "rankwise-95" (the most frequent events, 95% of the occurrences),
+        "full-rank" (the strong notion) and "full-rank-95" (the same with the public code's 95% filter; only
+        in the reference protocol).
     protocols : tuple of {"exact", "reference"}
         How to measure: by the definition, or as the paper's public code does.
     discrepancies : tuple of str
         Discrepancies of the rankwise notions, as in :func:`rmcalib.calibration.ece`.
+    bandwidth : float, optional
+        Bandwidth of the kernel of the strong notion. By default it is chosen by leave-one-out likelihood
+        (exact) or 1 (reference).
     resamples : int
         Number of simulated data sets for intervals and null tests; 0 leaves both out.
     intervals : bool
@@ -56,6 +61,7 @@ class Questions:
     notions: tuple[str, ...] = ("rankwise", "rankwise-95")
     protocols: tuple[NotionProtocol, ...] = ("exact",)
     discrepancies: tuple[Discrepancy, ...] = ("abs", "jeffreys_unit")
+    bandwidth: float | None = None
     resamples: int = 200
     intervals: bool = True
     stagewise: bool = False
@@ -69,6 +75,10 @@ class Questions:
             check_choice(protocol, "protocol", ("exact", "reference"))
         for discrepancy in self.discrepancies:
             check_choice(discrepancy, "discrepancy", ("abs", "kl", "jeffreys", "jeffreys_unit"))
+        if "full-rank-95" in self.notions and "reference" not in self.protocols:
+            raise ValueError("notion: full-rank-95 is a filter of the reference protocol; ask for that one")
+        if self.bandwidth is not None and not 0 < self.bandwidth < float("inf"):
+            raise ValueError(f"bandwidth: {self.bandwidth} is not a positive number")
         needed = (self.notions, "rankwise"), (self.protocols, "exact"), (self.discrepancies, "abs")
         if self.stagewise and not all(name in asked for asked, name in needed):
             raise ValueError(
@@ -183,6 +193,10 @@ class _Fold(NamedTuple):
 
     def notion(self, family: Family, k: int, notion: str, protocol: NotionProtocol) -> Iterator[Row]:
         """Yield the rows of one notion, one per discrepancy."""
+        if notion == "full-rank-95":
+            if protocol == "reference":
+                yield self._strong(family, k, protocol, coverage=0.95)
+            return
         if notion == "full-rank":
             yield self._strong(family, k, protocol)
             return
@@ -214,12 +228,23 @@ class _Fold(NamedTuple):
         n = len(self.orders)
         return _row(family, notion, k, "reference", discrepancy, result.value, n, result.n_events)
 
-    def _strong(self, family: Family, k: int, protocol: NotionProtocol) -> Row:
+    def _strong(
+        self, family: Family, k: int, protocol: NotionProtocol, coverage: float | None = None
+    ) -> Row:
         """Return the strong notion. Its interval is that of the excess, shifted by the null mean."""
         listed = self.support if protocol == "reference" else None
-        result = full_rank(self.dist, self.orders, k=k, family=family, protocol=protocol, support=listed)
+        result = full_rank(
+            self.dist,
+            self.orders,
+            k=k,
+            family=family,
+            bandwidth=self.questions.bandwidth,
+            protocol=protocol,
+            coverage=coverage,
+            support=listed,
+        )
         norm = "l2-squared" if protocol == "exact" else "l1"
-        row = _row(family, "full-rank", k, protocol, norm, result.value, len(self.orders))
+        row = _row(family, "full-rank-95" if coverage else "full-rank", k, protocol, norm, result.value, len(self.orders))
         resamples = self.questions.resamples
         if protocol == "reference" or not resamples or not self.ranks:
             return row

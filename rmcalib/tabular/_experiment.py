@@ -3,17 +3,15 @@
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rmcalib import __version__
 from rmcalib._util.arrays import check_integer
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.interrupts import end_with_parent, spared
+from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
-from rmcalib.runs import Layout, RunFolder
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._folds import Job, fold_rows
 from rmcalib.tabular._learners import LearnerFactory
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["run_experiment"]
-
-_LAYOUT = Layout(("results.csv",), "*__*__fold-*.csv")
 
 Done = Callable[[str], None]
 
@@ -42,10 +38,10 @@ def run_experiment(
 ) -> "pd.DataFrame":
     """Run every data set, learner and fold, write ``results.csv`` and return it as a table.
 
-    ``learners`` replace those of the plan. Finished folds are kept in ``parts/``: running the same experiment
-    again continues where it stopped. The number of processes does not change the numbers. Another plan or
-    other data in the same folder is refused unless ``fresh``. ``on_done`` is called with the label of each
-    fold, whether it was finished now or earlier.
+    ``learners`` replace those of the plan. Finished folds are kept in ``parts/``, under the hash of all that
+    they depend on: a fold that is there is not made again, unless ``fresh``. The number of processes does not
+    change the numbers. ``on_done`` is called with the label of each fold, whether it was finished now or
+    earlier.
     """
     import pandas as pd
 
@@ -67,18 +63,15 @@ def run_experiment(
         for name, factory in factories.items()
         for fold in range(plan.folds)
     ]
-    with RunFolder(output, _inputs(datasets, plan, factories), _LAYOUT, fresh=fresh) as run:
-        parts = {job.label: run.parts / f"{job.label}.csv" for job in jobs}
-        waiting = []
-        for job in jobs:
-            if parts[job.label].is_file():
-                on_done(job.label)
-            else:
-                waiting.append(job)
-        _run(waiting, parts, processes, on_done)
-        table = pd.concat([read_results(parts[job.label]) for job in jobs], ignore_index=True)
-        write_text(run.folder / "results.csv", table.to_csv(index=False))
-        run.finish()
+    folder = as_path(output)
+    parts = {job: folder / "parts" / f"{job.label}__{job.key}.csv" for job in jobs}
+    waiting = [job for job in jobs if fresh or not parts[job].is_file()]
+    for job in jobs:
+        if job not in waiting:
+            on_done(job.label)
+    _run(waiting, parts, processes, on_done)
+    table = pd.concat([read_results(parts[job]) for job in jobs], ignore_index=True)
+    write_text(folder / "results.csv", table.to_csv(index=False))
     return table
 
 
@@ -110,27 +103,10 @@ def _own_learners(
     return dict(learners)
 
 
-def _inputs(
-    datasets: Sequence[Dataset], plan: Plan, factories: Mapping[str, LearnerFactory | None]
-) -> dict[str, Any]:
-    """Return everything that the results depend on."""
-    content: dict[str, Any] = {
-        "rmcalib": __version__,
-        "datasets": {data.name: data.fingerprint for data in datasets},
-        "plan": asdict(plan) | {"learners": list(factories)},
-    }
-    own = {
-        name: f"{getattr(factory, '__module__', '')}.{getattr(factory, '__qualname__', factory)}"
-        for name, factory in factories.items()
-        if factory is not None
-    }
-    return content | ({"learners": own} if own else {})
-
-
-def _run(jobs: list[Job], parts: dict[str, Path], processes: int, on_done: Done) -> None:
+def _run(jobs: list[Job], parts: dict[Job, Path], processes: int, on_done: Done) -> None:
     if processes == 1 or len(jobs) < 2:
         for job in jobs:
-            write_csv(parts[job.label], fold_rows(job))
+            write_csv(parts[job], fold_rows(job))
             on_done(job.label)
         return
     # Spawned, not forked: torch and BLAS threads do not survive a fork.
@@ -140,9 +116,9 @@ def _run(jobs: list[Job], parts: dict[str, Path], processes: int, on_done: Done)
             with spared():
                 futures = {pool.submit(fold_rows, job): job for job in jobs}
             for future in as_completed(futures):
-                label = futures[future].label
-                write_csv(parts[label], future.result())
-                on_done(label)
+                job = futures[future]
+                write_csv(parts[job], future.result())
+                on_done(job.label)
         except BaseException:
             for process in list(pool._processes.values()):  # a fold may take minutes; do not wait for it
                 process.terminate()

@@ -1,17 +1,22 @@
 """One fold of an experiment: train one learner, forecast the test rows, and evaluate the forecast."""
 
+import hashlib
+import json
 import zlib
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from rmcalib import __version__
 from rmcalib._util.arrays import IntArray
 from rmcalib.calibration import fit_temperature
-from rmcalib.ranking import HasTemperature, PairMarginals, RankingDistribution
+from rmcalib.ranking import HasTemperature, Mixture, PairMarginals, PlackettLuce, RankingDistribution
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._evaluation import Row, evaluate
 from rmcalib.tabular._features import fit_encoder
-from rmcalib.tabular._learners import LearnerFactory, make_learner
+from rmcalib.tabular._learners import Learner, LearnerFactory, make_learner
 from rmcalib.tabular._plan import COLUMNS, Plan
 from rmcalib.tabular._reference import reference_forecast, reference_split, reference_support
 
@@ -20,7 +25,8 @@ __all__ = ["Job", "fold_rows"]
 _CALIBRATION_SHARE = 0.2
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Job:
     """One data set, learner and fold. ``factory`` makes the learner if it is not one of ``LEARNERS``."""
 
     data: Dataset
@@ -33,6 +39,15 @@ class Job(NamedTuple):
     def label(self) -> str:
         """The name of the fold in files and progress bars."""
         return f"{self.data.name}__{self.learner}__fold-{self.fold}"
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that the results of the fold depend on."""
+        plan = asdict(self.plan)
+        del plan["learners"]
+        made_by = getattr(self.factory, "__module__", ""), getattr(self.factory, "__qualname__", "")
+        content = [__version__, self.data.fingerprint, self.learner, self.fold, plan, made_by]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def fold_rows(job: Job) -> list[Row]:
@@ -70,7 +85,7 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
     data, plan = job.data, job.plan
     if plan.training == "reference":
         split = reference_split(len(data), job.fold)
-        return split.train, split.test, {job.learner: reference_forecast(job.learner, data, job.fold)}
+        return split.train, split.test, {job.learner: reference_forecast(job.learner, data, job.fold, seed=plan.seed)}
     from sklearn.model_selection import KFold
 
     splits = KFold(plan.folds, shuffle=True, random_state=plan.seed).split(data.orders)
@@ -86,14 +101,40 @@ def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, 
     dist = model.predict(encoder.transform(data, test))
     _check_forecast(dist, len(test), data.n_items, job.learner)
     forecasts = {job.learner: dist}
-    if plan.recalibrate and isinstance(dist, HasTemperature):
-        held_out_forecast: Any = model.predict(encoder.transform(data, held_out))  # of the same kind as dist
+    if not plan.recalibrate:
+        return train, test, forecasts
+    held_out_forecast: Any = model.predict(encoder.transform(data, held_out))  # of the same kind as dist
+    if isinstance(dist, HasTemperature):
         fit = fit_temperature(held_out_forecast, data.orders[held_out])
         # If all held-out rows are forecast correctly, the best temperature is zero: certainty. A few rows
         # cannot justify that.
         temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
         forecasts[f"{job.learner}+t"] = dist.at_temperature(temperature)
+    if isinstance(dist, RankingDistribution):
+        for name, other in _others(job.learner, plan.seed).items():
+            fitted = other.fit(encoder.transform(data, train), data.orders[train])
+            weights = Mixture.fit(
+                [held_out_forecast, fitted.predict(encoder.transform(data, held_out))], data.orders[held_out]
+            ).weights
+            here: Any = fitted.predict(encoder.transform(data, test))
+            forecasts[f"{job.learner}+{name}"] = Mixture([dist, here], weights)
     return train, test, forecasts
+
+
+class _Uniform:
+    """A learner whose forecast is the uniform distribution."""
+
+    def fit(self, X: ArrayLike, orders: ArrayLike) -> "_Uniform":
+        self.n_items = np.shape(orders)[1]
+        return self
+
+    def predict(self, X: ArrayLike) -> PlackettLuce:
+        return PlackettLuce(np.zeros((len(np.asarray(X)), self.n_items)))
+
+
+def _others(learner: str, seed: int) -> dict[str, Learner]:
+    """Return what a forecast is mixed with to repair it."""
+    return {"u": _Uniform()} | ({} if learner == "pl" else {"pl": make_learner("pl", seed=seed)})
 
 
 def _drawn_truth(dist: PairMarginals, name: str, rng: np.random.Generator) -> IntArray:

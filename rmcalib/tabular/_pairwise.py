@@ -28,6 +28,8 @@ class PairwiseLearner:
         Seed of the trees and of the folds.
     folds : int
         Number of folds of the Platt scaling.
+    shuffle : bool
+        Whether the rows are shuffled before they are split into folds.
 
     Examples
     --------
@@ -39,6 +41,7 @@ class PairwiseLearner:
 
     seed: int = 0
     folds: int = 5
+    shuffle: bool = True
     models_: list[Any] | None = field(default=None, init=False, repr=False)
     n_items_: int = field(default=0, init=False, repr=False)
 
@@ -70,7 +73,8 @@ class PairwiseLearner:
         rarer = min(int(before.sum()), int((~before).sum()))
         if rarer < 2:
             return float((before.sum() + 1) / (len(before) + 2))
-        splits = StratifiedKFold(min(self.folds, rarer), shuffle=True, random_state=self.seed)
+        seed = self.seed if self.shuffle else None
+        splits = StratifiedKFold(min(self.folds, rarer), shuffle=self.shuffle, random_state=seed)
         tree = DecisionTreeClassifier(random_state=self.seed)
         return CalibratedClassifierCV(tree, method="sigmoid", cv=splits).fit(x, before)
 
@@ -81,7 +85,7 @@ class PlackettLuceFromPairs:
 
     Parameters
     ----------
-    seed, folds
+    seed, folds, shuffle
         As for :class:`PairwiseLearner`.
     iterations : int
         Number of Newman's iterations.
@@ -96,12 +100,13 @@ class PlackettLuceFromPairs:
 
     seed: int = 0
     folds: int = 5
+    shuffle: bool = True
     iterations: int = 100
     pairs_: PairwiseLearner | None = field(default=None, init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceFromPairs":
         """Fit the classifiers of all pairs."""
-        self.pairs_ = PairwiseLearner(self.seed, self.folds).fit(X, orders)
+        self.pairs_ = PairwiseLearner(self.seed, self.folds, self.shuffle).fit(X, orders)
         return self
 
     def predict(self, X: ArrayLike) -> PlackettLuce:

@@ -8,7 +8,9 @@ It differs from the paper:
   by class.
 - The classes of the rank classifier include the rankings of the test fold. Its temperature is fitted on the
   last 20% by an optimiser that stops early.
-- The pairwise trees are not seeded. So RPC and PL-RPC follow the method here, but not the exact numbers.
+- The two folds of the Platt scaling of RPC are not shuffled, so each has other classes than the other. One
+  random row is added to the training fold. The public code does not seed its trees; here the seed of the plan
+  does, so that runs with several seeds show how much of a difference is chance.
 """
 
 from typing import NamedTuple
@@ -61,8 +63,11 @@ def reference_split(n: int, fold: int) -> Split:
     return Split(train[:cut], train[cut:], test)
 
 
-def reference_forecast(name: str, data: Dataset, fold: int) -> PairMarginals:
-    """Train learner ``name`` on one fold as the public code does, and forecast the fold's test rows."""
+def reference_forecast(name: str, data: Dataset, fold: int, *, seed: int = _SEED) -> PairMarginals:
+    """Train learner ``name`` on one fold as the public code does, and forecast the fold's test rows.
+
+    ``seed`` is for the trees of rpc and pl-rpc, which the public code does not seed.
+    """
     check_choice(name, "learner", tuple(LEARNERS))
     split = reference_split(len(data), fold)
     features = _features(data)
@@ -77,11 +82,17 @@ def reference_forecast(name: str, data: Dataset, fold: int) -> PairMarginals:
         logits = classifier.predict(features[split.test]).logits
         # The logit of the unseen rankings is not divided.
         return SparseRankings(classes, logits / temperature, _UNSEEN_LOGIT)
-    if name == "pl-rpc":
-        utilities = PlackettLuceFromPairs(_SEED, folds=2).fit(x, orders).predict(features[split.test])
-        return PlackettLuce(np.maximum(utilities.log_utilities, np.log(_SMALLEST_UTILITY)))
-    learner = _learner(name, features.shape[1], classes, fold)
-    return learner.fit(x, orders).predict(features[split.test])
+    if name in ("rpc", "pl-rpc"):
+        # The added row ranks the labels from the last to the first, so that every pair has both orders.
+        noise = np.random.default_rng([seed, fold]).normal(0, 0.1, (1, x.shape[1]))
+        x, orders = np.concatenate([x, noise]), np.concatenate([orders, [np.arange(data.n_items)[::-1]]])
+        if name == "rpc":
+            return PairwiseLearner(seed, folds=2, shuffle=False).fit(x, orders).predict(features[split.test])
+        learner = PlackettLuceFromPairs(seed, folds=2, shuffle=False)
+        utilities = learner.fit(x, orders).predict(features[split.test]).log_utilities
+        return PlackettLuce(np.maximum(utilities, np.log(_SMALLEST_UTILITY)))
+    other = _learner(name, features.shape[1], classes, fold)
+    return other.fit(x, orders).predict(features[split.test])
 
 
 def reference_support(orders: IntArray) -> IntArray | None:
@@ -105,7 +116,7 @@ def _learner(name: str, n_features: int, classes: IntArray, fold: int) -> Learne
     if name == "pl":
         earlier = (*_earlier(n_features, classes, fold), (n_features, *_HIDDEN, len(classes)))
         return PlackettLuceLearner(Training(_HIDDEN, seed=_SEED, earlier=earlier))
-    return MallowsLearner() if name == "mallows" else PairwiseLearner(_SEED, folds=2)
+    return MallowsLearner()
 
 
 def _earlier(n_features: int, classes: IntArray, fold: int) -> tuple[tuple[int, ...], ...]:

@@ -1,0 +1,73 @@
+"""Plackett-Luce with different numbers of responses per prompt, against the rectangular one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmcalib.ranking import PlackettLuce
+
+rewards = st.lists(
+    st.lists(st.floats(-1e300, 1e300) | st.sampled_from([0.0, 1e-300, -1e-300]), min_size=1, max_size=5),
+    min_size=1,
+    max_size=6,
+)
+
+
+def ragged(rows: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
+    return np.concatenate(rows), np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+
+
+@given(rewards, st.floats(1e-300, 1e300))
+def test_any_finite_reward_gives_a_distribution(rows: list[list[float]], temperature: float) -> None:
+    flat, offsets = ragged(rows)
+    model = PlackettLuce.ragged(flat, offsets).at_temperature(temperature)
+    log_p = model.log_top_1()
+    assert not np.isnan(log_p).any()
+    np.testing.assert_allclose(np.add.reduceat(np.exp(log_p), offsets[:-1]), 1.0, rtol=1e-12)
+    assert not np.isnan(
+        model.pair_log_odds(np.arange(len(flat)), np.repeat(offsets[:-1], np.diff(offsets)))
+    ).any()
+    winners = model.sample_winners(3, np.random.default_rng(0))
+    assert ((offsets[:-1] <= winners) & (winners < offsets[1:])).all()
+    assert (log_p[winners] > -745).all()
+
+
+def test_agrees_with_the_rectangular_one() -> None:
+    rng = np.random.default_rng(1)
+    rows = [rng.normal(size=size).tolist() for size in (2, 5, 1, 3)]
+    flat, offsets = ragged(rows)
+    t = np.array([0.5, 1.0, 2.0, 3.0])
+    model = PlackettLuce.ragged(flat, offsets).at_temperature(t)
+    for prompt, row in enumerate(rows):
+        alone = PlackettLuce([row]).at_temperature(t[prompt])
+        here = slice(offsets[prompt], offsets[prompt + 1])
+        np.testing.assert_allclose(
+            np.exp(model.log_top_1()[here]), alone.top(np.arange(len(row))[:, None])[0]
+        )
+        if len(row) > 1:
+            odds = model.pair_log_odds([offsets[prompt]], [offsets[prompt] + 1])
+            np.testing.assert_allclose(1 / (1 + np.exp(-odds)), alone.sub([[0, 1]])[0])
+    again = PlackettLuce.ragged(flat, offsets).at_temperature(2.0).at_temperature(t / 2.0)
+    np.testing.assert_allclose(again.log_top_1(), model.log_top_1())
+
+
+def test_winners_are_drawn_in_proportion() -> None:
+    flat, offsets = np.log([0.2, 0.8, 1.0, 0.5, 0.25, 0.25]), np.array([0, 2, 3, 6])
+    winners = PlackettLuce.ragged(flat, offsets).sample_winners(20_000, np.random.default_rng(2))
+    assert winners.shape == (20_000, 3)
+    frequency = np.bincount(winners.ravel(), minlength=6) / 20_000
+    np.testing.assert_allclose(frequency, np.exp(flat), atol=0.015)
+
+
+@pytest.mark.parametrize("offsets", [[0], [0, 2], [1, 3], [0, 0, 3], [0, 2, 1, 3]])
+def test_bad_offsets(offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="offsets"):
+        PlackettLuce.ragged([1.0, 2.0, 3.0], offsets)
+
+
+def test_bad_temperature() -> None:
+    with pytest.raises(ValueError, match="temperature"):
+        PlackettLuce.ragged([1.0, 2.0], [0, 2]).at_temperature([1.0, 2.0, 3.0])
