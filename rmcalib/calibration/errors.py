@@ -7,6 +7,7 @@ extreme. The multiple 0 is the world of the null test, so interval and test agre
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -31,13 +32,21 @@ from rmcalib.calibration.binning import (
     unpack_bins,
 )
 from rmcalib.calibration.events import Draw, Events, OneOf, Winners, by_cluster, design_effect
-from rmcalib.calibration.intervals import Interval, check_level, skew_interval, student_quantile
+from rmcalib.calibration.intervals import (
+    Interval,
+    check_level,
+    outcome_limits,
+    skew_interval,
+    student_quantile,
+)
 from rmcalib.calibration.simulation import (
     FEWER_DRAWS,
     FEWER_STEPS,
     Cells,
+    Alternatives,
     Simulation,
     draw_sums,
+    expected_sums,
     rows_of,
     simulate,
     sparse_rows,
@@ -369,6 +378,7 @@ class ErrorEstimate:
     largest: float = 1.0
     square: tuple[float, float] | None = None
     unseen: float = 0.0
+    rarely: Callable[[float], tuple[float, float]] | None = None
 
     def test(self) -> NullTest:
         """Return the test of calibration: how often a calibrated forecast shows so large an error."""
@@ -391,7 +401,8 @@ class ErrorEstimate:
         high = float(np.interp(self.value, np.maximum.accumulate(smallest), truths))
         # With probability 1 − alpha, at most this fraction of all prompts is unlike the observed ones.
         rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
-        high = max(min(max(high, above, rest), self.largest), self.value)
+        fewer, more = (self.value, 0.0) if self.rarely is None else self.rarely(level)
+        high = max(min(max(high, above, rest, more), self.largest), self.value)
         n_draws = len(self.simulation.null)
         if self.test().p_value > alpha:
             return Interval(self.value, 0.0, high, level, n_draws)
@@ -403,7 +414,7 @@ class ErrorEstimate:
         if below > 0 or self.square is not None:
             low = min(low, below)
         # The test rejects 0, even if nothing more is known.
-        low = min(max(low, 1e-3 * self.value), self.value)
+        low = min(max(min(low, fewer), 1e-3 * self.value), self.value)
         return Interval(self.value, low, high, level, n_draws)
 
     def _smooth_limits(self, level: float) -> tuple[float, float]:
@@ -446,12 +457,16 @@ def binned(
         probability = np.broadcast_to(scale * total.probability, drawn.shape)
         return binned_error(BinSums(count, probability, scale * drawn), options)
 
+    def true_error(expected: FloatArray) -> FloatArray:
+        return errors(expected if pairs else np.minimum(expected, total.count), scale)
+
     clustered = design_effect(_centred(sums, gap), events.cluster)
+    alternatives = events.joint.alternatives(index, n_bins)
     simulation = simulate(
-        events.joint.alternatives(index, n_bins),
+        alternatives,
         lambda size: events.joint.probabilities((size * gap)[index] if size else None),
         errors,
-        lambda expected: errors(expected, scale),
+        true_error,
         resamples=resamples,
         rng=rng,
         design_effect=clustered,
@@ -468,6 +483,7 @@ def binned(
         square=_squared_error(_cluster_rows(sums, events.cluster)) if squared else None,
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
+        rarely=_rare_errors(events, alternatives, true_error),
     )
 
 
@@ -498,7 +514,8 @@ def smooth(
         most=FEWER_DRAWS,
         design_effect=design_effect(np.bincount(events.prompt, y - p - gap)[:, None], events.cluster),
     )
-    return ErrorEstimate(value, simulation, influence - influence.mean(), events.cluster)
+    rarely = _rare_errors(events, alternatives, errors)
+    return ErrorEstimate(value, simulation, influence - influence.mean(), events.cluster, rarely=rarely)
 
 
 def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
@@ -507,6 +524,22 @@ def compare_with_null(observed: float, draws: FloatArray) -> NullTest:
     reached = int((draws >= observed - 1e-12).sum())
     p_value = (1 + reached) / (1 + len(draws))
     return NullTest(observed, float(draws.mean()), float(np.quantile(draws, 0.95)), p_value, len(draws))
+
+
+def _rare_errors(
+    events: Events, alternatives: Alternatives, true_error: Callable[[FloatArray], FloatArray]
+) -> Callable[[float], tuple[float, float]] | None:
+    """Return the function that maps a level to the true errors with fewer and with more wrong choices."""
+    happened = events.joint.happened(events.y)
+    if happened is None:
+        return None
+
+    def at(level: float) -> tuple[float, float]:
+        shares = outcome_limits(events.joint.probabilities(), happened, alternatives.sizes, level)
+        fewer, more = true_error(np.maximum(expected_sums(alternatives, shares), 0.0))
+        return float(fewer), float(more)
+
+    return at
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,7 +47,9 @@ class Estimate:
     influence : function, optional
         Returns (n,) what each prompt contributes to the deviation of the value; sums to 0.
     error : function, optional
-        Returns the simulated error, for its null test and its centre.
+        Returns the simulated error, for its null test.
+    centre : function, optional
+        Returns the value without the bias of noise, if noise increases it.
     cluster : int (n,), optional
         Which prompts belong together.
     ranks : float (N,), optional
@@ -64,6 +66,7 @@ class Estimate:
     if_wrong: FloatArray | None = None
     influence: Callable[[], FloatArray] | None = None
     error: Callable[[], ErrorEstimate] | None = None
+    centre: Callable[[], float] | None = None
     cluster: IntArray | None = None
     ranks: FloatArray | None = None
 
@@ -163,7 +166,14 @@ class Estimate:
             found = error().interval(level)
             return found.low, found.high
 
-        return cls(value, n, limits=limits, influence=lambda: error().influence, error=error)
+        return cls(
+            value,
+            n,
+            limits=limits,
+            influence=lambda: error().influence,
+            error=error,
+            centre=lambda: error().centre,
+        )
 
     def test(self) -> NullTest | None:
         """Return the null test of a calibration error."""
@@ -191,7 +201,7 @@ def difference_of(a: Estimate, b: Estimate, level: float = 0.95) -> Difference |
     one, other = a.interval(level), b.interval(level)
     if one is None or other is None or a.influence is None or b.influence is None:
         return None
-    centres = None if a.error is None or b.error is None else (a.error().centre, b.error().centre)
+    centres = None if a.centre is None or b.centre is None else (a.centre(), b.centre())
     return _rounded(difference(one, other, *_influences(a, b), centres=centres), a, b)
 
 
@@ -226,9 +236,12 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
     base = b.if_right - a.if_right
     if a.ranks is None or b.ranks is None:
         return base, [b.if_wrong - a.if_wrong]
-    same = a.ranks.shape == b.ranks.shape and np.allclose(a.ranks, b.ranks, rtol=1e-9, atol=1e-12)
     # One model may be right and the other wrong, even if that was never seen.
-    return base, [] if same else [base - 1, base + 1]
+    return base, [] if _same_ranks(a.ranks, b.ranks) else [base - 1, base + 1]
+
+
+def _same_ranks(one: FloatArray, other: FloatArray) -> bool:
+    return one.shape == other.shape and bool(np.allclose(one, other, rtol=1e-9, atol=1e-12))
 
 
 def _influences(a: Estimate, b: Estimate) -> tuple[FloatArray, FloatArray]:
@@ -253,9 +266,8 @@ def _rounded(found: Difference, a: Estimate, b: Estimate) -> Difference:
 
 def _alike(a: Estimate, b: Estimate) -> bool:
     """Return whether every prompt contributes the same to both estimates, up to rounding."""
-    if a.ranks is not None and b.ranks is not None:
-        if a.ranks.shape != b.ranks.shape or not np.allclose(a.ranks, b.ranks, rtol=1e-9, atol=1e-12):
-            return False
+    if a.ranks is not None and b.ranks is not None and not _same_ranks(a.ranks, b.ranks):
+        return False
     one, other = _influences(a, b)
     scale = max(np.abs(one).max(), np.abs(other).max())
     return bool(np.abs(one - other).max() <= 1e-6 * scale)

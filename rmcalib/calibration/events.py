@@ -52,6 +52,9 @@ class Listed(Joint, Protocol):
     def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
         """Return the probabilities of the alternatives if the stated ones are moved by ``shift`` (N,)."""
 
+    def happened(self, y: FloatArray) -> FloatArray | None:
+        """Return 1 for the alternatives (A,) that happened, given the outcomes; None if shares are observed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Events:
@@ -65,7 +68,7 @@ class Events:
         1 if it happened, 0 if not, a share in between (votes, tied first places), NaN if it was not observed.
     prompt : int (N,)
         Whose event this is: 0 to n − 1. Rows of a prompt are next to each other.
-    joint : Joint
+    joint : Listed
         How the outcomes of a prompt come together.
     log_p : float (N,)
         The exact logarithm of ``p``: −log p of a margin of 900 is 900, not infinite.
@@ -86,7 +89,7 @@ class Events:
     p: FloatArray
     y: FloatArray
     prompt: IntArray
-    joint: Joint
+    joint: Listed
     log_p: FloatArray = field(repr=False)
     logit: FloatArray | None = None
     cluster: IntArray | None = None
@@ -135,7 +138,7 @@ class Events:
         if clusters is not None:
             first = np.unique(prompt, return_index=True)[1]
             cluster = as_groups(np.asarray(clusters)[order][first], len(first), "clusters")
-        joint: Joint = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
+        joint: Listed = OneOf(p, np.bincount(prompt)) if exclusive else Independent(p)
         with np.errstate(divide="ignore"):
             return cls(p, y, prompt, joint, np.log(p), cluster=cluster)
 
@@ -163,27 +166,39 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Independent:
-    """Every event happens or not by itself, with probability p (N,)."""
+    """Every event happens or not by itself, with expectation p (N,).
+
+    An event that is shared, such as one of t tied first places, counts ``share`` (N,) if it happens.
+    """
 
     p: FloatArray
+    share: FloatArray | None = None
 
     def worlds(self, rng: np.random.Generator, size: int) -> BoolArray:
         """Draw which events happen: (size, N)."""
-        return np.asarray(rng.random((size, len(self.p))) < self.p)
+        return np.asarray(rng.random((size, len(self.p))) < self._chance(self.p))
 
     def outcome(self, world: BoolArray) -> FloatArray:
-        """Return 1 for events that happen."""
-        return world.astype(np.float64)
+        """Return 1, or its share, for events that happen."""
+        return world * (np.ones(len(self.p)) if self.share is None else self.share)
 
     def alternatives(self, cell: IntArray, n_cells: int) -> Alternatives:
         """Two alternatives per row: it happens, or not."""
         both = np.column_stack([cell, np.full(len(cell), n_cells)]).reshape(-1)
-        return Cells(np.full(len(cell), 2), both, n_cells)
+        weight = None if self.share is None or (self.share == 1).all() else np.repeat(self.share, 2)
+        return Cells(np.full(len(cell), 2), both, n_cells, weight)
 
     def probabilities(self, shift: FloatArray | None = None) -> FloatArray:
-        """Return p and 1 − p of each row."""
-        q = np.clip(self.p if shift is None else self.p + shift, 0.0, 1.0)
+        """Return the probabilities that each row happens, and that it does not."""
+        q = self._chance(self.p if shift is None else self.p + shift)
         return np.column_stack([q, 1 - q]).reshape(-1)
+
+    def happened(self, y: FloatArray) -> FloatArray:
+        """Return both alternatives of each row."""
+        return np.column_stack([y > 0, y <= 0]).reshape(-1).astype(np.float64)
+
+    def _chance(self, p: FloatArray) -> FloatArray:
+        return np.clip(p if self.share is None else p / self.share, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +227,10 @@ class OneOf:
         """Return q ∝ p + shift within each prompt."""
         q = np.maximum(self.p if shift is None else self.p + shift, _LEAST)
         return q / np.repeat(np.add.reduceat(q, np.cumsum(self.sizes) - self.sizes), self.sizes)
+
+    def happened(self, y: FloatArray) -> FloatArray:
+        """Return the outcomes themselves."""
+        return y
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,6 +287,12 @@ class Winners:
         odds = np.bincount(self.winner, np.log(moved) - np.log1p(-moved), len(self.log_p))
         return np.exp(segment_log_softmax(odds / np.repeat(self.sizes, self.sizes), self.sizes))
 
+    def happened(self, y: FloatArray) -> FloatArray:
+        """Return which response won."""
+        won = np.zeros(len(self.log_p))
+        won[self.winner[y == 1]] = 1.0
+        return won
+
 
 @dataclass(frozen=True, eq=False)
 class Voters:
@@ -309,6 +334,9 @@ class Voters:
         size = (1 - self.correlation) / self.correlation
         a, b = q * size, (1 - q) * size
         return np.asarray(np.exp(ways + betaln(k + a, n - k + b) - betaln(a, b)))
+
+    def happened(self, y: FloatArray) -> None:
+        """Shares of votes are not right or wrong."""
 
     @cached_property
     def _voters(self) -> IntArray:

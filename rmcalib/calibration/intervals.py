@@ -26,6 +26,7 @@ __all__ = [
     "jump_interval",
     "mean_difference",
     "mean_interval",
+    "outcome_limits",
     "proportion_interval",
     "skew_interval",
 ]
@@ -198,6 +199,33 @@ def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     lower = np.where(p < p[first][group], p, -np.inf)
     below = np.lexsort((np.arange(len(p)), -lower, group))[starts]
     return first, np.where(np.isfinite(lower[below]), below, first)
+
+
+def outcome_limits(
+    probability: FloatArray, happened: FloatArray, sizes: IntArray, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return outcome shares (N,) with as few and as many wrong choices as their exact interval allows.
+
+    ``probability`` (N,) of the alternatives of groups of ``sizes`` (G,), and ``happened`` (N,): 1 for one of each
+    group. A choice is wrong if a less probable alternative happened than the most probable one. Let k be wrong, and
+    [l, u] the interval of their frequency. With fewer errors, k − lG of the wrong ones are right instead. With more,
+    uG − k are wrong in addition, in k + 1 equal parts: one for each wrong choice, which counts more than once, and one
+    for all right ones, where the runner-up happens instead. Mean losses then differ from the observed one by the
+    distances of `frequency_distances`.
+    """
+    first, second = first_and_next(probability, sizes)
+    n, row = len(sizes), np.flatnonzero(happened)
+    wrong = probability[row] < probability[first]
+    movable = ~wrong & (first != second)
+    k, n_movable = int(wrong.sum()), max(int(movable.sum()), 1)
+    low, high = clopper_pearson(k, n, level)
+    fewer, more, part = happened.copy(), happened.copy(), (n * high - k) / (k + 1)
+    for shares, change in ((fewer, (n * low - k) / max(k, 1)), (more, part)):
+        shares[row[wrong]] += change
+        shares[first[wrong]] -= change
+    more[second[movable]] += part / n_movable
+    more[row[movable]] -= part / n_movable
+    return fewer, more
 
 
 def bootstrap_limits(

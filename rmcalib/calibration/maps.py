@@ -13,8 +13,10 @@ from rmcalib.ranking import PairwiseProbabilities
 __all__ = [
     "IsotonicMap",
     "PlattMap",
+    "SigmoidMap",
     "fit_isotonic",
     "fit_platt",
+    "fit_sigmoid",
     "recalibrate_pairs",
 ]
 
@@ -33,6 +35,18 @@ class PlattMap:
         """Return the recalibrated probabilities."""
         log_odds = _logs(as_probabilities(probabilities)) @ np.array([1.0, -1.0])
         return _sigmoid(self.slope * log_odds + self.intercept)
+
+
+@dataclass(frozen=True)
+class SigmoidMap:
+    """P(correct) = σ((r − b)/T) of a reward r: Platt scaling. `fit_sigmoid` fits it."""
+
+    temperature: float
+    threshold: float
+
+    def log_odds(self, rewards: FloatArray) -> FloatArray:
+        """Return (r − b)/T."""
+        return (rewards - self.threshold) / self.temperature
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,18 @@ def fit_platt(probabilities: ArrayLike, outcomes: ArrayLike, *, symmetric: bool 
         return PlattMap(float(slope), 0.0)
     slope, intercept = _logistic(np.column_stack([log_odds, np.ones(len(p))]), y)
     return PlattMap(float(slope), float(intercept))
+
+
+def fit_sigmoid(rewards: FloatArray, labels: FloatArray) -> SigmoidMap:
+    """Fit T and b of P(correct) = σ((r − b)/T) by maximum likelihood, with Platt's targets.
+
+    Rewards that do not rise with the labels get an infinite temperature and the base rate.
+    """
+    middle, spread = float(np.median(rewards)), float(rewards.std()) or 1.0
+    scaled = (rewards - middle) / spread
+    slope, intercept = _logistic(np.column_stack([scaled, np.ones(len(scaled))]), labels)
+    slope = max(float(slope), 1e-12)
+    return SigmoidMap(spread / slope, middle - float(intercept) * spread / slope)
 
 
 def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:

@@ -153,10 +153,7 @@ def simulate(
     null, drawn = draw_sums(
         alternatives, ends, n_steps, resamples=resamples, most=most, rng=np.random.default_rng(rng)
     )
-    expected = np.zeros((len(ends), alternatives.n_sums))
-    for part in _parts(alternatives):
-        rows, features = rows_of(alternatives.sizes, part), alternatives.features(part)
-        expected += [q[rows] @ features for q in ends]
+    expected = expected_sums(alternatives, ends)
     mixed = [expected[0][None]]
     for n, before, after in zip(n_steps, expected[:-1], expected[1:], strict=True):
         mixed.append(before + np.arange(1, n + 1)[:, None] / n * (after - before))
@@ -167,6 +164,15 @@ def simulate(
         drawn = np.maximum(path + wider * (drawn - path), 0.0)
     truths = np.maximum.accumulate(true_error(path))
     return Simulation(errors(null), errors(drawn).T, truths - truths[0])
+
+
+def expected_sums(alternatives: Alternatives, ends: Sequence[FloatArray]) -> FloatArray:
+    """Return the expected sums (E, q) of alternatives that happen with the probabilities ``ends`` (A,) each."""
+    expected = np.zeros((len(ends), alternatives.n_sums))
+    for part in _parts(alternatives):
+        rows, features = rows_of(alternatives.sizes, part), alternatives.features(part)
+        expected += [q[rows] @ features for q in ends]
+    return expected
 
 
 def draw_sums(

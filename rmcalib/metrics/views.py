@@ -1,0 +1,469 @@
+"""Views of rewards: functions from scores to event tables.
+
+| view | event | probability |
+|---|---|---|
+| top_1 | response j is the best of its prompt | Plackett-Luce top-1 marginal |
+| first_choice | the response with the largest reward is the best | the largest top-1 marginal |
+| pairs | i is better than j | Plackett-Luce sub-2 marginal, or as the judge states it |
+| preferred | the preferred response of a pair is better | the larger one of the two |
+| pointwise | response j is correct, on its own | σ((r_j − b)/T) |
+| votes | a person chooses the first choice | its top-1 marginal |
+
+An event is fixed before its outcome is known. "A correct response is first" is not, so it has no table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_groups
+from rmcalib.benchmarks import OfficialScore
+from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index, bin_sums
+from rmcalib.calibration.estimates import Estimate
+from rmcalib.calibration.events import Events, Independent, OneOf, Voters, Winners
+from rmcalib.calibration.intervals import first_and_next
+from rmcalib.calibration.maps import fit_sigmoid
+from rmcalib.calibration.temperature import Scale, Sigmoid, Softmax, cross_fit
+from rmcalib.calibration.votes import VoteForecasts, vote_correlation, with_tie_outcome
+from rmcalib.metrics.rewardbench import tied_categories
+from rmcalib.ranking import PlackettLuce, RaggedPlackettLuce
+from rmcalib.scores import Scores
+
+__all__ = ["FEWEST", "MANY_PAIRS", "TIES", "Part", "Ties", "whole_part"]
+
+Ties = Literal["drop", "davidson"]
+"""How people's "equally good" counts: left out, or forecast by Davidson's model."""
+TIES: tuple[Ties, ...] = ("drop", "davidson")
+FEWEST = 20
+"""The smallest number of prompts that a temperature is fitted on, and that a verdict is given for."""
+MANY_PAIRS = 20_000_000
+"""With more ordered pairs than this, pairs are measured without simulated worlds."""
+_FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some prompts of a model's scores, and the views of them.
+
+    Attributes
+    ----------
+    scores : Scores
+        The scores of these prompts.
+    pl : RaggedPlackettLuce
+        The forecasts: the rewards as log-utilities, at a temperature.
+    label : float (N,)
+        1 for correct responses, 0 for wrong ones, NaN where it is unknown.
+    length : float (N,)
+        Length of each response; NaN where it is unknown.
+    one_answer : bool (n,)
+        Whether the prompt has a single right answer; those of RewardBench 2's Ties have none.
+    whole : Part, optional
+        All prompts, if these are some of them.
+    official : tuple of OfficialScore
+        Scores as the benchmark's authors compute them.
+    """
+
+    scores: Scores
+    pl: RaggedPlackettLuce
+    label: FloatArray
+    length: FloatArray
+    one_answer: BoolArray
+    whole: Part | None = None
+    official: tuple[OfficialScore, ...] = ()
+    name: str = "overall"
+    calibrator: tuple[float, float] = (1.0, 0.0)
+    ties: Ties = "drop"
+    seed: int = 0
+    _made: dict[str, Part | None] = field(default_factory=dict, repr=False)
+    _known: dict[Hashable, Estimate] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        """Return the number of prompts."""
+        return self.scores.n_items
+
+    @property
+    def reward(self) -> FloatArray:
+        """The rewards: (N,)."""
+        return self.scores.reward
+
+    @property
+    def starts(self) -> IntArray:
+        """Where each prompt's rows start: (n,)."""
+        return self.scores.offsets[:-1]
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """How many responses each prompt has: (n,)."""
+        return np.diff(self.scores.offsets)
+
+    @cached_property
+    def prompt(self) -> IntArray:
+        """Which prompt each row belongs to: (N,)."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    @cached_property
+    def category(self) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
+        """The category of each prompt: (n,)."""
+        return self.scores.category[self.starts]
+
+    @cached_property
+    def cluster(self) -> IntArray | None:
+        """Which prompts belong together: (n,); None if every prompt stands alone."""
+        if self.scores.cluster is None:
+            return None
+        found = as_groups(self.scores.cluster[self.starts], len(self))
+        return None if int(found.max()) + 1 == len(self) else found
+
+    @cached_property
+    def log_p(self) -> FloatArray:
+        """Log P(i is the best of its prompt): (N,)."""
+        return self.pl.log_top_1()
+
+    @cached_property
+    def is_correct(self) -> BoolArray:
+        """Which responses are correct: (N,)."""
+        return self.label == 1
+
+    def take(self, prompts: BoolArray, name: str | None = None) -> Part:
+        """Return some of the prompts (n,)."""
+        rows = np.repeat(prompts, self.sizes)
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[prompts])])
+        t = self.pl.temperature
+        return replace(
+            self,
+            scores=self.scores.take(prompts),
+            pl=RaggedPlackettLuce(self.pl.utilities[rows], offsets, t if len(t) == 1 else t[prompts]),
+            label=self.label[rows],
+            length=self.length[rows],
+            one_answer=self.one_answer[prompts],
+            whole=self.whole or self,
+            name=self.name if name is None else name,
+            _made={},
+            _known={},
+        )
+
+    def prompts(self, which: str) -> Part | None:
+        """Return the prompts that a metric uses, or None if there are none.
+
+        "one" has exactly one correct response and a single right answer; "several" are decided but have another
+        number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
+        """
+        if which not in self._made:
+            correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
+            labels = np.add.reduceat(~np.isnan(self.label), self.starts, dtype=np.int64)
+            decided = (correct > 0) & (correct < self.sizes) & (labels == self.sizes)
+            one = decided & (correct == 1) & self.one_answer
+            masks = {
+                "one": one,
+                "several": decided & ~one,
+                "all": decided,
+                "votes": self.scores.n_votes > 0,
+                "labelled": labels > 0,
+            }
+            mask = masks[which]
+            self._made[which] = self if mask.all() else self.take(mask) if mask.any() else None
+        return self._made[which]
+
+    def once(self, key: Hashable, make: Callable[[], Estimate]) -> Estimate:
+        """Return an estimate that several metrics share; it is made once."""
+        if key not in self._known:
+            self._known[key] = make()
+        return self._known[key]
+
+    # Alternative outcomes, for intervals that allow for errors which were not seen.
+
+    @cached_property
+    def if_right(self) -> Part:
+        """The same forecasts if every first choice were the correct response."""
+        return self._with_winner(self._first_and_next[0])
+
+    @cached_property
+    def if_wrong(self) -> Part:
+        """The same forecasts if the runner-up were the correct response."""
+        return self._with_winner(self._first_and_next[1])
+
+    @cached_property
+    def _first_and_next(self) -> tuple[IntArray, IntArray]:
+        return first_and_next(self.reward, self.sizes)
+
+    def _with_winner(self, rows: IntArray) -> Part:
+        label = np.zeros(len(self.label))
+        label[rows] = 1.0
+        return replace(self, label=label, _made={}, _known={})
+
+    # What the views are made of.
+
+    @cached_property
+    def first_shares(self) -> FloatArray:
+        """Each response's share of the first place (N,): 1/t for t responses with the largest reward."""
+        largest = self.reward == np.repeat(np.maximum.reduceat(self.reward, self.starts), self.sizes)
+        tied = np.add.reduceat(largest, self.starts, dtype=np.int64)
+        return np.asarray(largest / np.repeat(tied, self.sizes))
+
+    def of_first_choice(self, values: FloatArray) -> FloatArray:
+        """Return the value of each prompt's first choice (n,): the mean of ``values`` (N,) over tied responses."""
+        share = self.first_shares
+        return np.add.reduceat(np.where(share > 0, values, 0.0) * share, self.starts)
+
+    @cached_property
+    def ranks(self) -> FloatArray:
+        """The rewards minus the largest of their prompt, divided by the largest such distance: (N,)."""
+        distance = self.reward - np.repeat(np.maximum.reduceat(self.reward, self.starts), self.sizes)
+        return np.asarray(distance / (np.abs(distance).max() or 1.0))
+
+    @cached_property
+    def decided_pairs(self) -> tuple[IntArray, IntArray]:
+        """Rows of the correct and the wrong response of each pair: (P,) each."""
+        correct, wrong = np.flatnonzero(self.label == 1), np.flatnonzero(self.label == 0)
+        n_wrong = np.bincount(self.prompt[wrong], minlength=len(self))
+        first_wrong = np.cumsum(n_wrong) - n_wrong
+        owner = self.prompt[correct]
+        repeats = n_wrong[owner]
+        # The position of each pair among those of its correct response.
+        within = np.arange(repeats.sum()) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+        return np.repeat(correct, repeats), wrong[np.repeat(first_wrong[owner], repeats) + within]
+
+    @cached_property
+    def pair_log_odds(self) -> tuple[FloatArray, IntArray]:
+        """Log-odds that the correct response of each pair wins, and its prompt among those with a known pair."""
+        one, other = self.decided_pairs
+        prompt, stated = self.prompt[one], self.scores.pair_probabilities
+        if stated is None:
+            return self.pl.pair_log_odds(one, other), np.unique(prompt, return_inverse=True)[1]
+        from scipy.special import logit
+
+        squares = self.sizes * self.sizes
+        base = (np.cumsum(squares) - squares)[prompt]
+        start, width = self.starts[prompt], self.sizes[prompt]
+        p = stated[base + (one - start) * width + (other - start)]
+        known = ~np.isnan(p)
+        return np.asarray(logit(p[known])), np.unique(prompt[known], return_inverse=True)[1]
+
+    # The views.
+
+    @cached_property
+    def top_1(self) -> Events:
+        """Which response is the best: one of each prompt is."""
+        p = np.exp(self.log_p)
+        joint = OneOf(p, self.sizes)
+        y = self.is_correct.astype(np.float64)
+        return Events(p, y, self.prompt, joint, self.log_p, self.reward, self.cluster)
+
+    @cached_property
+    def first_choice(self) -> Events:
+        """Whether the first choice is the best; of t tied responses, each is the choice with a share of 1/t."""
+        log_p = np.maximum.reduceat(self.log_p, self.starts)
+        share = np.maximum.reduceat(self.first_shares, self.starts)
+        # Rounding must not make the probability that one of t tied responses is the best larger than 1.
+        p = np.minimum(np.exp(log_p), share)
+        y = self.of_first_choice(self.is_correct.astype(np.float64))
+        return Events(p, y, np.arange(len(self)), Independent(p, share), log_p, None, self.cluster)
+
+    @cached_property
+    def pairs(self) -> Events:
+        """Which response of a pair is better, in both orders: the winner of a prompt decides its pairs."""
+        from scipy.special import expit, log_expit
+
+        if self.scores.beats is not None or int((self.sizes * (self.sizes - 1)).sum()) > MANY_PAIRS:
+            odds, prompt = self.pair_log_odds  # no joint worlds: observed pairs only
+            both = np.concatenate([odds, -odds])
+            order = np.argsort(np.concatenate([prompt, prompt]), kind="stable")
+            y, prompt = np.repeat([1.0, 0.0], len(odds))[order], np.concatenate([prompt, prompt])[order]
+            p = np.asarray(expit(both))[order]
+            return Events(p, y, prompt, Independent(p), np.asarray(log_expit(both))[order])
+        one, other = _ordered_pairs(self.sizes)
+        odds = self.pl.pair_log_odds(one, other)
+        p = np.asarray(expit(odds))
+        y = np.where(self.label[one] == 1, 1.0, np.where(self.label[other] == 1, 0.0, np.nan))
+        joint = Winners(self.log_p, self.sizes, one, other, p)
+        return Events(p, y, self.prompt[one], joint, np.asarray(log_expit(odds)), cluster=self.cluster)
+
+    @cached_property
+    def preferred(self) -> Events:
+        """Whether the preferred response of a decided pair is the correct one (a tie counts 1/2)."""
+        from scipy.special import expit, log_expit
+
+        odds, prompt = self.pair_log_odds
+        p = np.asarray(expit(np.abs(odds)))
+        y = np.heaviside(odds, 0.5)
+        return Events(p, y, prompt, Independent(p), np.asarray(log_expit(np.abs(odds))), odds)
+
+    @cached_property
+    def pointwise(self) -> Events:
+        """Whether each labelled response is correct on its own: σ((r − b)/T), prompts as clusters."""
+        t, b = self.calibrator
+        return self._pointwise((self.reward - b) / t)
+
+    @cached_property
+    def pointwise_fitted(self) -> Events:
+        """The same with b and T fitted on other prompts."""
+        known = ~np.isnan(self.label)
+        r, y, groups = self.reward[known], self.label[known], self._own_clusters()[self.prompt[known]]
+        fitted = np.full(len(self.reward), np.nan)
+        fitted[known] = cross_fit(
+            len(r),
+            lambda train: fit_sigmoid(r[train], y[train]),
+            lambda found, test: found.log_odds(r[test]),
+            folds=min(_FOLDS, int(np.unique(groups).size)),
+            groups=groups,
+            rng=self.seed,
+        )
+        return self._pointwise(fitted)
+
+    def _pointwise(self, log_odds: FloatArray) -> Events:
+        from scipy.special import expit, log_expit
+
+        known = ~np.isnan(self.label)
+        odds = log_odds[known]
+        p = np.asarray(expit(odds))
+        prompt = np.arange(len(odds))  # every response is an observation; its prompt is its cluster
+        cluster = as_groups(self._own_clusters()[self.prompt[known]], len(odds))
+        return Events(
+            p, self.label[known], prompt, Independent(p), np.asarray(log_expit(odds)), odds, cluster
+        )
+
+    def _own_clusters(self) -> IntArray:
+        return np.arange(len(self)) if self.cluster is None else self.cluster
+
+    @cached_property
+    def ballots(self) -> tuple[VoteForecasts, FloatArray, FloatArray] | None:
+        """People's votes with their forecasts, what the first choice says, and who agrees; None without votes.
+
+        Models of ties are fitted on all prompts, so that a category is measured in the same way as all of them.
+        """
+        whole = self.whole or self
+        if self.whole is not None and whole.scores.item_id is not self.scores.item_id:
+            found = whole.prompts("votes")
+            every = None if found is None else found.ballots
+            if every is None or found is None:
+                return None
+            votes, says, agree = every
+            counted = found._counted_votes
+            mine = np.isin(found.scores.item_id[found.starts][counted], self.scores.item_id[self.starts])
+            return (votes.take(mine), says[mine], agree[mine]) if mine.any() else None
+        return self._own_ballots()
+
+    @property
+    def _counted_votes(self) -> BoolArray:
+        assert self.scores.votes is not None
+        if self.ties == "davidson":
+            return np.ones(len(self), dtype=bool)
+        return np.asarray(np.add.reduceat(self.scores.votes, self.starts) > 0)
+
+    def _own_ballots(self) -> tuple[VoteForecasts, FloatArray, FloatArray] | None:
+        if self.scores.votes is None or self.scores.ties is None:
+            return None
+        counted = self._counted_votes
+        if not counted.any():
+            return None
+        kept, sizes = np.repeat(counted, self.sizes), self.sizes[counted]
+        votes = VoteForecasts(
+            self.log_p[kept], self.scores.votes[kept], sizes, np.zeros(int(sizes.sum()), dtype=bool)
+        )
+        ties = self.scores.ties[self.starts][counted]
+        if self.ties == "davidson" and ties.any():
+            votes = with_tie_outcome(votes, ties, rng=self.seed)
+        # A tie is one more row of a prompt, after its responses.
+        starts = np.cumsum(sizes) - sizes
+        rows = np.arange(int(sizes.sum())) + np.repeat(votes.starts - starts, sizes)
+        first = self.first_shares[kept]
+        says, agree = (
+            np.add.reduceat(first * one[rows], starts) for one in (votes.probability, votes.shares)
+        )
+        return votes, says, agree
+
+    @cached_property
+    def votes(self) -> Events | None:
+        """Whether a person prefers the first choice: the outcome is the share of votes."""
+        if self.ballots is None:
+            return None
+        votes, p, share = self.ballots
+        p, n = np.clip(p, 0.0, 1.0), votes.n_votes
+        index = bin_index(p, bin_edges(p, ErrorOptions()))
+        sums = bin_sums(index, p, share, 10)
+        mean = (sums.outcome / np.maximum(sums.count, 1))[index]
+        correlation = vote_correlation(share, np.clip(mean, 0.0, 1.0), n, sums.count[index])
+        with np.errstate(divide="ignore"):
+            return Events(p, share, np.arange(len(p)), Voters(p, n, correlation), np.log(p))
+
+    # Scales.
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The scale of the rewards as top-1 forecasts."""
+        return Scale(Softmax(self.pl.utilities, self.is_correct, self.sizes), self.cluster)
+
+    @cached_property
+    def pair_scale(self) -> Scale:
+        """The scale of the pairs."""
+        return Scale(Sigmoid(*self.pair_log_odds))
+
+    @cached_property
+    def at_temperature(self) -> Part:
+        """The forecasts with each prompt at a temperature that was fitted on other prompts: five folds."""
+        reward, correct, sizes = self.pl.utilities, self.is_correct, self.sizes
+        centred = reward - np.repeat(np.add.reduceat(reward, self.starts) / sizes, sizes)
+        spread = float(np.std(centred)) or 1.0
+        limits = spread / 100, spread * 100  # beyond, forecasts are one-hot or uniform
+
+        def fit(train: IntArray) -> float:
+            kept = np.zeros(len(self), dtype=bool)
+            kept[train] = True
+            rows = np.repeat(kept, sizes)
+            return float(
+                np.clip(Softmax(reward[rows], correct[rows], sizes[kept]).fit().temperature, *limits)
+            )
+
+        fitted = cross_fit(
+            len(self),
+            fit,
+            lambda found, test: np.full(len(test), found),
+            folds=_FOLDS,
+            groups=self.cluster,
+            rng=self.seed,
+        )
+        return replace(self, pl=self.pl.at_temperature(fitted), _made={}, _known={})
+
+
+def whole_part(
+    scores: Scores,
+    *,
+    lengths: ArrayLike | None = None,
+    official: tuple[OfficialScore, ...] = (),
+    calibrator: tuple[float, float] = (1.0, 0.0),
+    ties: Ties = "drop",
+    seed: int = 0,
+) -> Part:
+    """Return all prompts of scores. ``lengths`` (N,) are those of the responses; default their tokens."""
+    if lengths is None:
+        lengths = np.where(scores.n_tokens >= 0, scores.n_tokens, np.nan)
+    length = np.asarray(lengths, dtype=np.float64)
+    if length.shape != scores.reward.shape:
+        raise ValueError(f"lengths: {length.size} lengths for {len(scores)} responses; expected one each")
+    return Part(
+        scores=scores,
+        pl=PlackettLuce.ragged(scores.reward, scores.offsets),
+        label=scores.label,
+        length=length,
+        one_answer=~np.isin(scores.category[scores.offsets[:-1]], sorted(tied_categories(scores))),
+        official=official,
+        calibrator=calibrator,
+        ties=ties,
+        seed=seed,
+    )
+
+
+def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Rows of all ordered pairs of different rows of a prompt."""
+    repeats = np.repeat(sizes, sizes)  # how many rows the prompt of each row has
+    one = np.repeat(np.arange(len(repeats)), repeats)
+    start = np.repeat(np.repeat(np.cumsum(sizes) - sizes, sizes), repeats)
+    other = start + np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
+    different = one != other
+    return one[different], other[different]
