@@ -23,6 +23,7 @@ from rmcalib.calibration.intervals import Difference, Interval, mean_interval
 from rmcalib.calibration.maps import fit_isotonic, fit_platt
 from rmcalib.calibration.notions import MonteCarloWarning, NotionResult, rankwise, sub_k, top_k
 from rmcalib.calibration.population import population_error
+from rmcalib.calibration.stagewise import Stagewise, stagewise
 from rmcalib.calibration.temperature import (
     Scale,
     Softmax,
@@ -45,6 +46,7 @@ __all__ = [
     "Reliability",
     "Scale",
     "Softmax",
+    "Stagewise",
     "TemperatureFit",
     "corp",
     "cross_fitted_temperature",
@@ -62,6 +64,7 @@ __all__ = [
     "rankwise",
     "reliability",
     "smooth_ece",
+    "stagewise",
     "sub_k",
     "top_k",
 ]

@@ -110,7 +110,7 @@ def _simulated(
 
 @dataclass(frozen=True)
 class _Table:
-    """What a set's log loss needs at any β: the sums of log Σ exp(β r), and each prompt's mean and variance."""
+    """What a set's log loss needs at any β: sums of log Σ exp(β r), and each prompt's mean and variance."""
 
     log_beta: FloatArray
     sums: FloatArray

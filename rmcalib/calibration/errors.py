@@ -40,10 +40,12 @@ from rmcalib.calibration.intervals import (
     student_quantile,
 )
 from rmcalib.calibration.simulation import (
+    DRAWS,
     FEWER_DRAWS,
     FEWER_STEPS,
-    Cells,
+    STEPS,
     Alternatives,
+    Cells,
     Simulation,
     draw_sums,
     expected_sums,
@@ -397,7 +399,7 @@ class ErrorEstimate:
         alpha = round(1 - level, 12)
         below, above = self._smooth_limits(level)
         smallest, largest = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=1)
-        # Quantiles grow with the size of the miscalibration; running maxima remove the noise of the simulation.
+        # Quantiles grow with the miscalibration; running maxima remove the noise of the simulation.
         high = float(np.interp(self.value, np.maximum.accumulate(smallest), truths))
         # With probability 1 − alpha, at most this fraction of all prompts is unlike the observed ones.
         rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
@@ -470,7 +472,8 @@ def binned(
         resamples=resamples,
         rng=rng,
         design_effect=clustered,
-        **({"steps": FEWER_STEPS, "most": FEWER_DRAWS} if pairs else {}),
+        steps=FEWER_STEPS if pairs else STEPS,
+        most=FEWER_DRAWS if pairs else DRAWS,
     )
     squared = options.debias and options.norm == 2 and len(sums) > 1
     lone = isinstance(events.joint, OneOf) and (total.count > 0).sum() == 1
@@ -484,6 +487,19 @@ def binned(
         # Exactly one row of each prompt happens, so a single bin has no gap, whatever the forecast.
         unseen=2 * len(sums) / len(events) if lone else 0.0,
         rarely=_rare_errors(events, alternatives, true_error),
+    )
+
+
+def error_influence(events: Events, options: ErrorOptions | None = None) -> FloatArray:
+    """Return the influence of each prompt (n,) on the binned error, without simulating anything."""
+    options = options or ErrorOptions()
+    edges, rows = bin_edges(events.p, options), events.observed
+    index = bin_index(events.p[rows], edges)
+    return _influence(
+        grouped_sums(
+            events.p[rows], events.y[rows], events.prompt[rows], index, len(edges) - 1, events.n_prompts
+        ),
+        options,
     )
 
 
@@ -512,7 +528,9 @@ def smooth(
         resamples=resamples,
         rng=rng,
         most=FEWER_DRAWS,
-        design_effect=design_effect(np.bincount(events.prompt, y - p - gap)[:, None], events.cluster),
+        design_effect=design_effect(
+            np.bincount(events.prompt, y - p - gap).astype(np.float64)[:, None], events.cluster
+        ),
     )
     rarely = _rare_errors(events, alternatives, errors)
     return ErrorEstimate(value, simulation, influence - influence.mean(), events.cluster, rarely=rarely)
@@ -544,7 +562,7 @@ def _rare_errors(
 
 @dataclass(frozen=True, eq=False)
 class _GridCells:
-    """Alternatives that count at the two grid points next to their forecast, ``share`` (N,) at the right one."""
+    """Alternatives that count at the two grid points next to their forecast: ``share`` (N,) at the right."""
 
     cells: Cells
     share: FloatArray

@@ -1,4 +1,4 @@
-"""`Estimate`: a number from n prompts, with its interval, its null test, and what a difference of two models needs."""
+"""`Estimate`: a number from n prompts, with its interval, its null test, and what differences need."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Estimate:
         within: Limits = (-np.inf, np.inf),
         cluster: IntArray | None = None,
     ) -> Estimate:
-        """Return the mean of one number per prompt, with the interval of `jump_interval`, inside of ``within``."""
+        """Return the mean of one number per prompt, with the interval of `jump_interval` in ``within``."""
         base = values if if_right is None else if_right
         others = () if if_wrong is None else (if_wrong,)
 

@@ -53,7 +53,7 @@ class Listed(Joint, Protocol):
         """Return the probabilities of the alternatives if the stated ones are moved by ``shift`` (N,)."""
 
     def happened(self, y: FloatArray) -> FloatArray | None:
-        """Return 1 for the alternatives (A,) that happened, given the outcomes; None if shares are observed."""
+        """Return 1 for the alternatives (A,) that happened; None if shares are observed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -175,7 +175,7 @@ def frequency_distances(
     """
     n, seen = len(jump), jump > 1e-12
     k, total = int(seen.sum()), float(jump[seen].sum())
-    effective = n / design_effect((seen - k / n)[:, None], cluster)
+    effective = n / design_effect((seen.astype(np.float64) - k / n)[:, None], cluster)
     if cluster is not None and k in (0, n):
         effective = float(int(cluster.max()) + 1)
     low, high = clopper_pearson(k * effective / n, effective, level)
@@ -206,12 +206,12 @@ def outcome_limits(
 ) -> tuple[FloatArray, FloatArray]:
     """Return outcome shares (N,) with as few and as many wrong choices as their exact interval allows.
 
-    ``probability`` (N,) of the alternatives of groups of ``sizes`` (G,), and ``happened`` (N,): 1 for one of each
-    group. A choice is wrong if a less probable alternative happened than the most probable one. Let k be wrong, and
-    [l, u] the interval of their frequency. With fewer errors, k − lG of the wrong ones are right instead. With more,
-    uG − k are wrong in addition, in k + 1 equal parts: one for each wrong choice, which counts more than once, and one
-    for all right ones, where the runner-up happens instead. Mean losses then differ from the observed one by the
-    distances of `frequency_distances`.
+    ``probability`` (N,) of the alternatives of groups of ``sizes`` (G,), and ``happened`` (N,): 1 for one of
+    each group. A choice is wrong if a less probable alternative happened than the most probable one. Let k be
+    wrong, and [l, u] the interval of their frequency. With fewer errors, k − lG of the wrong ones are right
+    instead. With more, uG − k are wrong in addition, in k + 1 equal parts: one for each wrong choice, which
+    counts more than once, and one for all right ones, where the runner-up happens instead. Mean losses then
+    differ from the observed one by the distances of `frequency_distances`.
     """
     first, second = first_and_next(probability, sizes)
     n, row = len(sizes), np.flatnonzero(happened)

@@ -1,4 +1,4 @@
-"""The paper's weak notions: rankwise, rankwise sub-k and rankwise top-k calibration, one engine under three names.
+"""The paper's weak notions: rankwise, sub-k and top-k calibration, one engine under three names.
 
 Every event ("these items stand in this order", "the ranking starts with these") is a kind of its own in an
 event table; the error is a weighted mean of the binned errors of the kinds. Many events come in chunks, and
@@ -57,7 +57,6 @@ __all__ = [
     "NotionResult",
     "Uncertainty",
     "rankwise",
-    "stagewise",
     "sub_k",
     "top_k",
 ]

@@ -121,8 +121,8 @@ class Metric:
 def metric(name: str, meaning: str, **shown: Any) -> Callable[[Callable[..., Any]], Metric]:
     """Make a metric of a function: a decorator.
 
-    The function takes a `Part` and returns one number per prompt (n,), whose mean is the value, or one number, or an
-    `Estimate`.
+    The function takes a `Part` and returns one number per prompt (n,), whose mean is the value, or one
+    number, or an `Estimate`.
 
     Parameters
     ----------

@@ -151,8 +151,8 @@ class Part:
     def prompts(self, which: str) -> Part | None:
         """Return the prompts that a metric uses, or None if there are none.
 
-        "one" has exactly one correct response and a single right answer; "several" are decided but have another
-        number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
+        "one" has exactly one correct response and a single right answer; "several" are decided but have
+        another number of right answers; "all" are decided; "votes" were voted on; "labelled" have a label.
         """
         if which not in self._made:
             correct = np.add.reduceat(self.is_correct, self.starts, dtype=np.int64)
@@ -335,7 +335,8 @@ class Part:
     def ballots(self) -> tuple[VoteForecasts, FloatArray, FloatArray] | None:
         """People's votes with their forecasts, what the first choice says, and who agrees; None without votes.
 
-        Models of ties are fitted on all prompts, so that a category is measured in the same way as all of them.
+        Models of ties are fitted on all prompts, so that a category is measured in the same way as all of
+        them.
         """
         whole = self.whole or self
         if self.whole is not None and whole.scores.item_id is not self.scores.item_id:

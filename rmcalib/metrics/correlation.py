@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, as_floats, check_choice, check_integer
-from rmcalib.calibration import check_level, resampling_weights
+from rmcalib.calibration.intervals import check_level
 
 __all__ = [
     "METHODS",
@@ -61,19 +61,7 @@ def correlate(
     level: float = 0.95,
     seed: int = 0,
 ) -> Correlation:
-    """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models.
-
-    ``kendall`` is tau-b = (C − D) / sqrt((P − X)(P − Y)), with C concordant and D discordant among P pairs,
-    of which X are tied in x and Y in y. ``spearman`` correlates mid-ranks, which every resample computes
-    again; ``pearson`` correlates the values. With fewer than six models the interval is -1 to 1. The p-value
-    tests that there is no association (exact for tau-b without ties and few models).
-
-    >>> found = correlate([0.1, 0.2, 0.3, 0.4], [10, 30, 20, 40])
-    >>> round(found.value, 4), found.n
-    (0.6667, 4)
-    >>> correlate([1, 1, 1], [1, 2, 3]).note
-    'all models are equal'
-    """
+    """Correlate two numbers of each model (n,), with a percentile bootstrap interval over the models."""
     a, b = as_floats(x, "x", ndim=1), as_floats(y, "y", ndim=1)
     if len(a) != len(b):
         raise ValueError(f"x and y: {len(a)} and {len(b)} values; expected one of each for every model")
@@ -106,17 +94,7 @@ def correlation_rows(
     level: float = 0.95,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out.
-
-    There is one row per target. The error is correlated with the rank on the leaderboard (1, 2, ... in the
-    order of ``leaderboard``) and with minus each score. Errors and ranks are better when small, so the
-    correlation is positive if better calibrated models have better scores. Pearson's r uses the score instead
-    of the rank.
-
-    >>> rows = correlation_rows([0.1, 0.2, 0.3], {"Math": [90, 80, 70]}, metric="ece", leaderboard=[9, 8, 7])
-    >>> [(row["target"], row["value"]) for row in rows]
-    [('leaderboard', 1.0), ('Math', 1.0)]
-    """
+    """Correlate a calibration error (n,) with the leaderboard and each category's score; NaN is left out."""
     errors = np.asarray(calibration, dtype=np.float64)
     targets: dict[str, ArrayLike] = {} if leaderboard is None else {_LEADERBOARD: leaderboard}
     for key, one in scores.items():
@@ -147,12 +125,14 @@ def correlation_rows(
     return rows
 
 
-def ranks_from_scores(scores: ArrayLike) -> FloatArray:
-    """Number models 1, 2, ... from the best score down; equal scores keep their order.
+def resampling_weights(resamples: int, n: int, rng: np.random.Generator) -> FloatArray:
+    """Draw how often each of n models occurs in each bootstrap resample: (R, n)."""
+    drawn = rng.integers(n, size=(resamples, n)) + n * np.arange(resamples)[:, None]
+    return np.bincount(drawn.reshape(-1), minlength=resamples * n).reshape(resamples, n).astype(np.float64)
 
-    >>> ranks_from_scores([70.0, 90.0, 70.0])
-    array([2., 1., 3.])
-    """
+
+def ranks_from_scores(scores: ArrayLike) -> FloatArray:
+    """Number models 1, 2, ... from the best score down; equal scores keep their order."""
     values = np.asarray(scores, dtype=np.float64)
     if len(values) and np.ptp(values) == 0:
         return np.ones(len(values))  # equal models have no order

@@ -12,25 +12,7 @@ __all__ = ["disagreements", "response_lengths"]
 
 
 def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray | None:
-    """Return the number of characters of each scored response.
-
-    Parameters
-    ----------
-    scores : Scores
-        The scores of one model, with N responses.
-    benchmark : Benchmark, optional
-        Where the texts come from; None if they are not available.
-
-    Returns
-    -------
-    float array (N,) or None
-        One number per response; None if a text is not available.
-
-    Examples
-    --------
-    >>> response_lengths(Scores.from_arrays([[1.0, 0.0]]), None) is None
-    True
-    """
+    """Return the number of characters of each scored response."""
     if benchmark is None:
         return None
     texts = {item.id: [float(len(response)) for response in item.responses] for item in benchmark.items}
@@ -45,29 +27,7 @@ def response_lengths(scores: Scores, benchmark: Benchmark | None) -> FloatArray 
 
 
 def disagreements(scores: Scores, benchmark: Benchmark) -> list[str]:
-    """Return how scores differ from their benchmark, in sentences.
-
-    Parameters
-    ----------
-    scores : Scores
-        The scores of one model.
-    benchmark : Benchmark
-        The benchmark to compare them with.
-
-    Returns
-    -------
-    list of str
-        Empty if they agree.
-
-    Examples
-    --------
-    >>> from rmcalib.benchmarks import Item
-    >>> columns = {"item_id": ["a", "a"], "category": ["x"] * 2, "response": [0, 1],
-    ...            "is_correct": [True, False], "reward": [1.0, 0.0]}
-    >>> benchmark = Benchmark("mine", "1", (Item("b", "x", "?", ("yes", "no"), 1),))
-    >>> disagreements(Scores.from_columns(columns), benchmark)
-    ['1 of the 1 scored prompts is not in mine.', '1 of the 1 prompts of mine has no scores.']
-    """
+    """Return how scores differ from their benchmark, in sentences."""
     starts, sizes = scores.offsets[:-1], np.diff(scores.offsets).tolist()
     names, categories = scores.item_id[starts].tolist(), scores.category[starts].tolist()
     items = {item.id: item for item in benchmark.items}

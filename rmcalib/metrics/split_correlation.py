@@ -15,18 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, chunks
-from rmcalib.calibration import ErrorOptions, binned_inference, check_level, resampling_weights
-from rmcalib.metrics._catalogue import scale
-from rmcalib.metrics._events import accuracy_of
-from rmcalib.metrics._forecasts import Forecasts, single_answers
-from rmcalib.metrics._statistic import Settings
-from rmcalib.scores import Scores
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, chunks
+from rmcalib.calibration.errors import error_influence, event_error
+from rmcalib.metrics.correlation import resampling_weights
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.views import Part
 
 __all__ = [
     "ModelErrors",
     "correlate_errors",
-    "correlate_models",
     "model_errors",
     "two_way_kendall",
 ]
@@ -44,20 +41,7 @@ Stacked = tuple[FloatArray, FloatArray]  # values (M,) and influences (M, n)
 
 @dataclass(frozen=True)
 class ModelErrors:
-    """The data of one model for correlations over models: n prompts with one correct response.
-
-    Attributes
-    ----------
-    ids : array (n,)
-        The names of the prompts, in increasing order.
-    category : array (n,)
-        Their categories.
-    right : float array (n,)
-        Whether the model is right; 1/t if t responses share the largest reward.
-    errors : Mapping[str, Measured]
-        The value of each error, and the influence (n,) of each prompt on it. Errors that the model does not
-        have are left out.
-    """
+    """The data of one model for correlations over models: n prompts with one correct response."""
 
     ids: npt.NDArray[np.str_]
     category: npt.NDArray[np.str_]
@@ -65,77 +49,18 @@ class ModelErrors:
     errors: Mapping[str, Measured]
 
 
-def correlate_models(
-    scores: Mapping[str, Scores],
-    *,
-    families: Mapping[str, str] | None = None,
-    resamples: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> list[Row]:
-    """Correlate the ECE, lost information and |log T| of models with their accuracy.
-
-    Kendall's tau is positive if better calibrated models are more accurate. The ECE depends on the scale of
-    the rewards, and so does its correlation. Lost information and |log T| show how much of it is scale.
-
-    Parameters
-    ----------
-    scores : Mapping[str, Scores]
-        The scores of each model. Only prompts with one correct response that all models have are used.
-    families : Mapping[str, str], optional
-        The family of each model, such as its base model or its maker; by default the part of the name before
-        the slash. Models of a family are resampled together.
-    resamples, level, seed
-        Number of resamples, confidence level and seed of the intervals.
-
-    Returns
-    -------
-    list of dict
-        Rows of metric, target (accuracy, or the accuracy of a category), method, value, low, high, p_value, n
-        (models), families, prompts (of the target) and note.
-
-    Examples
-    --------
-    >>> def made(seed):
-    ...     rewards = np.random.default_rng(seed).normal(size=(30, 2)) + [1.0, 0.0]
-    ...     return Scores.from_columns({
-    ...         "item_id": np.repeat(np.arange(30).astype(str), 2), "category": ["x"] * 60,
-    ...         "response": [0, 1] * 30, "is_correct": [True, False] * 30, "reward": rewards.ravel()})
-    >>> rows = correlate_models({f"org-{i}/rm": made(i) for i in range(4)}, resamples=50)
-    >>> [row["metric"] for row in rows], rows[0]["note"]
-    (['ece', 'lost_information', 'abs_log_temperature'], 'too few models (4; at least 10 are needed)')
-    """
-    found = {name: model_errors(one) for name, one in scores.items()}
-    known = {name: one for name, one in found.items() if one is not None}
-    settings = Settings(resamples=check_integer(resamples, "resamples", 1), level=level, seed=seed)
-    check_level(level)
-    rows = correlate_errors(known, families=families, settings=settings) if len(known) == len(found) else []
-    if not rows:
-        raise ValueError("scores: the models share fewer than two prompts with exactly one correct response")
-    return rows
-
-
-def model_errors(scores: Scores) -> ModelErrors | None:
-    """Return the errors of one model, with the influence of each prompt on them.
-
-    None if no prompt has exactly one correct response.
-
-    >>> columns = {"item_id": ["b", "b", "a", "a"], "category": ["x"] * 4, "response": [0, 1] * 2,
-    ...            "is_correct": [True, False] * 2, "reward": [2.0, 0.0, 0.0, 1.0]}
-    >>> found = model_errors(Scores.from_columns(columns))
-    >>> found.ids.tolist(), found.right.tolist()
-    (['a', 'b'], [0.0, 1.0])
-    """
-    part = single_answers(scores)
+def model_errors(whole: Part) -> ModelErrors | None:
+    """Return the errors of one model, with the influence of each prompt on them."""
+    part = whole.prompts("one")
     if part is None:
         return None
-    ids = part.scores.item_id[part.scores.offsets[:-1]][part.source]
+    ids = part.scores.item_id[part.starts]
     order = np.argsort(ids)
     errors = {name: found for name, measure in _MEASURES.items() if (found := measure(part)) is not None}
     return ModelErrors(
         ids[order],
         part.category[order],
-        accuracy_of(part)[order],
+        part.first_choice.y[order],
         {name: (value, influence[order]) for name, (value, influence) in errors.items()},
     )
 
@@ -146,10 +71,7 @@ def correlate_errors(
     families: Mapping[str, str] | None = None,
     settings: Settings,
 ) -> list[Row]:
-    """Correlate the errors of models with their accuracy, as `correlate_models` does.
-
-    Empty if the models share fewer than two prompts.
-    """
+    """Correlate the errors of models with their accuracy."""
     parts = _on_shared_prompts(models)
     names = list(parts)
     if not names or len(parts[names[0]].ids) < 2:
@@ -195,24 +117,7 @@ def two_way_kendall(
     clusters: IntArray,
     settings: Settings,
 ) -> list[Row]:
-    """Return Kendall's tau of minus the errors and each kind of score, from different prompts.
-
-    Parameters
-    ----------
-    errors : Sequence[Measured]
-        The error of each of M models, and the influence (n,) of each prompt on it.
-    targets : Sequence[Sequence[Measured]]
-        The same for each kind of score.
-    clusters : int array (M,)
-        The family of each model.
-    settings : Settings
-        Resamples, level and seed of the intervals.
-
-    Returns
-    -------
-    list of dict
-        One row per kind of score: value (the mean over splits), low, high and p_value.
-    """
+    """Return Kendall's tau of minus the errors and each kind of score, from different prompts."""
     rng = np.random.default_rng(settings.seed)
     error, scores = _stacked(errors), [_stacked(one) for one in targets]
     n_models, n = error[1].shape
@@ -252,10 +157,7 @@ def _split_taus(
     models: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Tau (T, R) of errors on a random half of the prompts and scores on the other half, both ways.
-
-    ``prompts`` (R, n) and ``models`` (R, M): how often each is drawn.
-    """
+    """Tau (T, R) of errors on a random half of the prompts and scores on the other half, both ways."""
     size, n = prompts.shape
     i, j = np.triu_indices(models.shape[1], 1)
     drawn = models.T.astype(np.float32)
@@ -322,27 +224,23 @@ def _accuracy(right: FloatArray, members: BoolArray) -> Measured:
     return value, np.where(members, right - value, 0.0) / int(members.sum())
 
 
-def _ece(part: Forecasts) -> Measured | None:
-    y = part.is_correct.astype(np.float64)
-    options = ErrorOptions(bins=Settings().bins)
-    found = binned_inference(part.probability, y, part.prompt, options, one_per_group=True, resamples=1)
-    return found.value, found.influence
+def _ece(part: Part) -> Measured | None:
+    return event_error(part.top_1), error_influence(part.top_1)
 
 
-def _lost(part: Forecasts) -> Measured | None:
-    found = scale(part, Settings().level)
-    return found.lost.value, found.lost_influence
+def _lost(part: Part) -> Measured | None:
+    return part.scale.lost, part.scale.lost_influence()
 
 
-def _log_temperature(part: Forecasts) -> Measured | None:
-    found = scale(part, Settings().level)
-    if found.at_limit is not None:
+def _log_temperature(part: Part) -> Measured | None:
+    fit = part.scale.fit
+    if fit.at_limit is not None:
         return None
-    value = float(np.log(found.temperature.value))
-    return abs(value), np.sign(value) * found.temperature_influence / found.temperature.value
+    value = float(np.log(fit.temperature))
+    return abs(value), np.sign(value) * part.scale.temperature_influence() / fit.temperature
 
 
-_MEASURES: dict[str, Callable[[Forecasts], Measured | None]] = {
+_MEASURES: dict[str, Callable[[Part], Measured | None]] = {
     "ece": _ece,
     "lost_information": _lost,
     "abs_log_temperature": _log_temperature,

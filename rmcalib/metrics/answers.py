@@ -8,50 +8,14 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Interval, ece_interval, mean_interval
-from rmcalib.metrics._statistic import Settings
+from rmcalib.metrics.measures import Settings
 from rmcalib.scores import Scores
 
 __all__ = ["answer_rows"]
 
 
 def answer_rows(scores: Scores, settings: Settings | None = None) -> list[dict[str, Any]]:
-    """Measure the answers that a judge gives in addition to its rewards.
-
-    P(yes) is a binary forecast of whether a response is correct (y = 1) or not (y = 0):
-
-    - `yes_gap`: mean of P(yes) - y. It is positive if the judge says yes too often.
-    - `yes_ece`, `yes_brier`: the calibration error and the mean of (P(yes) - y)².
-
-    If v of n votes are for a response:
-
-    - `votes_brier`: mean of (v/n - y)².
-    - `votes_fair_brier`: mean of (v/n - y)² - v(n - v) / (n²(n - 1)), the expected score of infinitely many
-      votes (Ferro 2014). The difference is the cost of few votes.
-    - `votes_width`: mean width of the 95% interval of the first choice's fraction of votes.
-
-    Parameters
-    ----------
-    scores : Scores
-        Scores whose `details` have `p_yes`, or `votes` and `vote_count`.
-    settings : Settings, optional
-        Bins, resamples, level and seed of the intervals.
-
-    Returns
-    -------
-    list of dict
-        Rows of name, value, low, high, n and meaning; empty if there are no such answers. Responses of a
-        prompt are resampled together.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> scores = Scores.from_arrays([[1.0, 0.0], [0.5, 0.0]])
-    >>> answer_rows(scores)
-    []
-    >>> said = replace(scores, details={"p_yes": np.array([0.9, 0.3, 0.8, 0.2])})
-    >>> [(row["name"], round(row["value"], 3)) for row in answer_rows(said, Settings(resamples=20))]
-    [('yes_gap', 0.05), ('yes_ece', 0.2), ('yes_brier', 0.045)]
-    """
+    """Measure the answers that a judge gives in addition to its rewards."""
     settings = settings or Settings()
     prompt = np.repeat(np.arange(scores.n_items), np.diff(scores.offsets))
     y = scores.is_correct.astype(np.float64)
@@ -68,13 +32,14 @@ def _yes_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Setting
         y,
         groups=prompt,
         draw="independent",
+        clusters=prompt,
         bins=settings.bins,
         resamples=settings.resamples,
         level=settings.level,
         rng=settings.seed,
     )
-    gap = mean_interval(p - y, groups=prompt, level=settings.level)
-    brier = mean_interval((p - y) ** 2, groups=prompt, level=settings.level)
+    gap = mean_interval(p - y, clusters=prompt, level=settings.level)
+    brier = mean_interval((p - y) ** 2, clusters=prompt, level=settings.level)
     n = len(p)
     return [
         _row("yes_gap", gap, n, "mean P(yes) minus the fraction of correct responses"),
@@ -98,7 +63,7 @@ def _vote_rows(scores: Scores, y: FloatArray, prompt: IntArray, settings: Settin
             ("votes_brier", square, meaning),
             ("votes_fair_brier", fair, f"{meaning}, expected for infinitely many votes"),
         ):
-            interval = mean_interval(values, groups=prompt[read], level=settings.level)
+            interval = mean_interval(values, clusters=prompt[read], level=settings.level)
             rows.append(_row(name, interval, len(v), text))
     low, high = scores.details.get("low"), scores.details.get("high")
     if low is not None and high is not None:

@@ -1,0 +1,149 @@
+"""Where a model is over- or under-confident: its gap by group of prompts, corrected for looking at many.
+
+The gap of a small group is mostly noise, and the largest of many is inflated. So the gaps are partially
+pooled (Morris 1983): Ĝ_k = μ + τ²/(τ² + v_k) (G_k − μ), and flags are corrected by Holm's method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.terminal import count
+from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.intervals import mean_difference
+from rmcalib.metrics.table import Row
+from rmcalib.metrics.views import Part
+
+__all__ = ["GROUPINGS", "audit", "check_groupings", "holm", "pooled"]
+
+GROUPINGS = ("category", "length", "responses")
+"""The groupings that all scores have."""
+Labels = Sequence[str | None]
+_FEWEST = 10  # prompts: with fewer, intervals and flags have little meaning
+_QUARTERS = ("shortest quarter", "second quarter", "third quarter", "longest quarter")
+
+
+def audit(
+    part: Part,
+    group_by: Iterable[str],
+    columns: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    level: float = 0.95,
+) -> list[Row]:
+    """Return one row per grouping and group: n, says, right, gap, low, high, pooled, p_value, p_adjusted, flagged.
+
+    ``columns`` maps the name of a grouping to the group of each item id.
+    """
+    known = columns or {}
+    rows: list[Row] = []
+    for name in check_groupings(group_by, known):
+        labels = _labels(part, name, known)
+        groups = [] if labels is None else [group for group in dict.fromkeys(labels) if group is not None]
+        if labels is None or len(groups) < 2:
+            continue
+        own = []
+        for group in groups if name == "category" else sorted(groups, key=_natural):
+            members = np.array([label == group for label in labels])
+            own.append({"group_by": name, "group": group, **_gap(part, members, level)})
+        usable = [row for row in own if row["spread"] is not None]
+        for row, value in zip(
+            usable,
+            pooled([row["gap"] for row in usable], [row["spread"] ** 2 for row in usable]),
+            strict=True,
+        ):
+            row["pooled"] = value
+        rows += own
+    tested = [row for row in rows if row["p_value"] is not None]
+    for row, adjusted in zip(tested, holm([row["p_value"] for row in tested]), strict=True):
+        row["p_adjusted"], row["flagged"] = adjusted, adjusted <= round(1 - level, 12)
+    return rows
+
+
+def check_groupings(names: Iterable[str], columns: Iterable[str] = ()) -> list[str]:
+    """Return the names of groupings without repeats; raise a ValueError if one is unknown."""
+    have = [*GROUPINGS, *columns]
+    found = list(dict.fromkeys(names))
+    for name in found:
+        if name not in have:
+            raise ValueError(f"group by: unknown {name!r} (have: {', '.join(have)})")
+    return found
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's method, which controls the probability of any false alarm."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return [float(value) for value in adjusted]
+
+
+def pooled(values: Sequence[float], variances: Sequence[float]) -> list[float]:
+    """Return values shrunk towards their common mean: μ + τ²/(τ² + v)(x − μ), with τ² by the method of moments."""
+    x, v = np.asarray(values, dtype=np.float64), np.maximum(np.asarray(variances, dtype=np.float64), 1e-12)
+    if len(x) < 3:
+        return [float(value) for value in x]
+    spread = 0.0
+    for _ in range(100):  # the weights of μ depend on τ²
+        weight = 1 / (v + spread)
+        mean = float((weight * x).sum() / weight.sum())
+        k = len(x)
+        moved = float((weight * (k / (k - 1) * (x - mean) ** 2 - v)).sum() / weight.sum())
+        if abs(max(moved, 0.0) - spread) < 1e-12:
+            break
+        spread = max(moved, 0.0)
+    shrunk = mean + spread / (spread + v) * (x - mean)
+    return [float(value) for value in shrunk]
+
+
+def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:
+    """Return the gap of some prompts (n,)."""
+    events = part.first_choice
+    says, right = events.p[members], events.y[members]
+    at_most, at_least = part.if_right.first_choice.y[members], part.if_wrong.first_choice.y[members]
+    n = len(says)
+    row: Row = {"n": n, "says": float(says.mean()), "right": float(right.mean())}
+    row["gap"] = row["says"] - row["right"]
+    unknown = dict.fromkeys(("low", "high", "p_value", "p_adjusted", "pooled", "spread")) | {"flagged": False}
+    if n < _FEWEST:
+        return row | unknown | {"note": f"fewer than {_FEWEST} prompts"}
+    cluster = None if part.cluster is None else np.unique(part.cluster[members], return_inverse=True)[1]
+    found = mean_difference(
+        right, says, level=level, base=says - at_most, others=[says - at_least], cluster=cluster
+    )
+    spread = max(_standard_error(says - right, cluster), (found.high - found.low) / 4 if n < 50 else 0.0)
+    limits = {"low": found.low, "high": found.high, "p_value": found.p_value, "spread": spread, "note": ""}
+    return row | unknown | limits
+
+
+def _standard_error(values: FloatArray, cluster: IntArray | None) -> float:
+    sums = by_cluster(values - values.mean(), cluster)
+    return float(np.sqrt((sums**2).sum() * len(sums) / max(len(sums) - 1, 1))) / len(values)
+
+
+def _labels(part: Part, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels | None:
+    """Return the group of each prompt, None where it has none; None if the grouping is unknown here."""
+    if name in columns:
+        ids = part.scores.item_id[part.starts].tolist()
+        return [None if (label := columns[name].get(one)) is None else str(label) for one in ids]
+    if name == "category":
+        return [str(label) for label in part.category.tolist()]
+    if name == "responses":
+        return [count(size, "response") for size in part.sizes.tolist()]
+    length = part.of_first_choice(part.length)
+    if np.isnan(length).any():
+        return None
+    quarter = np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length, side="left")
+    return [_QUARTERS[i] for i in quarter.tolist()]
+
+
+def _natural(group: str) -> tuple[float, str]:
+    """Order groups: quarters of length by length, numbers by size, others by name."""
+    if group in _QUARTERS:
+        return float(_QUARTERS.index(group)), ""
+    number = group.split(" ")[0]
+    return (float(number), "") if number.isdigit() else (float("inf"), group)

@@ -1,0 +1,104 @@
+"""Tidy tables that figures are drawn from: reliability, isotonic curves, margins, accuracy of the surest prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.calibration.decomposition import corp
+from rmcalib.calibration.errors import Reliability, consistency_band, reliability
+from rmcalib.calibration.events import Events
+from rmcalib.metrics.measures import Settings, margins
+from rmcalib.metrics.table import OVERALL, Row, shown_name
+from rmcalib.metrics.views import Part
+
+__all__ = ["bin_rows", "isotonic_rows", "margin_rows", "rejection_rows", "reliability_rows"]
+
+_REJECTED: FloatArray = np.linspace(0.0, 0.95, 20)
+
+
+def reliability_rows(whole: Part, settings: Settings) -> list[Row]:
+    """Return the bins of the reliability diagrams, overall and by category, with consistency bands."""
+    return [
+        {"panel": name, **row} for name, part in _panels(whole) for row in _with_band(part.top_1, settings)
+    ]
+
+
+def isotonic_rows(whole: Part) -> list[Row]:
+    """Return the isotonic (CORP) reliability curves, which need no bins."""
+    rows = []
+    for name, part in _panels(whole):
+        curve = corp(part.top_1.p, part.top_1.y)
+        steps = np.flatnonzero(np.diff(curve.frequency))
+        corners = np.unique(np.concatenate([[0, len(curve.frequency) - 1], steps, steps + 1]))
+        rows += [
+            {"panel": name, "probability": float(curve.forecast[i]), "frequency": float(curve.frequency[i])}
+            for i in corners
+        ]
+    return rows
+
+
+def margin_rows(whole: Part, *, bins: int = 30) -> list[Row]:
+    """Return the histograms of margins, overall and by category."""
+    panels = list(_panels(whole))
+    if not panels:
+        return []
+    reach = float(np.abs(np.quantile(margins(panels[0][1]), [0.01, 0.99])).max()) or 1.0
+    edges = np.linspace(-reach, reach, bins + 1)
+    return [
+        {"panel": name, "low": float(edges[b]), "high": float(edges[b + 1]), "count": int(counts[b])}
+        for name, part in panels
+        for counts in [np.histogram(np.clip(margins(part), edges[0], edges[-1]), edges)[0]]
+        for b in range(bins)
+    ]
+
+
+def rejection_rows(part: Part, seed: int = 0) -> list[Row]:
+    """Return the accuracy on the remaining prompts when a fraction of them, the least confident, is dropped."""
+    events = part.first_choice
+    # Equal confidences are ordered at random: the order of the file may follow difficulty.
+    chance = np.random.default_rng(seed).random(len(part))
+    order = np.lexsort((chance, -events.log_p))
+    cumulative = np.cumsum(events.y[order])
+    kept = np.maximum(np.ceil((1 - _REJECTED) * len(part)).astype(np.int64), 1)
+    return [
+        {"rejected": float(share), "accuracy": float(cumulative[k - 1] / k), "n": int(k)}
+        for share, k in zip(_REJECTED, kept, strict=True)
+    ]
+
+
+def bin_rows(diagram: Reliability) -> list[Row]:
+    """Return one row for each bin that is not empty: low, high, count, confidence, frequency."""
+    return [
+        {
+            "low": float(diagram.low[b]),
+            "high": float(diagram.high[b]),
+            "count": int(diagram.count[b]),
+            "confidence": float(diagram.confidence[b]),
+            "frequency": float(diagram.frequency[b]),
+        }
+        for b in np.flatnonzero(diagram.count)
+    ]
+
+
+def _with_band(events: Events, settings: Settings) -> list[Row]:
+    diagram = reliability(events.p, events.y, bins=settings.bins)
+    band = consistency_band(events, bins=settings.bins, level=settings.level, rng=settings.seed)
+    filled = np.flatnonzero(diagram.count)
+    return [
+        {**row, "band_low": float(band.low[b]), "band_high": float(band.high[b])}
+        for row, b in zip(bin_rows(diagram), filled, strict=True)
+    ]
+
+
+def _panels(whole: Part) -> Iterator[tuple[str, Part]]:
+    """Yield overall and each category, with the prompts that have one correct response; one category is overall."""
+    every = whole.prompts("one")
+    if every is None:
+        return
+    yield OVERALL, every
+    names = list(dict.fromkeys(every.category.tolist()))
+    for name in names if len(names) > 1 else ():
+        yield shown_name(name), every.take(every.category == name, shown_name(name))
