@@ -328,7 +328,7 @@ def smooth_ece(probabilities: ArrayLike, outcomes: ArrayLike) -> float:
     Examples
     --------
     >>> round(smooth_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 1]), 3)
-    0.095
+    0.1
     """
     events = Events.from_arrays(probabilities, outcomes)
     return smoothing.smooth_error(events.p[events.observed], events.y[events.observed])

@@ -122,12 +122,6 @@ class Scores:
         return len(self.offsets) - 1
 
     @property
-    def label(self) -> FloatArray:
-        return self.is_correct.astype(np.float64)
-
-    cluster = None
-
-    @property
     def has_votes(self) -> bool:
         """Whether people's votes are known."""
         return self.votes is not None
