@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
 from rmcalib.scores._scores import Scores
 
-__all__ = ["REAL", "built_in_scores", "load_board"]
+__all__ = ["REAL", "built_in_scores", "is_built_in", "load_board"]
 
 REAL = "real"
 """The name of the built-in board."""
@@ -75,3 +76,8 @@ def _scores(model: str, rewards: FloatArray) -> Scores:
 def _rewards() -> dict[str, FloatArray]:
     with np.load(_FILE, allow_pickle=False) as file:
         return dict(zip(file["models"].tolist(), file["rewards"], strict=True))
+
+
+def is_built_in(source: Any) -> bool:
+    """Return whether a name is that of built-in scores, such as `real/openbmb/Eurus-RM-7b`."""
+    return str(source).startswith(f"{REAL}/") and not Path(source).exists()

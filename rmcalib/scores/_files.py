@@ -1,84 +1,179 @@
-"""Read and write files of scores: Parquet, JSONL, JSON."""
+"""Read tables from files (CSV, TSV, Parquet, JSONL, JSON) and frames; write scores as Parquet and JSONL."""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.files import write_file, write_text
+from rmcalib._util.files import write_file
 from rmcalib._util.storage import as_path, read_file
-from rmcalib._util.texts import json_lines, parse_json
-from rmcalib.scores._columns import NEEDED, OTHER_KINDS, is_known
-from rmcalib.scores._rewardmath import SCORE_COLUMNS, VERDICT_COLUMNS
+from rmcalib._util.texts import decoded, json_lines, parse_json
+from rmcalib.scores._schema import Columns, Place, row_place
 
 __all__ = [
-    "read_json",
-    "read_jsonl",
+    "ENDINGS",
+    "Table",
+    "columns_of",
+    "is_frame",
+    "read_bytes",
+    "read_frame",
     "read_parquet",
     "read_scores_hash",
-    "read_tidy",
-    "write_json",
+    "read_table",
     "write_jsonl",
     "write_parquet",
 ]
 
-Columns = Mapping[str, npt.NDArray[Any]]
+ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 _METADATA = b"rmcalib.manifest"
 _CHUNK = 100_000  # rows that are Python objects at the same time
 
 
+@dataclass(frozen=True)
+class Table:
+    """Columns as a source has them; the manifest is None unless rmcalib wrote the file."""
+
+    columns: dict[str, Any]
+    source: str
+    place: Place = field(default=row_place)
+    manifest: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+
+def read_table(path: str | Path, content: Any = None) -> Table:
+    """Read a file as a table. `content` is that of a `.json` file which was already parsed."""
+    source, ending = str(path), as_path(path).suffix.lower()
+    if ending == ".parquet":
+        columns, manifest = _read_parquet(path)
+        return Table(columns, source, manifest=manifest)
+    if ending in (".csv", ".tsv"):
+        return _read_csv(path, "," if ending == ".csv" else "\t")
+    if ending == ".jsonl":
+        places: list[str] = []
+        rows: list[Any] = []
+        for where, row in json_lines(read_bytes(path), source):
+            if not isinstance(row, dict):
+                raise ValueError(f"{source}, {where}: expected an object {{...}}")
+            places.append(where)
+            rows.append(row)
+        return Table(columns_of(rows), source, places.__getitem__)
+    if ending == ".json":
+        content = parse_json(read_bytes(path), source) if content is None else content
+        return Table(_columns_of_json(content, source), source, lambda row: f"entry {row}")
+    raise ValueError(
+        f"{source or repr('')}: unknown file type; a file of scores ends in {', '.join(ENDINGS)}"
+    )
+
+
+def is_frame(value: object) -> bool:
+    """Return whether a value is a pandas or Arrow table."""
+    return hasattr(value, "columns") or hasattr(value, "column_names")
+
+
+def read_frame(frame: Any, source: str = "table") -> Table:
+    """Return a pandas or Arrow table (or a mapping of names to values) as a `Table`."""
+    if hasattr(frame, "column_names"):  # of Arrow
+        return Table({str(name): _array(frame.column(name)) for name in frame.column_names}, source)
+    columns = {}
+    for name in frame.columns if hasattr(frame, "columns") else frame:
+        values = frame[name]
+        missing = values.isna().to_numpy() if hasattr(values, "isna") else None
+        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, dtype=object)
+        if missing is not None and missing.any() and array.dtype.kind not in "f":
+            array = np.where(missing, None, array.astype(object))  # pandas has several kinds of empty values
+        columns[str(name)] = array
+    return Table(columns, source)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Turn rows into columns, with None where a row has no value."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    shared: dict[str, str] = {}  # ids are repeated for every response; one copy in memory is enough
+
+    def value_of(row: Mapping[str, Any], name: str) -> Any:
+        value = row.get(name)
+        return shared.setdefault(value, value) if isinstance(value, str) else value
+
+    return {str(name): [value_of(row, name) for row in rows] for name in names}
+
+
+def _columns_of_json(content: Any, source: str) -> dict[str, Any]:
+    """Read a list of objects, or an object of lists of one length (or pandas' objects by row)."""
+    if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
+        return columns_of(content)
+    if isinstance(content, dict):
+        lists = {
+            name: [*value.values()] if isinstance(value, dict) else value for name, value in content.items()
+        }
+        lists = {name: values for name, values in lists.items() if isinstance(values, list)}
+        if lists and len({len(values) for values in lists.values()}) == 1:
+            return lists
+    raise ValueError(f"{source}: expected a list of objects, one per row, or an object of equally long lists")
+
+
+def _read_csv(path: str | Path, delimiter: str) -> Table:
+    """Read all cells as texts (an id such as 007 stays what it is); empty cells become None."""
+    import pyarrow
+    import pyarrow.csv as arrow_csv
+
+    content = decoded(read_bytes(path), str(path)).encode()
+    options = {
+        "parse_options": arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        "read_options": arrow_csv.ReadOptions(use_threads=False, block_size=max(1 << 20, len(content) + 1)),
+    }
+    try:
+        names = arrow_csv.open_csv(io.BytesIO(content), **options).schema.names
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"{path}: two columns are called {twice!r}: rename one")
+        texts = arrow_csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pyarrow.string()),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+            null_values=["", "NA", "N/A", "NaN", "nan", "null", "None"],
+        )
+        table = arrow_csv.read_csv(io.BytesIO(content), convert_options=texts, **options)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path}: not CSV: {_why(error)}") from error
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    return Table(columns, str(path), lambda row: f"row {row + 1} after the header")
+
+
 def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return the columns of scores and the manifest; all columns if a required one is missing."""
+    """Return the columns of a Parquet file and its manifest, which is empty if it has none."""
+    columns, manifest = _read_parquet(path)
+    return columns, manifest or {}
+
+
+def _read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
     import pyarrow
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
-            names = file.schema_arrow.names
-            table = file.read([name for name in names if is_known(name) or name in OTHER_KINDS])
-            stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
-    except (pyarrow.ArrowException, OSError) as error:
+        table = pyarrow.parquet.read_table(io.BytesIO(read_bytes(path)))
+        columns = {name: _array(table.column(name)) for name in table.column_names}
+    except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: {_why(error)}") from error
-    columns = {name: _array(table.column(name)) for name in table.column_names}
-    absent = {*NEEDED} - {*columns}
-    replaced = absent == {"reward"} and {*OTHER_KINDS, "beats"} & {*columns}
-    if absent and not replaced:  # the error lists the others, which may show a misspelling
-        columns |= {name: np.empty(0) for name in names if name not in columns}
-    return columns, _manifest(stored, path)
-
-
-def _manifest(stored: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the manifest that a Parquet file carries."""
+    stored = (table.schema.metadata or {}).get(_METADATA)
+    if stored is None:
+        return columns, None
     try:
         manifest = json.loads(stored)
     except ValueError:
         manifest = None
     if not isinstance(manifest, dict):
         raise ValueError(f"{path}: its metadata {_METADATA.decode()!r} is not a JSON object; write it again")
-    return manifest
-
-
-def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:
-    """Return the columns of RewardMATH's tidy table of many models; None if the file is not one."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
-            names = {*file.schema_arrow.names}
-            for wanted in (SCORE_COLUMNS, VERDICT_COLUMNS):
-                if {*wanted} <= names:
-                    found: dict[str, list[Any]] = file.read(list(wanted)).to_pydict()
-                    return found
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
-    return None
+    return columns, manifest
 
 
 def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:
@@ -99,15 +194,6 @@ def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any
     write_file(path, write)
 
 
-def read_jsonl(path: str | Path, places: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSONL file, and add the place of each to `places`."""
-    for where, row in json_lines(_read(path), str(path)):
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, {where}: expected an object {{...}} with {', '.join(NEEDED)}")
-        places.append(where)
-        yield row
-
-
 def write_jsonl(path: str | Path, columns: Columns) -> None:
     """Write columns as one JSON object per row."""
 
@@ -115,7 +201,7 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
         n = len(next(iter(columns.values())))
         for start in range(0, n, _CHUNK):
             parts = [array[start : start + _CHUNK].tolist() for array in columns.values()]
-            # JSON has no NaN: unknown details are left out.
+            # JSON has no NaN: unknown values are left out.
             rows = (
                 {name: value for name, value in zip(columns, row, strict=True) if value == value}
                 for row in zip(*parts, strict=True)
@@ -125,34 +211,8 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
     write_file(path, write)
 
 
-def read_json(path: str | Path) -> Any:
-    """Return the content of a JSON file."""
-    return parse_json(_read(path), str(path))
-
-
-def write_json(path: str | Path, content: Any) -> None:
-    """Write JSON with one value per line."""
-    write_text(path, json.dumps(content, indent=1))
-
-
 def read_scores_hash(path: str | Path) -> str | None:
-    """Return the hash of the run that made a file of scores, without reading the scores.
-
-    Parameters
-    ----------
-    path : str | Path
-        Path or URL of a Parquet file.
-
-    Returns
-    -------
-    str or None
-        None if the file cannot be read or has no hash.
-
-    Examples
-    --------
-    >>> read_scores_hash("missing.parquet") is None
-    True
-    """
+    """Return the hash of the run that made a Parquet file, without reading the scores; None if unknown."""
     import pyarrow.parquet as pq
 
     try:
@@ -164,28 +224,32 @@ def read_scores_hash(path: str | Path) -> str | None:
     return found if isinstance(found, str) else None
 
 
+def read_bytes(path: str | Path) -> bytes:
+    """Return the content of a file or object; a ValueError says why it cannot be read."""
+    try:
+        return read_file(as_path(path))
+    except OSError as error:
+        raise ValueError(f"{path}: {_why(error)}") from error
+
+
 def _array(column: Any) -> npt.NDArray[Any]:
-    """Return a column as an array. Texts are converted by their distinct values, which are few."""
+    """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
     import pyarrow
 
-    is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
-    if not is_text or column.null_count or not len(column):
+    kind = column.type
+    if not len(column) or not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+        if column.null_count and not pyarrow.types.is_floating(kind):
+            return np.array([*column.to_pylist(), None], dtype=object)[:-1]
         array: npt.NDArray[Any] = column.to_numpy()
         return array
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
     texts = encoded.dictionary.to_pylist()
-    if any("\0" in text for text in texts):  # numpy's fixed-width texts would drop it
-        return np.array(column.to_pylist(), dtype=object)
+    if column.null_count or any("\0" in text for text in texts) or max(map(len, texts)) > 1000:
+        # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
+        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
     return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
-
-
-def _read(path: str | Path) -> bytes:
-    try:
-        return read_file(as_path(path))
-    except OSError as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
 
 
 def _why(error: BaseException) -> str:

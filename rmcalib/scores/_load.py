@@ -1,43 +1,81 @@
-"""Read files of scores: of one model, or of all models in a file."""
+"""`load_scores`: any scores in. Files, frames, run folders, built-in models."""
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rmcalib._util.arrays import check_choice
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice
 from rmcalib._util.storage import as_path
-from rmcalib.scores import _files, _rewardmath
-from rmcalib.scores._built_in import REAL, built_in_scores
-from rmcalib.scores._kinds import Missing, Reading
+from rmcalib._util.terminal import count
+from rmcalib._util.texts import parse_json
+from rmcalib.scores import _files
+from rmcalib.scores._built_in import REAL, built_in_scores, is_built_in
+from rmcalib.scores._formats import (
+    is_rewardbench,
+    is_rewardmath,
+    is_rewardmath_table,
+    rewardbench_columns,
+    rewardmath_columns,
+    rewardmath_models,
+)
+from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
+from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._steps import STEPS
+from rmcalib.scores._tables import listed, parse_columns, to_columns
 
-__all__ = ["ALL_STEPS", "find_model", "is_built_in", "load_all_scores", "load_scores"]
+__all__ = ["Loaded", "find_model", "load_all_scores", "load_scores", "load_with_rows"]
 
-ALL_STEPS = "all"
-"""The value of ``steps`` that combines steps in all ways."""
-_ENDINGS = (".parquet", ".jsonl", ".json")
+
+class Loaded(NamedTuple):
+    """Scores, the table they were read from, and the row of it that each response is from (N,)."""
+
+    scores: Scores
+    table: _files.Table
+    row: IntArray
 
 
 def load_scores(
-    path: str | Path, *, model: str | None = None, steps: str = "product", missing: Missing | None = None
+    source: Any,
+    columns: str | Mapping[str, Any] | None = None,
+    *,
+    scale: str | None = None,
+    model: str | None = None,
+    cluster: str | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
 ) -> Scores:
-    """Read the scores of one model from a file, or load built-in ones.
+    """Read the scores of one model from a file or a table, or load built-in ones.
 
     Parameters
     ----------
-    path : str | Path
-        A `.parquet` or `.jsonl` file with our columns, RewardBench's `.json`, or RewardMATH's files (its own
-        `.json`, or a Parquet table of many models). The format is detected. Or `real/<model>`, a model of the
-        built-in board (see :func:`load_board`).
+    source : str, Path, DataFrame, Arrow table or Scores
+        A file (`.csv`, `.tsv`, `.parquet`, `.jsonl`, `.json`), a run folder, or a table. It is long, with one
+        row per response, or wide, with one row per prompt: `chosen` and `rejected`, several columns of
+        rewards, or a list of rewards. Files of RewardBench, RewardMATH and LLaMA-Factory
+        (`generated_predictions.jsonl`) are recognised. Or `real/<model>`, a model of a built-in board (see
+        :func:`load_board`). Scores are returned as they are.
+    columns : mapping or str, optional
+        Which column is what: ``{"reward": "score", "prompt": "prompt_id"}`` or
+        ``"reward=score,prompt=prompt_id"``. Roles: prompt, response, reward, label, category, cluster, step,
+        model. Columns with usual names are found without it. Several rewards per row: ``"reward=a+b"`` or a
+        list. ``"reward=-loss"``: lower is better. Further columns are kept in `Scores.extra`.
+    scale : {"reward", "probability", "logprob", "rating", "logit"}, optional
+        What the numbers are. By default, `rmcalib.scores.look` decides if it is certain, and numbers are
+        rewards otherwise; the manifest says which (``meaning``). Files of rmcalib and of known formats are
+        never guessed.
     model : str, optional
-        Which model, if the file has several.
+        Which model, if the source has several.
+    cluster : str, optional
+        The column that says which prompts belong together; the same as ``columns={"cluster": ...}``.
     steps : str
-        How to combine the step scores of a process reward model: product, min, last, mean or geometric_mean.
+        How to combine the step scores of a process reward model (a column of lists, `steps`): product, min,
+        last, mean or geometric_mean.
     missing : Missing, optional
         What to do about a response without a score: ``"refuse"`` the file (the default), count it as the
         ``"lowest"`` reward of all (the default for RewardMATH's files), or ``"drop"`` its prompt. The
@@ -47,154 +85,265 @@ def load_scores(
     -------
     Scores
 
+    Raises
+    ------
+    ValueError
+        With everything that is missing, ambiguous or wrong, and the option that repairs it.
+
     Examples
     --------
-    >>> load_scores("real/internlm/internlm2-7b-reward").n_items
-    483
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"prompt_id": [7, 7], "response_id": ["a", "b"], "score": [1.5, 0.5],
+    ...                       "is_best": ["no", "yes"]})
+    >>> scores = load_scores(table)
+    >>> scores.reward.tolist(), scores.is_correct.tolist()
+    ([1.5, 0.5], [False, True])
     """
-    check_choice(steps, "steps", STEPS)
-    if is_built_in(path):
-        return built_in_scores(str(path))
-    found = load_all_scores(path, steps=steps, missing=missing)
+    found = load_all_scores(
+        source, columns, scale=scale, cluster=cluster, steps=steps, missing=missing, only=model
+    )
+    name = "table" if _files.is_frame(source) else str(source)
     if model is None and len(found) > 1:
         raise ValueError(
-            f"{path}: scores of {len(found)} models ({_listed(found)}), and one is needed: "
-            f"`rmcalib eval --scores {path}` makes a run folder for each"
+            f"{name}: scores of {len(found)} models ({listed(found)}), and one is needed: name it (model=...)"
         )
     if len(found) == 1:
         return next(iter(found.values()))
-    return find_model(found, str(model), path)
-
-
-def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
-    """Return the scores of one model of a file, or raise a ValueError that lists the models.
-
-    Parameters
-    ----------
-    found : Mapping[str, Scores]
-        The scores of all models of the file, by name.
-    model : str
-        The name to look for.
-    path : str | Path
-        The file, for the message.
-
-    Returns
-    -------
-    Scores
-
-    Examples
-    --------
-    >>> find_model({"a": Scores.from_arrays([[1.0, 0.0]])}, "a", "x.json").n_items
-    1
-    """
-    if model not in found:
-        near = difflib.get_close_matches(model, found, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"has {_listed(found)}"
-        raise ValueError(f"{path}: no scores of {model!r} ({hint})")
-    return found[model]
-
-
-def is_built_in(path: str | Path) -> bool:
-    """Return whether a path is the name of built-in scores, such as `real/openbmb/Eurus-RM-7b`.
-
-    Parameters
-    ----------
-    path : str | Path
-        A path. If a file or folder of this name exists, the result is False.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_built_in("real/openbmb/Eurus-RM-7b"), is_built_in("runs/real/scores.parquet")
-    (True, False)
-    """
-    return str(path).startswith(f"{REAL}/") and not Path(path).exists()
+    return find_model(found, str(model), name)
 
 
 def load_all_scores(
-    path: str | Path, *, steps: str = "product", missing: Missing | None = None
+    source: Any,
+    columns: str | Mapping[str, Any] | None = None,
+    *,
+    scale: str | None = None,
+    cluster: str | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
+    only: str | None = None,
 ) -> dict[str, Scores]:
-    """Read the scores of all models of a file.
+    """Read the scores of all models of a source, by model; see `load_scores`.
 
-    Parameters
-    ----------
-    path, missing
-        As for `load_scores`.
-    steps : str
-        As for `load_scores`, or ``"all"``: each process reward model is returned once for each way to combine
-        its steps, as `name (product)`, `name (min)` and so on.
+    If a file does not name its model, the name is that of the file. ``only`` is a model whose name is known,
+    so that the others need not be built.
 
-    Returns
-    -------
-    dict of str to Scores
-        The scores by model. If a file does not name its model, the name is that of the file.
-
-    Examples
-    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
     ...     list(load_all_scores(f"{folder}/mine.jsonl"))
     ['mine']
     """
-    check_choice(steps, "steps", (*STEPS, ALL_STEPS))
-    if is_built_in(path):
-        return {str(path).removeprefix(f"{REAL}/"): built_in_scores(str(path))}
-    file = as_path(path)
-    if file.suffix not in _ENDINGS:
-        raise ValueError(
-            f"{str(path) or repr('')}: unknown file type; a file of scores ends in {', '.join(_ENDINGS)}"
-        )
-    first = Reading(STEPS[0] if steps == ALL_STEPS else steps, missing or "refuse")
-    makers: dict[str, Callable[[Reading], Scores]] = {}
-    if file.suffix == ".parquet" and (table := _files.read_tidy(path)) is not None:
-        first = dataclasses.replace(first, missing=missing or "lowest")
-        for name, (columns, about) in _rewardmath.models_of_table(table, str(path)).items():
-            makers[name] = _maker(columns, about, f"{path}: {name}")
-    elif file.suffix == ".json" and _rewardmath.is_rewardmath(content := _files.read_json(path)):
-        first = dataclasses.replace(first, missing=missing or "lowest")
-        columns, about = _rewardmath.models_of_list(content, str(path))
-        makers[file.stem] = _maker(columns, about, str(path))
-    elif file.suffix == ".json":
-        scores = Scores.from_rewardbench(content, source=str(path))
-        return {_name(scores, file): scores}
-    else:
-        read = Scores.from_parquet if file.suffix == ".parquet" else Scores.from_jsonl
-        makers[""] = lambda reading: read(path, reading=reading)
-    result: dict[str, Scores] = {}
-    for name, make in makers.items():
-        scores = make(first)
-        name = name or _name(scores, file)
-        if steps == ALL_STEPS and scores.manifest.get("score_kind") == "steps" and "steps" in scores.manifest:
-            result |= {f"{name} ({how})": _called(make(first.combined_by(how)), name, how) for how in STEPS}
-        else:
-            result[name] = scores
+    found = _load(source, columns, scale, cluster, steps, missing, only)
+    return {name: loaded.scores for name, loaded in found.items()}
+
+
+def load_with_rows(source: Any, columns: str | Mapping[str, Any] | None = None, **options: Any) -> Loaded:
+    """Read scores of one model together with the table that they are from, so that rows can be written back.
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"prompt": ["a", "b", "a"], "score": [1.0, 2.0, 3.0]})
+    >>> load_with_rows(table).row.tolist()
+    [0, 2, 1]
+    """
+    given = {"scale": None, "cluster": None, "steps": "product", "missing": None, "only": None} | options
+    found = _load(source, columns, **given)
+    if len(found) > 1:
+        raise ValueError(f"{source}: scores of {len(found)} models ({listed(found)}), and one is needed")
+    return next(iter(found.values()))
+
+
+def find_model(found: Mapping[str, Scores], model: str, path: str | Path) -> Scores:
+    """Return the scores of one model of a file, or raise a ValueError that lists the models."""
+    if model not in found:
+        near = difflib.get_close_matches(model, found, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"has {listed(found)}"
+        raise ValueError(f"{path}: no scores of {model!r} ({hint})")
+    return found[model]
+
+
+def _load(
+    source: Any,
+    columns: str | Mapping[str, Any] | None,
+    scale: str | None,
+    cluster: str | None,
+    steps: str,
+    missing: Missing | None,
+    only: str | None,
+) -> dict[str, Loaded]:
+    check_choice(steps, "steps", STEPS)
+    if missing is not None:
+        check_choice(missing, "missing", MISSING)
+    given = parse_columns(columns)
+    if isinstance(source, Scores):
+        table = _files.Table(dict(source.columns()), "scores")
+        scores = measured(source, scale, guess=False)
+        return {str(source.manifest.get("model") or "scores"): Loaded(scores, table, np.arange(len(source)))}
+    if _files.is_frame(source):
+        table = _files.read_frame(source)
+        return _of_table(table, "scores", given, scale, cluster, steps, missing or "refuse", only)
+    if is_built_in(source):
+        scores = built_in_scores(str(source))
+        table = _files.Table(dict(scores.columns()), str(source))
+        return {str(source).removeprefix(f"{REAL}/"): Loaded(scores, table, np.arange(len(scores)))}
+    file = as_path(source)
+    if file.is_dir():
+        file = _file_of_run(file)
+    content = None
+    known: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    if file.suffix.lower() == ".json":
+        content = parse_json(_files.read_bytes(file), str(file))
+        if is_rewardbench(content):
+            known[""] = rewardbench_columns(content, str(file))
+        elif is_rewardmath(content):
+            own, about = rewardmath_columns(content, str(file))
+            known[""] = own, {"model": file.stem, **about}
+    if not known:
+        table = _files.read_table(file, content)
+        if not given and is_rewardmath_table(table.columns):
+            known = rewardmath_models(table.columns, str(file))
+    if known:
+        treated = missing or ("refuse" if is_rewardbench(content) else "lowest")
+        result = {}
+        for name, (own, about) in known.items():
+            if only is None or only == name or not name:
+                where = f"{file}: {name}" if name else str(file)
+                table = _files.Table(own, where)
+                loaded = _built(own, about, table, steps, treated)
+                loaded = loaded._replace(scores=measured(loaded.scores, scale, guess=False))
+                result[name or str(about.get("model") or file.stem)] = loaded
+        return result
+    return _of_table(table, file.stem, given, scale, cluster, steps, missing or "refuse", only)
+
+
+def _file_of_run(folder: Path) -> Path:
+    file = folder / "scores.parquet"
+    if not file.is_file():
+        raise ValueError(f"{folder}: a folder without scores.parquet: name a file of scores or a run folder")
+    return file
+
+
+def _of_table(
+    table: _files.Table,
+    stem: str,
+    given: Mapping[str, list[str]],
+    scale: str | None,
+    cluster: str | None,
+    steps: str,
+    missing: Missing,
+    only: str | None,
+) -> dict[str, Loaded]:
+    """Build the scores of each model of a table."""
+    about = dict(table.manifest or {})
+    ours = table.manifest is not None and not given and cluster is None
+    parts: Mapping[str | None, tuple[dict[str, Any], list[str]]]
+    parts = {None: (dict(table.columns), [])} if ours else to_columns(table, given, cluster)
+    result = {}
+    for model, (own, notes) in parts.items():
+        if only is not None and len(parts) > 1 and model != only:
+            continue
+        more: dict[str, Any] = {"notes": notes} if notes else {}
+        more |= {} if model is None else {"model": model}
+        loaded = _built(own, about | more, table, steps, missing)
+        loaded = loaded._replace(scores=measured(loaded.scores, scale, guess=table.manifest is None))
+        result[model or str(about.get("model") or stem)] = loaded
+    if not result:
+        raise ValueError(f"{table.source}: no scores of {only!r} (has {listed(map(str, parts))})")
     return result
 
 
-def _listed(names: Iterable[str], most: int = 10) -> str:
-    """Return names for a message; of many, the first ones."""
-    known = list(names)
-    return ", ".join([*known[:most], *([f"and {len(known) - most} more"] if len(known) > most else [])])
+def _built(
+    columns: Mapping[str, Any], about: Mapping[str, Any], table: _files.Table, steps: str, missing: str
+) -> Loaded:
+    """Build scores from columns; steps, pairs and missing numbers become rewards."""
+    n = len(next(iter(columns.values())))
+    given = dict(columns) | {"__row__": np.arange(n)}
+    manifest = dict(about)
+    source, place = table.source, table.place
+    if "steps" in given:
+        rewards, probabilities = _by_steps(given.pop("steps"), steps, missing, source, place)
+        given["reward"] = rewards
+        manifest |= {"score_kind": "steps", "steps": steps}
+        manifest["scale"] = "log-utilities" if probabilities else "unknown"
+    elif "beats" in given and "reward" not in given:
+        manifest |= {"score_kind": "pairs", "scale": "pairs"}
+        given["reward"] = _mean_wins(given["beats"], source, place)
+    if missing != "refuse":
+        given, treated = _without_missing(given, missing, source)
+        if treated:
+            manifest["notes"] = [*manifest.get("notes", []), treated.pop("note")]
+            manifest["missing"] = treated
+    scores = Scores.from_columns(given, manifest, source=source, place=place)
+    row = scores.extra["__row__"]
+    extra = {name: array for name, array in scores.extra.items() if name != "__row__"}
+    return Loaded(replace(scores, extra=extra), table, row)
 
 
-def _maker(columns: dict[str, Any], about: dict[str, Any], source: str) -> Callable[[Reading], Scores]:
-    def make(reading: Reading) -> Scores:
-        scores = Scores.from_columns(columns, source=source, reading=reading)
-        notes = [*about.get("notes", []), *scores.manifest.get("notes", [])]
-        more = {"notes": notes} if notes else {}
-        known = {key: value for key, value in about.items() if key != "notes"}
-        return dataclasses.replace(scores, manifest={**known, **scores.manifest, **more})
+def _by_steps(
+    values: Any, steps: str, missing: str, source: str, place: Place = row_place
+) -> tuple[FloatArray, bool]:
+    """Combine the step scores of each response; NaN for a response without any."""
+    lists = []
+    for number, value in enumerate(values):
+        row = np.array([np.nan]) if value is None or value is np.nan else _numbers(value)
+        if row is None or (np.isnan(row).any() and missing == "refuse") or np.isinf(row).any():
+            raise ValueError(
+                f"{source}, {place(number)}: steps is {shown(value)}, not a list of finite numbers "
+                "(missing='lowest' counts it as the lowest of all, missing='drop' leaves its prompt out)"
+            )
+        lists.append(np.array([np.nan]) if np.isnan(row).any() else row)
+    known = np.array([not np.isnan(row).any() for row in lists])
+    if not known.any():
+        raise ValueError(f"{source}: no response has step scores")
+    kept = [row for row, there in zip(lists, known, strict=True) if there]
+    rewards = np.full(len(lists), np.nan)
+    try:
+        rewards[known], probabilities = step_rewards(
+            np.concatenate(kept), np.array([len(row) for row in kept]), steps
+        )
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    return rewards, probabilities
 
-    return make
+
+def _numbers(value: Any) -> FloatArray | None:
+    try:
+        row = np.atleast_1d(np.array(value, dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return row if row.ndim == 1 and len(row) and not (np.abs(row) > LARGEST_REWARD).any() else None
 
 
-def _called(scores: Scores, name: str, how: str) -> Scores:
-    return dataclasses.replace(scores, manifest={**scores.manifest, "model": f"{name} ({how})"})
+def _mean_wins(lists: Any, source: str, place: Place) -> FloatArray:
+    """Return the mean known probability of beating another response; 1/2 if none is known."""
+    means = []
+    for number, row in enumerate(lists):
+        try:
+            known = [float(p) for p in row if p is not None and p == p]
+        except (TypeError, ValueError):
+            raise ValueError(f"{source}, {place(number)}: beats is not a list of probabilities") from None
+        means.append(sum(known) / len(known) if known else 0.5)
+    return np.array(means)
 
 
-def _name(scores: Scores, file: Path) -> str:
-    return str(scores.manifest.get("model") or file.stem)
+def _without_missing(
+    given: dict[str, Any], missing: str, source: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give responses without a reward the lowest one, or leave their prompts out; say how many."""
+    values = given.get("reward", [])
+    absent = np.array([value is None or value != value for value in values])
+    if not absent.any():
+        return given, {}
+    items = np.asarray([str(name) for name in given["item_id"]])
+    prompts = np.unique(items[absent])
+    n, of = int(absent.sum()), len(prompts)
+    if missing == "drop" or absent.all():
+        kept = np.flatnonzero(~np.isin(items, prompts))
+        if not len(kept):
+            raise ValueError(f"{source}: no prompt has a score for each of its responses")
+        given = {name: [column[i] for i in kept] for name, column in given.items()}
+        note = f"{count(n, 'response')} had no score; {count(of, 'prompt')} left out."
+        return given, {"responses": n, "prompts": of, "treated": "drop", "note": note}
+    lowest = min(value for value, empty in zip(values, absent, strict=True) if not empty)
+    given["reward"] = [lowest if empty else value for value, empty in zip(values, absent, strict=True)]
+    note = f"{count(n, 'response')} of {count(of, 'prompt')} had no score; lowest reward assumed."
+    return given, {"responses": n, "prompts": of, "treated": "lowest", "note": note}

@@ -13,12 +13,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, folder_name, resolve_commit, translated
 from rmcalib.benchmarks import known_entry
+from rmcalib.scores._formats import rewardbench_columns
 from rmcalib.scores._scores import Scores
 
 __all__ = ["RESULTS", "published_figures", "published_models", "published_scores"]
@@ -28,6 +28,7 @@ RESULTS = "allenai/reward-bench-2-results"
 FOLDER = "eval-set-scores"
 FIGURES = "eval-set"
 _NEEDED = ("id", "subset", "scores", "num_correct", "model", "model_type", "chat_template")
+_KEPT = ("model_type", "chat_template", "repaired_ids", "notes")
 _BLOCK = 1 << 18
 
 
@@ -65,16 +66,16 @@ def published_scores(model: str, *, revision: str | None = None, cache: Path | N
         return Scores.from_parquet(stored)
     source = f"{RESULTS}/{FOLDER}/{model}.json"
     content = select_columns(_blocks(model, commit), _NEEDED, source)
-    found = Scores.from_rewardbench(content, source=source)
+    columns, about = rewardbench_columns(content, source)
     manifest: dict[str, Any] = {
         "model": model,
         "benchmark": known_entry("reward-bench-2").hub_id,
         "scores": "published",
         "source": source,
         "source_revision": commit,
-        **{key: found.manifest[key] for key in ("model_type", "chat_template") if key in found.manifest},
+        **{key: about[key] for key in _KEPT if key in about},
     }
-    scores = replace(found, manifest=manifest)
+    scores = Scores.from_columns(columns, manifest, source=source)
     scores.to_parquet(stored)
     return scores
 

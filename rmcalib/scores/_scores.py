@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,32 +12,39 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice
-from rmcalib.scores import _files, _rewardbench
-from rmcalib.scores._arrays import columns_of_arrays
-from rmcalib.scores._beats import flat_beats, soften
-from rmcalib.scores._columns import (
-    COLUMNS,
-    DETAIL,
-    NEEDED,
-    VOTE_COLUMNS,
-    Place,
-    checked_columns,
-    columns_of_rows,
-    row_place,
+from rmcalib._util.arrays import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_integers,
+    check_choice,
+    segment_log_softmax,
 )
-from rmcalib.scores._consistency import check, is_ordered, starts_of
-from rmcalib.scores._kinds import Reading, plain_columns
+from rmcalib._util.files import write_text
+from rmcalib.scores import _files
+from rmcalib.scores._formats import rewardbench_content
+from rmcalib.scores._schema import (
+    DETAIL,
+    SCHEMA,
+    UNKNOWN_LENGTH,
+    Place,
+    as_lists,
+    checked,
+    flat_beats,
+    row_place,
+    starts_of,
+    tied_labels,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import ArrayLike
 
-__all__ = ["UNKNOWN_LENGTH", "Scores"]
+__all__ = ["Scores"]
 
-UNKNOWN_LENGTH = -1
-"""`n_tokens` of scores that were not made by rmcalib."""
 _OF_THE_RUN = ("hash", "asked")  # entries of a manifest that hold for the unchanged rewards only
+_OPTIONAL = ("votes", "ties", "beats", "cluster")
 
 
 @dataclass(frozen=True)
@@ -45,8 +53,9 @@ class Scores:
 
     Use :func:`rmcalib.score`, :func:`rmcalib.load_scores` or one of the ``from_`` methods to make one.
 
-    The responses of a prompt are next to each other, in the order of ``response``. Every reward is finite.
-    Every prompt has at least one wrong response, and at least one correct response unless people voted on it.
+    The responses of a prompt are next to each other, in the order of ``response``. Every reward is finite. A
+    prompt may have no, some or only correct responses, or no labels; :meth:`decided` selects the prompts that
+    have a correct and a wrong one.
 
     Attributes
     ----------
@@ -56,8 +65,9 @@ class Scores:
         The category of the prompt.
     response : int (N,)
         The number of the response in its prompt: 0, 1, ...
-    is_correct : bool (N,)
-        Whether the response is correct.
+    label : float (N,)
+        1 for a correct response, 0 for a wrong one, a share in between for a graded one or for one of several
+        that share first place, NaN if unknown.
     reward : float (N,)
         The reward.
     n_tokens : int (N,)
@@ -72,11 +82,15 @@ class Scores:
         How many people found the responses of the prompt equally good, repeated on each of its rows; None
         without votes.
     beats : object array (N,), optional
-        For judges that compare two responses or whose rewards are distributions: the
-        probabilities that the response beats response 0, 1, ... of its prompt, None where one is unknown.
+        For judges that compare two responses: the probabilities that the response beats response 0, 1, ... of
+        its prompt, None where one is unknown.
     details : dict of float (N,)
         Other numbers of the judge's answer by name, such as its own votes, with NaN where there is none. In
         files, the names of these columns begin with ``judge_``.
+    cluster : str (N,), optional
+        Which prompts belong together, such as paraphrases of one question; None if each is on its own.
+    extra : dict of arrays (N,)
+        Any further columns of the source, by name.
 
     Examples
     --------
@@ -88,7 +102,7 @@ class Scores:
     item_id: npt.NDArray[np.str_]
     category: npt.NDArray[np.str_]
     response: IntArray
-    is_correct: BoolArray
+    label: FloatArray
     reward: FloatArray
     n_tokens: IntArray
     truncated: BoolArray
@@ -97,10 +111,8 @@ class Scores:
     ties: IntArray | None = None
     beats: npt.NDArray[np.object_] | None = None
     details: dict[str, FloatArray] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check what every metric assumes."""
-        check(self)
+    cluster: npt.NDArray[np.str_] | None = None
+    extra: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Return the number of responses."""
@@ -120,6 +132,22 @@ class Scores:
     def n_items(self) -> int:
         """Number of prompts."""
         return len(self.offsets) - 1
+
+    @cached_property
+    def is_correct(self) -> BoolArray:
+        """Whether the label of each response is 1: bool (N,)."""
+        return np.asarray(self.label == 1)
+
+    @cached_property
+    def probabilities(self) -> FloatArray:
+        """P(the response is the best of its prompt), the softmax of the prompt's rewards: float (N,).
+
+        These are the top-1 marginals of a Plackett-Luce distribution with the rewards as log-utilities.
+
+        >>> Scores.from_arrays([[np.log(3.0), 0.0]]).probabilities.round(4).tolist()
+        [0.75, 0.25]
+        """
+        return np.exp(segment_log_softmax(self.reward, np.diff(self.offsets)))
 
     @property
     def has_votes(self) -> bool:
@@ -172,11 +200,25 @@ class Scores:
         return None if self.beats is None else flat_beats(self.beats, np.diff(self.offsets))
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of a file by name. Votes, pairs and details are included if there are any."""
-        names = COLUMNS if self.votes is None else (*COLUMNS, *VOTE_COLUMNS)
-        names = names if self.beats is None else (*names, "beats")
-        details = {f"{DETAIL}{name}": array for name, array in self.details.items()}
-        return {**{name: getattr(self, name) for name in names}, **details}
+        """Return the columns of a file by name, those that there are.
+
+        ``is_correct`` is always one of them. ``label`` is one only if some label is neither 0 nor 1.
+        """
+        plain = bool(np.isin(self.label, (0.0, 1.0)).all())
+        optional = {name: getattr(self, name) for name in _OPTIONAL}
+        return {
+            "item_id": self.item_id,
+            "category": self.category,
+            "response": self.response,
+            "is_correct": self.is_correct,
+            "reward": self.reward,
+            "n_tokens": self.n_tokens,
+            "truncated": self.truncated,
+            **({} if plain else {"label": self.label}),
+            **{name: array for name, array in optional.items() if array is not None},
+            **{f"{DETAIL}{name}": array for name, array in self.details.items()},
+            **self.extra,
+        }
 
     def take(self, items: ArrayLike) -> Scores:
         """Return the scores of some prompts, in unchanged order.
@@ -199,18 +241,29 @@ class Scores:
         if mask.dtype != bool or mask.shape != (self.n_items,) or not mask.any():
             raise ValueError(f"items: expected {self.n_items} truth values, at least one of them true")
         rows = np.repeat(mask, np.diff(self.offsets))
-        return replace(self, **_fields({name: array[rows] for name, array in self.columns().items()}))
+        kept = {name: array[rows] for name, array in self.columns().items()}
+        return replace(self, **_fields(kept | {"label": self.label[rows]}))
 
     def decided(self) -> Scores:
-        """Return the prompts that have a correct response. Prompts with tied votes have none.
+        """Return the prompts with a correct and a wrong response, all of whose labels are known.
+
+        These are the prompts on which one response can be the best. Prompts with tied votes are not among
+        them.
 
         >>> Scores.from_arrays([[1.0, 0.0], [2.0, 0.0]], votes=[[2, 2], [3, 1]]).decided().n_items
         1
         """
-        has_one = np.logical_or.reduceat(self.is_correct, self.offsets[:-1])
-        if not has_one.any():
-            raise ValueError("no prompt with a correct response: the votes on all of them are tied")
-        return self if has_one.all() else self.take(has_one)
+        starts = self.offsets[:-1]
+        has_correct = np.logical_or.reduceat(self.is_correct, starts)
+        has_wrong = np.minimum.reduceat(self.label, starts) < 1  # False if a label is NaN
+        kept = has_correct & has_wrong
+        if not kept.any():
+            raise ValueError(
+                "no prompt has both a correct and a wrong response"
+                + (": there are no labels" if np.isnan(self.label).all() else "")
+                + (": the votes on all of them are tied" if (self.n_votes > 0).all() else "")
+            )
+        return self if kept.all() else self.take(kept)
 
     def at_temperature(self, temperature: float) -> Scores:
         """Return the scores with all rewards divided by a temperature.
@@ -223,12 +276,13 @@ class Scores:
         """
         if not np.isfinite(temperature) or temperature <= 0:
             raise ValueError(f"temperature: {temperature!r} is not a positive finite number")
+        reward = self.reward / temperature
+        if not np.isfinite(reward).all():
+            raise ValueError(f"temperature: {temperature!r} makes a reward too large")
         about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
         about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)
-        columns = {**self.columns(), "reward": self.reward / temperature}
-        if self.beats is not None:
-            columns["beats"] = soften(self.beats, temperature)
-        return Scores.from_columns(columns, about, source=f"scores at temperature {temperature:g}")
+        beats = None if self.beats is None else _softened(self.beats, temperature)
+        return replace(self, reward=reward, beats=beats, manifest=about)
 
     @classmethod
     def from_arrays(
@@ -238,6 +292,7 @@ class Scores:
         category: str | Iterable[str] | None = None,
         *,
         item_id: Iterable[str] | None = None,
+        cluster: Iterable[str] | None = None,
         votes: ArrayLike | None = None,
         ties: ArrayLike | None = None,
         manifest: Mapping[str, Any] | None = None,
@@ -249,12 +304,15 @@ class Scores:
         rewards : float (n, m)
             The rewards of each prompt's m responses.
         correct : array, optional
-            Which response is correct: one index for all prompts, int (n,), or bool (n, m) if several are.
-            Default: the response with most votes if there are votes, else the first.
+            Which responses are correct: one index for all prompts; int (n,), one index per prompt; or (n, m)
+            with true and false, or labels from 0 to 1 (NaN if unknown). Default: the response with most votes
+            if there are votes, else the first.
         category : str | Iterable[str], optional
             One name for all prompts, or one per prompt (n,); default ``"all"``.
         item_id : Iterable[str], optional
             Ids of the prompts (n,); default their numbers.
+        cluster : Iterable[str], optional
+            Which prompts belong together (n,); default each on its own.
         votes : int (n, m), optional
             How many people preferred each response.
         ties : int (n,), optional
@@ -271,7 +329,24 @@ class Scores:
         >>> Scores.from_arrays([[0.5, 1.5, 0.0]], correct=1).is_correct.tolist()
         [False, True, False]
         """
-        columns = columns_of_arrays(rewards, correct, category, item_id, votes, ties)
+        reward = as_floats(rewards, "rewards", ndim=2)
+        n, m = reward.shape
+        columns: dict[str, Any] = {
+            "item_id": np.repeat(_names(item_id, n, "item_id", [str(i) for i in range(n)]), m),
+            "category": np.repeat(_names(category, n, "category", ["all"] * n), m),
+            "response": np.tile(np.arange(m), n),
+            "reward": reward.ravel(),
+        }
+        if cluster is not None:
+            columns["cluster"] = np.repeat(_names(cluster, n, "cluster", []), m)
+        counts = None
+        if votes is not None:
+            counts = _counts(votes, "votes", (n, m))
+            columns["votes"] = counts.ravel()
+            columns["ties"] = np.repeat(_counts(0 if ties is None else ties, "ties", (n,)), m)
+        elif ties is not None:
+            raise ValueError("ties: give votes too")
+        columns["label"] = _labels(correct, counts, (n, m)).ravel()
         return cls.from_columns(columns, manifest)
 
     @classmethod
@@ -282,57 +357,49 @@ class Scores:
         *,
         source: str = "scores",
         place: Place = row_place,
-        reading: Reading | None = None,
     ) -> Scores:
         """Build scores from columns. Prompts keep the order of their first row.
 
         Parameters
         ----------
         columns : mapping of names to values (N,)
-            ``n_tokens``, ``truncated``, ``votes``, ``ties`` and ``beats`` are optional. ``steps``,
-            ``quantiles`` or ``beats`` can replace ``reward``, and ``spread`` can be given with it.
+            ``item_id``, ``response`` and ``reward``, and optionally ``label`` or ``is_correct`` (without
+            them, labels are unknown), ``category``, ``n_tokens``, ``truncated``, ``votes``, ``ties``,
+            ``beats``, ``cluster``, and any others, which become `extra`.
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
         source, place
             Name the data and the row in error messages.
-        reading : Reading, optional
-            How to turn other kinds of scores into rewards.
 
         Returns
         -------
         Scores
 
+        Raises
+        ------
+        ValueError
+            With everything that is wrong.
+
         Examples
         --------
-        >>> columns = {"item_id": ["a", "a"], "category": ["x", "x"], "response": [0, 1],
-        ...            "is_correct": [True, False], "steps": [[0.9, 0.8], [0.9, 0.1]]}
-        >>> scores = Scores.from_columns(columns, reading=Reading(steps="min"))
-        >>> scores.reward.round(2).tolist(), scores.manifest["steps"]
-        ([1.39, -2.2], 'min')
+        >>> columns = {"item_id": ["a", "a"], "response": [0, 1], "label": [True, False], "reward": [2, 0.5]}
+        >>> scores = Scores.from_columns(columns)
+        >>> scores.reward.tolist(), scores.is_correct.tolist()
+        ([2.0, 0.5], [True, False])
         """
-        columns, kind = plain_columns(columns, reading or Reading(), source=source, place=place)
-        absent = [name for name in NEEDED if name not in columns]
-        if absent:
-            raise ValueError(f"{source}: no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
-        n = len(columns["reward"])
-        if n == 0 and "missing" in kind:
-            raise ValueError(f"{source}: no prompt has a score for each of its responses")
-        if n == 0:
-            raise ValueError(f"{source}: contains no scores")
-        given = {"n_tokens": np.full(n, UNKNOWN_LENGTH), "truncated": np.zeros(n, dtype=bool), **columns}
+        given = dict(columns)
+        n = len(given["item_id"]) if "item_id" in given else 0
+        correct = given.pop("is_correct", None)
+        given.setdefault("label", np.full(n, np.nan) if correct is None else correct)
+        given.setdefault("category", np.full(n, "all"))
+        given.setdefault("n_tokens", np.full(n, UNKNOWN_LENGTH))
+        given.setdefault("truncated", np.zeros(n, dtype=bool))
         if "votes" in given:
             given.setdefault("ties", np.zeros(n, dtype=np.int64))
-        elif "ties" in given:
-            raise ValueError(f"{source}: a column ties, but no column votes")
-        arrays = checked_columns(given, source=source, place=place)
-        if not is_ordered(arrays["item_id"], arrays["response"]):
-            _, first, inverse = np.unique(arrays["item_id"], return_index=True, return_inverse=True)
-            order = np.lexsort((arrays["response"], first[inverse]))
-            arrays = {name: array[order] for name, array in arrays.items()}
-        try:
-            return cls(**_fields(arrays), manifest={**(manifest or {}), **kind})
-        except ValueError as error:
-            raise ValueError(f"{source}: {error}") from error
+        arrays = checked(given, source=source, place=place)
+        if "votes" in arrays:
+            arrays["label"] = tied_labels(arrays["label"], arrays["votes"], starts_of(arrays["item_id"]))
+        return cls(**_fields(arrays), manifest=dict(manifest or {}))
 
     @classmethod
     def from_rows(
@@ -342,22 +409,15 @@ class Scores:
         *,
         source: str = "scores",
         place: Place = row_place,
-        reading: Reading | None = None,
     ) -> Scores:
         """Build scores from rows, which are mappings with the names of the columns; see `from_columns`."""
-        absent = reading is not None and reading.missing != "refuse"
-        columns = columns_of_rows(rows, source=source, place=place, missing=absent)
-        return cls.from_columns(columns, manifest, source=source, place=place, reading=reading)
+        return cls.from_columns(_files.columns_of(list(rows)), manifest, source=source, place=place)
 
     @classmethod
-    def from_pandas(
-        cls,
-        table: pd.DataFrame,
-        manifest: Mapping[str, Any] | None = None,
-        *,
-        reading: Reading | None = None,
-    ) -> Scores:
-        """Build scores from a table with the columns of `from_columns`; others are ignored.
+    def from_pandas(cls, table: pd.DataFrame, manifest: Mapping[str, Any] | None = None) -> Scores:
+        """Build scores from a table with the columns of `from_columns`.
+
+        :func:`rmcalib.load_scores` reads tables with other names of columns.
 
         >>> import pandas as pd
         >>> table = pd.DataFrame({"item_id": ["a", "a"], "category": "Math", "response": [0, 1],
@@ -366,7 +426,7 @@ class Scores:
         1
         """
         columns = {str(name): table[name].to_numpy() for name in table.columns}
-        return cls.from_columns(columns, manifest, source="table", reading=reading)
+        return cls.from_columns(columns, manifest, source="table")
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the scores as a table, one row per response.
@@ -381,44 +441,85 @@ class Scores:
         )
 
     @classmethod
-    def from_parquet(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
+    def from_parquet(cls, path: str | Path) -> Scores:
         """Read a Parquet file with our columns, and its manifest if it has one."""
         columns, manifest = _files.read_parquet(path)
-        return cls.from_columns(columns, manifest, source=str(path), reading=reading)
+        return cls.from_columns(columns, manifest, source=str(path))
 
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file with the manifest."""
         _files.write_parquet(path, self.columns(), self.manifest)
 
-    @classmethod
-    def from_jsonl(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:
-        """Read JSONL: one object per response, with our columns."""
-        places: list[str] = []
-        rows = _files.read_jsonl(path, places)
-        return cls.from_rows(rows, source=str(path), place=places.__getitem__, reading=reading)
-
     def to_jsonl(self, path: str | Path) -> None:
         """Write JSONL, one object per response."""
         _files.write_jsonl(path, self.columns())
 
-    @classmethod
-    def from_rewardbench_json(cls, path: str | Path) -> Scores:
-        """Read a file of RewardBench's `eval-set-scores`. Correct responses come first in its lists."""
-        return cls.from_rewardbench(_files.read_json(path), source=str(path))
-
-    @classmethod
-    def from_rewardbench(cls, content: Any, *, source: str) -> Scores:
-        """Build scores from the content of an `eval-set-scores` file (columns as lists)."""
-        columns, places, about = _rewardbench.read_columns(content, source)
-        return cls.from_columns(columns, about, source=source, place=places.__getitem__)
-
     def to_rewardbench_json(self, path: str | Path) -> None:
         """Write a file in the format of RewardBench's `eval-set-scores`, without the texts."""
-        _files.write_json(path, _rewardbench.content(self.columns(), self.offsets, self.manifest))
+        content = rewardbench_content(self.columns(), self.offsets, self.manifest)
+        write_text(path, json.dumps(content, indent=1))
 
 
 def _fields(columns: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
-    """Turn columns into fields of `Scores`. All columns of details are one field."""
+    """Turn columns into fields of `Scores`: details and further columns are one field each."""
+    own = {name: array for name, array in columns.items() if name in SCHEMA}
     details = {name.removeprefix(DETAIL): array for name, array in columns.items() if name.startswith(DETAIL)}
-    own = {name: array for name, array in columns.items() if not name.startswith(DETAIL)}
-    return {**own, "details": details}
+    others = {
+        name: array
+        for name, array in columns.items()
+        if name not in own and not name.startswith(DETAIL) and name != "is_correct"
+    }
+    return {**own, "details": details, "extra": others}
+
+
+def _names(
+    given: str | Iterable[str] | None, n: int, name: str, default: list[str]
+) -> npt.NDArray[np.object_]:
+    # As objects, so that the schema can refuse values that are not texts, and name their row.
+    values = default if given is None else [given] * n if isinstance(given, str) else list(given)
+    if len(values) != n:
+        raise ValueError(f"{name}: expected one for each of the {n} prompts, got {len(values)}")
+    array = np.empty(n, dtype=object)
+    array[:] = values
+    return array
+
+
+def _counts(values: ArrayLike, name: str, shape: tuple[int, ...]) -> IntArray:
+    array = np.asarray(values)
+    if array.ndim == 0 and len(shape) == 1:
+        array = np.full(shape, array)
+    if array.shape != shape:
+        raise ValueError(f"{name}: expected shape {shape}, like the rewards, got {array.shape}")
+    return as_integers(array, name, ndim=len(shape))
+
+
+def _labels(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int, int]) -> FloatArray:
+    """Return the labels of responses: (n, m)."""
+    n, m = shape
+    if correct is None and votes is not None:  # the one with most votes; none if two share first place
+        most = votes == votes.max(axis=1, keepdims=True)
+        return np.asarray(most & (most.sum(axis=1, keepdims=True) == 1), dtype=np.float64)
+    array = np.asarray(0 if correct is None else correct)
+    if array.shape == shape and array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    if array.ndim == 0:
+        array = np.full(n, array)
+    if array.shape != (n,) or array.dtype == bool:
+        raise ValueError(
+            f"correct: expected an index, one index for each of the {n} prompts, or truth values or labels of "
+            f"shape {shape}; got {array.dtype} of shape {array.shape}"
+        )
+    index = as_integers(array, "correct", ndim=1)
+    bad = np.flatnonzero((index < 0) | (index >= m))
+    if len(bad):
+        raise ValueError(f"correct: row {bad[0]} is {index[bad[0]]}, but responses are numbered 0 to {m - 1}")
+    return np.asarray(np.arange(m) == index[:, None], dtype=np.float64)
+
+
+def _softened(beats: npt.NDArray[np.object_], temperature: float) -> npt.NDArray[np.object_]:
+    """Divide the log-odds of all pairs by a temperature."""
+    from scipy.special import expit, logit
+
+    return as_lists(
+        [[None if p is None else float(expit(logit(p) / temperature)) for p in row] for row in beats]
+    )

@@ -10,9 +10,10 @@ import pytest
 
 from rmcalib._util.terminal import clean, clean_line
 from rmcalib.scores import Scores
-from rmcalib.scores._columns import COLUMNS
 from tests.cli.conftest import Invoke
 from tests.metrics.worlds import calibrated_scores
+
+COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
 
 ESCAPES = "a\x1b]0;owned\x07b\x9b31mc\u202egnp.exe"
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

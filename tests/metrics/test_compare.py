@@ -8,8 +8,9 @@ import pytest
 from rmcalib.calibration import skew_interval
 from rmcalib.metrics import Settings, catalogue, compare_scores, forecast, metric_rows
 from rmcalib.scores import Scores
-from rmcalib.scores._columns import COLUMNS
 from tests.report.boards import synthetic
+
+COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
 
 
 def test_values_equal_those_of_an_evaluation_for_every_metric() -> None:

@@ -12,7 +12,7 @@ from scipy.special import expit
 from rmcalib.calibration import pair_scale_loss, scale_loss
 from rmcalib.metrics import Settings, compare_scores, metric_rows
 from rmcalib.scores import Scores
-from rmcalib.scores._beats import star
+from rmcalib.scores._formats import star
 
 PAIRS = ("pairwise_confidence", "pairwise_accuracy", "pairwise_overconfidence", "pairwise_brier")
 

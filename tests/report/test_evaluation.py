@@ -19,9 +19,10 @@ from rmcalib.report import Evaluation, evaluate, write_evaluation
 from rmcalib.report.evaluation._page import clean_text, evaluation_page, folded
 from rmcalib.report.evaluation._words import plain_words
 from rmcalib.scores import Scores
-from rmcalib.scores._columns import COLUMNS
 from tests.metrics.slow_metrics import Prompt
 from tests.metrics.worlds import calibrated_scores, flat_scores, prompts_of, ragged_scores, scores_of
+
+COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
 
 EVIL = '<script>alert("x")</script><img src=x onerror=alert(1)>"\'</style>'
 

@@ -9,7 +9,8 @@ import numpy as np
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import ScoredItem
 from rmcalib.scores import Scores
-from rmcalib.scores._columns import COLUMNS
+
+COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
 
 
 def row(item: str, response: int, correct: bool, reward: Any = 0.0, **more: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ Steps = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How to combine the step scores of a process reward model: product (default), min, last, mean, "
-        "geometric_mean, or 'all' to compare them.",
+        help="How to combine the step scores of a process reward model: product (default), min, last, mean or "
+        "geometric_mean.",
         rich_help_panel=WHAT,
     ),
 ]
@@ -32,9 +32,9 @@ MissingScores = Annotated[
 
 def reading_options(steps: str | None, missing: str | None) -> dict[str, Any]:
     """Return the options of `load_all_scores`; a ValueError names a value that is not known."""
-    from rmcalib.scores import ALL_STEPS, MISSING, STEPS
+    from rmcalib.scores import MISSING, STEPS
 
-    for option, value, have in (("steps", steps, (*STEPS, ALL_STEPS)), ("missing", missing, MISSING)):
+    for option, value, have in (("steps", steps, STEPS), ("missing", missing, MISSING)):
         if value is not None and value not in have:
             raise ValueError(f"--{option}: unknown {value!r} (have: {', '.join(have)})")
     return {"steps": steps or STEPS[0], "missing": missing}

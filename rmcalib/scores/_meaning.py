@@ -1,0 +1,275 @@
+"""What the numbers of a file mean: probabilities, log-probabilities, ratings, squashed rewards, steps.
+
+Everything here turns numbers into rewards, whose softmax within a prompt is P(the response is the best).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice
+from rmcalib.scores._scores import Scores
+
+__all__ = ["MISSING", "SCALES", "STEPS", "Meaning", "Missing", "Scale", "look", "step_rewards", "to_rewards"]
+
+Scale = Literal["reward", "probability", "logprob", "rating", "logit"]
+SCALES = ("reward", "probability", "logprob", "rating", "logit")
+"""What numbers can be; see `to_rewards`."""
+Missing = Literal["refuse", "lowest", "drop"]
+"""What to do about responses without a score; see `load_scores`."""
+MISSING = ("refuse", "lowest", "drop")
+_EDGE = 1e-8  # smallest distance of a probability from 0 and 1; float32 rounds 1 - 1e-8 to 1
+_FEW = 20  # with fewer numbers, only exact signs count
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What the numbers of a file look like, and how they were measured.
+
+    Attributes
+    ----------
+    looks_like : str
+        One of `SCALES`.
+    certain : bool
+        Whether no other reading is plausible. Only then are numbers converted without being asked.
+    evidence : str
+        The sign: ``"sum to 1"``, ``"sum to 100"``, ``"exponentials sum to 1"``, ``"all from 0 to 1"``,
+        ``"grades from 0 to 10"``, ``"grades from 0 to 100"``, ``"none above 0"``, or empty.
+    measured_as : str
+        The scale that was used, one of `SCALES`.
+    asked : bool
+        Whether the user named the scale.
+    reversed : float, optional
+        The fraction of pairs of a correct and a wrong response in which the wrong one has the larger reward,
+        if that is clearly more than half of them; None otherwise. Labels may be swapped, or lower may be
+        better.
+    """
+
+    looks_like: str
+    certain: bool
+    evidence: str = ""
+    measured_as: str = "reward"
+    asked: bool = False
+    reversed: float | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to say."""
+        return self.looks_like == "reward" and not self.asked and self.reversed is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry ``meaning`` of a manifest."""
+        return asdict(self)
+
+
+def look(scores: Scores) -> Meaning:
+    """Look at the numbers of scores and say what they seem to be. Nothing is changed.
+
+    Probabilities that sum to one in every prompt, percentages that sum to 100, and log-probabilities whose
+    exponentials sum to one are certain. Other signs are not: a reward model may well lie in (0, 1).
+
+    Parameters
+    ----------
+    scores : Scores
+        The scores, with the numbers as they were given.
+
+    Returns
+    -------
+    Meaning
+
+    Examples
+    --------
+    >>> look(Scores.from_arrays([[0.75, 0.25], [0.1, 0.9]]))
+    Meaning(looks_like='probability', certain=True, evidence='sum to 1', measured_as='reward', asked=False,
+            reversed=None)
+    """
+    kind, certain, evidence = _signs(scores.reward, scores.offsets)
+    return Meaning(kind, certain, evidence, reversed=_reversed(scores))
+
+
+def _signs(values: FloatArray, offsets: IntArray) -> tuple[str, bool, str]:
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    low, high = values.min(), values.max()
+    whole = bool((values == np.round(values)).all())
+    # A single prompt may sum to one by chance, and 0/1 rewards do so if one response is right.
+    several = len(sizes) > 1 and bool((sizes > 1).all()) and not (whole and low >= 0 and high <= 1)
+
+    def sums_to(total: float, numbers: FloatArray, tolerance: float) -> bool:
+        return bool((np.abs(np.add.reduceat(numbers, starts) - total) <= tolerance * sizes).all())
+
+    if several and low >= 0 and high <= 1 and sums_to(1, values, 0.005):
+        return "probability", True, "sum to 1"
+    if several and low >= 0 and 1 < high <= 100 and sums_to(100, values, 0.5):
+        return "probability", True, "sum to 100"
+    if several and high <= 0 and sums_to(1, np.exp(values), 0.005):
+        return "logprob", True, "exponentials sum to 1"
+    if len(values) < _FEW or (whole and low >= 0 and high <= 1):
+        return "reward", False, ""
+    if low >= 0 and high <= 1:
+        return "logit", False, "all from 0 to 1"
+    if low >= 0 and high <= 100 and (2 * values == np.round(2 * values)).all():
+        return "rating", False, f"grades from 0 to {10 if high <= 10 else 100}"
+    if high <= 0 and high > -0.1:
+        return "logprob", False, "none above 0"
+    return "reward", False, ""
+
+
+def _reversed(scores: Scores) -> float | None:
+    """Return the mean fraction of wrongly ordered pairs of the prompts, if it is clearly above a half."""
+    try:
+        scores = scores.decided()
+    except ValueError:  # no labels
+        return None
+    wrong = [
+        ((r[~c][None, :] > r[c][:, None]) + 0.5 * (r[~c][None, :] == r[c][:, None])).mean()
+        for r, c in (
+            (scores.reward[a:b], scores.is_correct[a:b])
+            for a, b in zip(scores.offsets[:5000], scores.offsets[1:5001], strict=False)
+        )
+    ]
+    mean, n = float(np.mean(wrong)), len(wrong)
+    clearly = n >= 10 and mean - 0.5 > 4 * max(float(np.std(wrong)), 0.1) / np.sqrt(n)
+    return mean if clearly and mean > 0.6 else None
+
+
+def to_rewards(values: FloatArray, offsets: IntArray, scale: str) -> FloatArray:
+    """Turn numbers of a known scale into rewards (N,).
+
+    ========== ========================================================================================
+    reward     as they are
+    probability log p if a prompt's numbers sum to one: they are P(the response is the best). Otherwise
+               log p − log(1 − p): each is P(the response is correct), on its own; if exactly one response
+               is correct, the softmax of these rewards is the probability that it is this one.
+               Percentages (up to 100) are divided by 100.
+    logprob    the same of p = exp(value)
+    logit      log v − log(1 − v): rewards that went through a sigmoid
+    rating     as they are; ratings are not log-utilities, so that probabilities are not derived from them
+    ========== ========================================================================================
+
+    A stated 0 (or 1) becomes half of the smallest distance from 0 (or 1) that occurs, since its logarithm
+    would be infinite.
+
+    >>> to_rewards(np.array([0.75, 0.25]), np.array([0, 2]), "probability").round(4)
+    array([-0.2877, -1.3863])
+    """
+    check_choice(scale, "scale", SCALES)
+    if scale in ("reward", "rating"):
+        return values
+    if scale == "logprob":
+        if values.max() > 1e-6:
+            raise ValueError(f"scale: {values.max():g} is no log-probability (at most 0): say scale='reward'")
+        if _signs(values, offsets)[2] == "exponentials sum to 1":
+            return values  # kept exact, since exp may underflow
+        values = np.minimum(values, -_EDGE)
+        log_odds: FloatArray = values - np.log(-np.expm1(values))
+        return log_odds
+    if scale == "probability" and values.max() > 1:
+        values = values / 100
+    if values.min() < 0 or values.max() > 1:
+        worst = values.min() if values.min() < 0 else values.max()
+        remedy = "already logits" if scale == "logit" else "rewards"
+        raise ValueError(f"scale: {scale} needs numbers from 0 to 1, but one is {worst:g}: if these are "
+                         f"{remedy}, say scale='reward'")  # fmt: skip
+    p = np.maximum(values, _half_of_least(values))
+    starts, sizes = offsets[:-1], np.diff(offsets)
+    if scale == "probability" and (np.abs(np.add.reduceat(values, starts) - 1) <= 0.005 * sizes).all():
+        return np.log(p)
+    q = np.maximum(1 - values, _half_of_least(1 - values))
+    return np.log(p) - np.log(q)
+
+
+def _half_of_least(values: FloatArray) -> float:
+    positive = values[values > 0]
+    return float(positive.min()) / 2 if len(positive) else _EDGE
+
+
+def measured(scores: Scores, scale: str | None, *, guess: bool) -> Scores:
+    """Return scores whose numbers are rewards, and whose manifest says what was done (``meaning``)."""
+    if scale is not None:
+        check_choice(scale, "scale", SCALES)
+    if scale is None and not guess:
+        return scores
+    meaning = look(scores)
+    used = scale or (meaning.looks_like if meaning.certain else "reward")
+    meaning = replace(meaning, measured_as=used, asked=scale is not None)
+    if meaning.is_plain:
+        return scores
+    about = {**scores.manifest, "meaning": meaning.as_dict()}
+    if used in ("probability", "logprob", "logit"):
+        about |= {"score_kind": used, "scale": "log-probabilities" if used != "logit" else "log-utilities"}
+    elif used == "rating":
+        about |= {"score_kind": "ratings", "scale": "ratings"}
+    return replace(scores, reward=to_rewards(scores.reward, scores.offsets, used), manifest=about)
+
+
+def step_rewards(values: FloatArray, counts: IntArray, steps: str = "product") -> tuple[FloatArray, bool]:
+    """Return one reward per response from the scores of its steps.
+
+    If all step scores are from 0 to 1, they are probabilities that a step is correct. They are combined into
+    a probability p that the response is correct, and the reward is its log-odds, log p − log(1 − p). If
+    exactly one response of a prompt is correct, and the responses are independent, the softmax of these
+    rewards is the probability that it is this one. Other step scores are combined without a transformation.
+
+    Parameters
+    ----------
+    values : float (S,)
+        The steps' scores, response after response.
+    counts : int (N,)
+        The number of steps of each response, at least 1.
+    steps : str
+        How to combine them, one of ``STEPS``.
+
+    Returns
+    -------
+    rewards : float array (N,)
+        The rewards.
+    probabilities : bool
+        Whether the step scores were probabilities.
+
+    Examples
+    --------
+    >>> rewards, _ = step_rewards(np.array([0.5, 0.5, 0.25]), np.array([2, 1]), "product")
+    >>> rewards.round(4)  # both are 0.25
+    array([-1.0986, -1.0986])
+    """
+    check_choice(steps, "steps", STEPS)
+    starts = np.cumsum(counts) - counts
+    if not ((values >= 0) & (values <= 1)).all():
+        if steps in ("product", "geometric_mean"):
+            others = [name for name in STEPS if name not in ("product", "geometric_mean")]
+            raise ValueError(
+                f"steps: {steps} needs scores from 0 to 1, but one is "
+                f"{values[(values < 0) | (values > 1)][0]:g}: use {', '.join(others)}"
+            )
+        return _COMBINED[steps](values, starts, counts), False
+    p = np.clip(values, _EDGE, 1 - _EDGE)
+    if steps in ("product", "geometric_mean"):
+        logs = np.add.reduceat(np.log(p), starts)
+        logs = logs / counts if steps == "geometric_mean" else logs
+    else:
+        logs = np.log(_COMBINED[steps](p, starts, counts))
+    rewards: FloatArray = logs - np.log(-np.expm1(logs))
+    return rewards, True
+
+
+def _lowest(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:  # noqa: ARG001
+    lowest: FloatArray = np.minimum.reduceat(values, starts)
+    return lowest
+
+
+def _last(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
+    return values[starts + counts - 1]
+
+
+def _mean(values: FloatArray, starts: IntArray, counts: IntArray) -> FloatArray:
+    means: FloatArray = np.add.reduceat(values, starts) / counts
+    return means
+
+
+_COMBINED: dict[str, Callable[..., Any]] = {"min": _lowest, "last": _last, "mean": _mean}
+STEPS = ("product", "min", "last", "mean", "geometric_mean")
+"""Ways to combine the step scores of a response: the values of ``steps``."""

@@ -1,0 +1,416 @@
+"""The schema of scores: the columns, their types, and what a table of them must satisfy.
+
+`checked` is the only place where columns are checked. It finds all problems before it raises one error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "DETAIL",
+    "LARGEST_REWARD",
+    "NEEDED",
+    "SCHEMA",
+    "UNKNOWN_LENGTH",
+    "Columns",
+    "Place",
+    "Problems",
+    "as_column",
+    "as_lists",
+    "checked",
+    "flat_beats",
+    "row_place",
+    "shown",
+    "starts_of",
+    "tied_labels",
+]
+
+Columns = dict[str, npt.NDArray[Any]]
+Lists = npt.NDArray[np.object_]
+"""A column of tuples: row i of a prompt has P(i beats j) for each j of its responses, None if unknown."""
+Place = Callable[[int], str]
+"""Returns the place of a row by its number, such as `row 3` or `line 7`."""
+UNKNOWN_LENGTH = -1
+"""`n_tokens` of scores that were not made by rmcalib."""
+LARGEST_REWARD = 1e100
+"""Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
+DETAIL = "judge_"
+"""Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
+_TOLERANCE = 1e-6
+_MOST_VOTES = 10**12  # sums of more could overflow
+_BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
+
+
+@dataclass(frozen=True)
+class Field:
+    """The type of a column (of Arrow), its limits, and what to do about a bad value."""
+
+    type: str
+    expected: str
+    remedy: str
+    low: float = -math.inf
+    high: float = math.inf
+    may_be_empty: bool = False
+
+
+_TEXT = "a text or a number that is not empty, without NUL or lone surrogate"
+_NO_VOTES = "leave the column out if there are no votes"
+SCHEMA: dict[str, Field] = {
+    "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
+    "category": Field("string", _TEXT, "fill it in, or leave the column out"),
+    "response": Field("int64", "a whole number", "number a prompt's responses 0, 1, 2, ...", low=0),
+    "label": Field("double", "1, 0, a share in between, or empty", "see `label` in the docs", 0, 1, True),
+    "reward": Field(
+        "double",
+        f"a finite number of at most {LARGEST_REWARD:g}",
+        "score it again, or say missing='lowest' or missing='drop' (--missing)",
+        -LARGEST_REWARD,
+        LARGEST_REWARD,
+    ),
+    "n_tokens": Field("int64", "a number of tokens, or -1", "leave the column out if unknown", low=-1),
+    "truncated": Field("bool", "true or false", "leave the column out if it is unknown"),
+    "votes": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
+    "ties": Field("int64", "a number of votes", _NO_VOTES, 0, _MOST_VOTES),
+    "beats": Field("lists", "a list of probabilities", "give P(this response beats response j), or null"),
+    "cluster": Field("string", _TEXT, "fill it in, or leave the column out"),
+}
+NEEDED = ("item_id", "category", "response", "label", "reward")
+_OF_THE_PROMPT = ("category", "ties", "cluster")  # the same on all rows of a prompt
+_TYPES: dict[str, Any] = {"string": np.str_, "int64": np.int64, "bool": np.bool_, "double": np.float64}
+_SAFE = {"string": "", "int64": "iu", "bool": "b", "double": "fiub"}  # dtypes that need no conversion
+_DETAIL = Field("double", "a finite number, or empty", "leave it empty", may_be_empty=True)
+
+
+class Problems(list[str]):
+    """What is wrong with a source of scores. `raise_if_any` puts all of it into one error."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source = source
+
+    def raise_if_any(self) -> None:
+        """Raise a ValueError with all problems, one per line if there are several."""
+        if len(self) == 1:
+            raise ValueError(f"{self.source}: {self[0]}")
+        if self:
+            lines = "".join(f"\n- {problem}" for problem in self)
+            raise ValueError(f"{self.source}: {len(self)} problems{lines}")
+
+
+def row_place(row: int) -> str:
+    """Name a row by its number, counted from 0."""
+    return f"row {row}"
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message."""
+    if value is None:
+        return "empty"
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
+    """Return where each prompt starts: (n,)."""
+    return np.flatnonzero(np.r_[True, item_id[1:] != item_id[:-1]])
+
+
+def checked(columns: Mapping[str, Any], *, source: str, place: Place = row_place) -> Columns:
+    """Return the columns of a table of scores as typed arrays (N,), prompt after prompt.
+
+    Columns that the schema does not know are kept as they are if their values are texts, numbers or truth
+    values. Prompts keep the order of their first row. A ValueError lists everything that is wrong.
+    """
+    problems = Problems(source)
+    absent = [name for name in NEEDED if name not in columns]
+    if absent:
+        problems.append(f"no column {', '.join(absent)} (has {', '.join(map(str, columns))})")
+    if "ties" in columns and "votes" not in columns:
+        problems.append("a column ties, but no column votes")
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{name} {n}" for name, n in lengths.items())
+        problems.append(f"the columns have different lengths ({counts})")
+    elif not max(lengths.values(), default=0):
+        problems.append("contains no scores")
+    problems.raise_if_any()
+    arrays: Columns = {}
+    # Ids first, because messages about other columns use them.
+    for name in sorted(columns, key=lambda name: [*SCHEMA].index(name) if name in SCHEMA else len(SCHEMA)):
+        field = SCHEMA.get(name, _DETAIL if name.startswith(DETAIL) else None)
+        if field is None:
+            extra = as_column(columns[name])
+            arrays |= {} if extra is None else {name: extra}
+            continue
+        found, bad = _typed(columns[name], field)
+        if len(bad):
+            row = int(bad[0])
+            several = f" ({len(bad):,} values)" if len(bad) > 1 else ""
+            problems.append(
+                f"{place(row)}{_whose(arrays, row)}: {name} is {shown(columns[name][row])}, not "
+                f"{field.expected}{several}: {field.remedy}"
+            )
+        elif found is not None:
+            arrays[name] = found
+    problems.raise_if_any()
+    order = _order(arrays["item_id"], arrays["response"])
+    if order is not None:
+        arrays = {name: array[order] for name, array in arrays.items()}
+    problems += _inconsistent(arrays)
+    problems.raise_if_any()
+    return arrays
+
+
+def as_column(values: Any) -> npt.NDArray[Any] | None:
+    """Return further values as an array (N,); None if they are neither texts nor numbers nor truth values."""
+    array = values if isinstance(values, np.ndarray) else _objects(values)
+    if array.ndim != 1 or array.dtype.kind not in "OUbiuf":
+        return None
+    if array.dtype.kind == "O":
+        kinds = {type(value) for value in array.tolist()} - {type(None)}
+        if not kinds <= {str, int, float, bool}:
+            return None
+        if kinds and kinds <= {int, float, bool} and (kinds == {bool} or bool not in kinds):
+            empty = any(value is None for value in array.tolist())
+            return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
+    return array
+
+
+def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
+    listed = list(values)
+    array = np.empty(len(listed), dtype=object)
+    array[:] = listed
+    return array
+
+
+def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
+    """Return a column with the type of its field, and the rows of bad values."""
+    if field.type == "lists":
+        bad = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
+        return (None if bad else as_lists(values)), np.array(bad, dtype=np.int64)
+    array = values if isinstance(values, np.ndarray) and values.ndim == 1 else _objects(values)
+    if field.type == "string":
+        return _texts(array)
+    if array.dtype.kind not in _SAFE[field.type]:
+        array, bad = _cast(array, field.type)
+        if len(bad):
+            return None, bad
+    found = array.astype(_TYPES[field.type], copy=False)
+    if field.type == "bool":
+        return found, np.empty(0, dtype=np.int64)
+    wrong = ~((found >= field.low) & (found <= field.high) & np.isfinite(found))
+    if field.may_be_empty:
+        wrong &= ~np.isnan(found)
+    return found, np.flatnonzero(wrong)
+
+
+def _texts(array: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], IntArray]:
+    """Return ids as texts. Only distinct values are checked: every prompt has several rows."""
+    if array.dtype.kind in "iu":
+        return array.astype(np.str_), np.empty(0, dtype=np.int64)
+    listed = array.tolist()
+    try:
+        distinct = {value: _text(value) for value in dict.fromkeys(listed)}
+    except TypeError:  # a list, which has no hash
+        return array, np.array([i for i, value in enumerate(listed) if not isinstance(value, str)])
+    bad = {value for value, text in distinct.items() if text is None}
+    if bad:
+        return array, np.array([row for row, value in enumerate(listed) if value in bad])
+    if array.dtype.kind == "U":
+        return array, np.empty(0, dtype=np.int64)
+    return np.array([distinct[value] for value in listed], dtype=np.str_), np.empty(0, dtype=np.int64)
+
+
+def _text(value: Any) -> str | None:
+    """Return an id or a category as text; None if it cannot be stored unchanged."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
+    text = str(value)
+    return None if not text.strip() or _BAD_SIGNS.search(text) else text
+
+
+def _cast(array: npt.NDArray[Any], type_name: str) -> tuple[npt.NDArray[Any], IntArray]:
+    """Convert a column by Arrow's rules: a text that reads as a number is one, 2.0 is a whole number."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def convert(values: Sequence[Any]) -> Any:
+        found = pa.array(values, from_pandas=False)
+        if pa.types.is_string(found.type) or pa.types.is_large_string(found.type):
+            found = pc.utf8_trim_whitespace(found)
+        return found.cast(pa.type_for_alias(type_name))
+
+    def nulls_allowed() -> bool:
+        return type_name == "double"  # an empty number becomes NaN, which its field may allow
+
+    listed = array.tolist()
+    try:
+        whole = convert(listed)
+        if not whole.null_count or nulls_allowed():
+            return whole.to_numpy(zero_copy_only=False), np.empty(0, dtype=np.int64)
+    except (pa.ArrowException, TypeError, OverflowError):
+        pass
+    found, bad = [], []
+    for row, value in enumerate(listed):  # of different types, or one is wrong
+        try:
+            one = convert([value])[0].as_py()
+        except (pa.ArrowException, TypeError, OverflowError):
+            one = None
+            bad.append(row)
+        else:
+            if one is None and not nulls_allowed():
+                bad.append(row)
+        found.append(math.nan if one is None else one)
+    if bad:
+        return array, np.array(bad, dtype=np.int64)
+    return np.array(found, dtype=_TYPES[type_name]), np.empty(0, dtype=np.int64)
+
+
+def _is_list_of_probabilities(value: Any) -> bool:
+    listed = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(listed, (list, tuple)):
+        return False
+    known = [one for one in listed if one is not None]
+    numbers = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in known)
+    return numbers and all(0 <= one <= 1 or one != one for one in known)
+
+
+def _order(item_id: npt.NDArray[np.str_], response: IntArray) -> IntArray | None:
+    """Return how to sort rows by prompt and response; None if they are sorted."""
+    starts = starts_of(item_id)
+    sizes = np.diff(np.r_[starts, len(item_id)])
+    in_order = np.array_equal(response, np.arange(len(item_id)) - np.repeat(starts, sizes))
+    if in_order and len(np.unique(item_id[starts])) == len(starts):
+        return None
+    _, first, inverse = np.unique(item_id, return_index=True, return_inverse=True)
+    return np.lexsort((response, first[inverse]))
+
+
+def _inconsistent(arrays: Columns) -> list[str]:
+    """Return what is wrong with sorted columns, the first prompt of each kind."""
+    item_id, response = arrays["item_id"], arrays["response"]
+    starts = starts_of(item_id)
+    sizes = np.diff(np.r_[starts, len(item_id)])
+    found = []
+
+    def several(bad: BoolArray) -> str:
+        return f" ({bad.sum():,} rows)" if bad.sum() > 1 else ""
+
+    expected = np.arange(len(item_id)) - np.repeat(starts, sizes)
+    twice = np.r_[False, (response[1:] == response[:-1]) & (item_id[1:] == item_id[:-1])]
+    gap = response != expected
+    if twice.any():
+        row = int(np.flatnonzero(twice)[0])
+        found.append(f"item {str(item_id[row])!r}: response {response[row]} appears twice{several(twice)}")
+    elif gap.any():
+        row = int(np.flatnonzero(gap)[0])
+        found.append(
+            f"item {str(item_id[row])!r}, response {response[row]}: expected response {expected[row]} next; "
+            "an item's responses are numbered 0, 1, 2, ..."
+        )
+    for name in _OF_THE_PROMPT:
+        if name in arrays:
+            bad = arrays[name] != np.repeat(arrays[name][starts], sizes)
+            if bad.any():
+                where = _whose(arrays, int(np.flatnonzero(bad)[0]))
+                found.append(f"{name} differs between the responses of a prompt{where}{several(bad)}")
+    if "beats" in arrays and not twice.any():
+        try:
+            flat_beats(arrays["beats"], sizes)
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def _whose(arrays: Mapping[str, npt.NDArray[Any]], row: int) -> str:
+    known = {"item_id": "item", "response": "response"}
+    parts = [f"{label} {arrays[name][row].item()!r}" for name, label in known.items() if name in arrays]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def tied_labels(label: FloatArray, votes: IntArray, starts: IntArray) -> FloatArray:
+    """Return labels in which responses that share most of a prompt's votes share first place, 1/t each.
+
+    Only prompts without a correct response change: their votes are tied.
+    """
+    sizes = np.diff(np.r_[starts, len(label)])
+    most = votes == np.repeat(np.maximum.reduceat(votes, starts), sizes)
+    open_ = (np.maximum.reduceat(label, starts) == 0) & (np.add.reduceat(votes, starts) > 0)
+    leaders = np.repeat(np.add.reduceat(most, starts, dtype=np.int64), sizes)
+    change = np.repeat(open_, sizes) & (leaders > 1)
+    shared: FloatArray = np.where(change, most / leaders, label)
+    return shared
+
+
+def as_lists(values: Iterable[Sequence[float | None]]) -> Lists:
+    """Return lists as a column (N,) of tuples, with None where a probability is unknown.
+
+    >>> as_lists([[float("nan"), 1], [0, None]]).tolist()
+    [(None, 1.0), (0.0, None)]
+    """
+    rows = [
+        tuple(None if one is None or one != one else float(one) for one in np.asarray(row, dtype=object))
+        for row in values
+    ]
+    column = np.empty(len(rows), dtype=object)
+    column[:] = rows
+    return column
+
+
+def flat_beats(column: Lists, sizes: IntArray) -> FloatArray:
+    """Return the column as one array (Σ m²,), NaN where unknown; a ValueError names the first bad row.
+
+    >>> flat_beats(as_lists([[None, 1], [0, None]]), np.array([2]))
+    array([nan,  1.,  0., nan])
+    """
+    wanted = np.repeat(sizes, sizes)
+    lengths = np.fromiter((len(row) for row in column), dtype=np.int64, count=len(column))
+    if (lengths != wanted).any():
+        row = int(np.flatnonzero(lengths != wanted)[0])
+        raise ValueError(f"row {row}: beats has {lengths[row]} entries for {wanted[row]} responses")
+    flat = np.array([one for row in column for one in row], dtype=np.float64)
+    other = flat[transposed(sizes)]
+    wrong = (np.abs(flat + other - 1) > _TOLERANCE) | (np.isnan(flat) != np.isnan(other))
+    i, j = _indices(sizes)
+    wrong[i == j] = False
+    if wrong.any():
+        first = int(np.flatnonzero(wrong)[0])
+        row = int(np.searchsorted(np.cumsum(wanted), first, side="right"))
+        raise ValueError(
+            f"row {row}: beats says P({i[first]} beats {j[first]}) = {flat[first]:g} and "
+            f"P({j[first]} beats {i[first]}) = {other[first]:g}; the two must sum to 1"
+        )
+    flat[i == j] = np.nan
+    return flat
+
+
+def transposed(sizes: IntArray) -> IntArray:
+    """Return the index of entry (j, i) for each entry (i, j) of the flat array.
+
+    >>> transposed(np.array([2]))
+    array([0, 2, 1, 3])
+    """
+    i, j = _indices(sizes)
+    squares = sizes * sizes
+    base = np.repeat(np.cumsum(squares) - squares, squares)
+    return base + j * np.repeat(sizes, squares) + i
+
+
+def _indices(sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return row and column of each entry within its prompt: (Σ m²,) each."""
+    squares = sizes * sizes
+    within = np.arange(squares.sum()) - np.repeat(np.cumsum(squares) - squares, squares)
+    width = np.repeat(sizes, squares)
+    return within // width, within % width
