@@ -180,15 +180,29 @@ class Client:
             raise _TemporaryError(message, status, _retry_after(answer.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
-        key = self._key().encode()
-        if len(key) >= _SHORTEST_KEY:  # answers are written to files and pages
-            content = content.replace(key, b"***")
         try:
-            return json.loads(content, parse_int=_number)
+            return self._masked(json.loads(content, parse_int=_number))
         except (ValueError, RecursionError):
             raise _TemporaryError(
                 f"{where}: the answer is not JSON: {self._shown(content)}", status
             ) from None
+
+    def _masked(self, value: Any) -> Any:
+        """Replace the key in decoded JSON, however the server escaped it: answers are written to files."""
+        key = self._key()
+        if len(key) < _SHORTEST_KEY:
+            return value
+
+        def masked(part: Any) -> Any:
+            if isinstance(part, str):
+                return part.replace(key, "***")
+            if isinstance(part, list):
+                return [masked(each) for each in part]
+            if isinstance(part, dict):
+                return {masked(name): masked(each) for name, each in part.items()}
+            return part
+
+        return masked(value)
 
     def _key(self) -> str:
         return os.environ.get(self.key_env or KEY_ENV, "").strip()
@@ -207,11 +221,14 @@ class Client:
         """Return the beginning of a server's message on one line, without control characters or the key."""
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
         try:
-            found = json.loads(text)
+            found = self._masked(json.loads(text))
             while isinstance(found, dict):  # {"error": {"message": ...}}, {"detail": ...}, {"message": ...}
-                found = next(found[name] for name in ("error", "message", "detail") if name in found)
-            text = found if isinstance(found, str) else json.dumps(found)
-        except (ValueError, RecursionError, StopIteration):
+                named = [found[name] for name in ("error", "message", "detail") if name in found]
+                if not named:
+                    break
+                found = named[0]
+            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        except (ValueError, RecursionError):
             pass
         key = self._key()
         text = text.replace(key, "***") if key else text
