@@ -41,9 +41,9 @@ from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrained
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, RewardModel
-from rmcalib.judges._inference.heads import Head
-from rmcalib.judges._inference.scoring import score_items
-from rmcalib.judges._inference.templates import encode, render
+from rmcalib.judges._scoring import score_items
+from rmcalib.judges._templates import encode, render
+from rmcalib.judges._weights import Head
 
 VOCABULARY = 8_192
 HEADER = "w9 " * 30

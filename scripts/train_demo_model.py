@@ -22,7 +22,7 @@ from demo_world import Question, benchmark_rows, training_questions
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast
 
-from rmcalib.judges._inference.templates import render
+from rmcalib.judges._templates import render
 
 SPECIAL = ["<pad>", "<s>", "<|user|>", "<|assistant|>", "<|end|>"]
 CHAT_TEMPLATE = (

@@ -79,7 +79,6 @@ COMMANDS: dict[str, tuple[Callable[..., None], list[str]]] = {
         examine,
         [
             "rmcalib doctor",
-            "rmcalib doctor --bench",
             "rmcalib doctor --model org/name --endpoint http://localhost:8000",
         ],
     ),

@@ -1,4 +1,4 @@
-"""``rmcalib doctor``: can this machine score, are its devices and a server right, and how fast is it?"""
+"""``rmcalib doctor``: can this machine score, and are its devices and a server right?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmcalib.cli._shared.options import Common, refuse_options, with_options
 from rmcalib.cli._shared.scoring_options import SERVED, ApiKeyEnv, EndpointKind, ServedName, TokenizeHere
 
 if TYPE_CHECKING:
-    from rmcalib.judges import Benchmarked, Diagnosis, ServedCheck
+    from rmcalib.judges import Diagnosis, ServedCheck
 
 __all__ = ["examine"]
 
@@ -23,9 +23,6 @@ __all__ = ["examine"]
 def examine(
     *,
     context: typer.Context,
-    speed: Annotated[
-        bool, typer.Option("--bench", help="Measure how fast this machine scores, and check nothing else.")
-    ] = False,
     endpoint: Annotated[
         str | None,
         typer.Option(
@@ -40,19 +37,14 @@ def examine(
             "--model",
             "-m",
             metavar="ID",
-            help="With --endpoint: the served model. With --bench: the model to run; default one with random "
-            "weights, of a size that suits the device.",
+            help="With --endpoint: the served model.",
         ),
-    ] = None,
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0.1, metavar="X", help="With --bench: how long to score; default 60, on a CPU 10."),
     ] = None,
     device: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="With --bench or --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
+            help="With --endpoint: auto (CUDA, else MPS, else the CPU), cpu, cuda, cuda:1 or mps.",
         ),
     ] = "auto",
     endpoint_kind: EndpointKind = "auto",
@@ -66,23 +58,15 @@ def examine(
     Scores a part of the demo on every device and in every dtype, and compares
     the rewards with those of the CPU in float32. With --endpoint and --model,
     compares the rewards of a server with those of the model, loaded here.
-    With --bench, scores random texts for a minute and prints the speed.
 
     Exit codes: 0 done; 1 a device is wrong in float32 (smaller dtypes may
     differ), or a server's rewards differ by more than rounding; 2 bad usage
     or bad input.
     """
-    if speed:
-        refuse_options(context, ("endpoint",), "--bench")
-        _bench(model, seconds, device, common)
-        return
-    refuse_options(context, ("seconds",), "a check that is not --bench")
     from rmcalib.judges import LoadOptions, compare_served, diagnose
 
     if (endpoint is None) != (model is None):
-        raise ValueError(
-            "--endpoint, --model: give both to compare a server with the model itself, or --bench"
-        )
+        raise ValueError("--endpoint, --model: give both to compare a server with the model itself")
     if endpoint is not None and model is not None:
         check = compare_served(
             model,
@@ -96,7 +80,7 @@ def examine(
         _finish(check, _print_served, common)
     else:
         served = ("endpoint_kind", "served_name", "tokenize_here", "api_key_env")
-        refuse_options(context, ("device", *served), "a check of this machine (give --bench or --endpoint)")
+        refuse_options(context, ("device", *served), "a check of this machine (give --endpoint)")
         _finish(diagnose(), _print, common)
 
 
@@ -107,43 +91,6 @@ def _finish(found: Diagnosis | ServedCheck, show: Callable[[Any], None], common:
         show(found)
     if not found.healthy:
         raise typer.Exit(1)
-
-
-def _bench(model: str | None, seconds: float | None, device: str, common: Common) -> None:
-    from rmcalib.judges import bench, find_hardware
-
-    usual = 10.0 if find_hardware(device).device == "cpu" else 60.0
-    found = bench(model, seconds=seconds or usual, device=device)
-    found.remember()
-    if common.json:
-        typer.echo(json.dumps(dataclasses.asdict(found)))
-    elif not common.quiet:
-        _print_bench(found)
-
-
-def _print_bench(found: Benchmarked) -> None:
-    from rich.text import Text
-
-    faster = found.tokens_per_second / found.plain_tokens_per_second
-    peak = "not measured" if found.memory_peak is None else f"{found.memory_peak / 1e9:.2f} GB"
-    lines = [
-        f"device      {found.device}: {found.device_name}",
-        f"model       {found.model}, {found.parameters / 1e6:,.0f}M parameters, {found.dtype}",
-        f"attention   {found.attention}",
-        f"scored      {found.responses:,} responses in {found.seconds:.1f} s, {found.passes:,} passes of at "
-        f"most {found.token_budget:,} tokens",
-        f"speed       {found.tokens_per_second:,.0f} tokens/s; a plain loop, batch 8: "
-        f"{found.plain_tokens_per_second:,.0f} ({faster:.2f} times as fast)",
-        f"arithmetic  {found.share_of_peak:.0%} of the {found.peak_operations_per_second / 1e12:.3g} TFLOP/s "
-        "of the best matrix product here",
-        f"tokens      {found.shared:.1%} shared with another response; {found.padding:.1%} of those computed "
-        "were padding",
-        f"memory      peak {peak}, estimated {found.memory_estimate / 1e9:.2f} GB, beyond the weights",
-        *(f"* {notice}" for notice in found.notices),
-    ]
-    console = open_console()
-    for line in lines:
-        console.print(Text(line), soft_wrap=True)
 
 
 _MEANING = {

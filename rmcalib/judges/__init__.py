@@ -4,41 +4,57 @@
 language model that is asked, or a Python function. The `Judge` protocol says what a judge of your own needs.
 """
 
-from rmcalib.judges._bench import Benchmarked, bench
 from rmcalib.judges._classifier import Classifier
-from rmcalib.judges._doctor import Diagnosis, diagnose
-from rmcalib.judges._generative.judge import Cost, GenerativeJudge
-from rmcalib.judges._generative.summary import answers_summary
-from rmcalib.judges._hardware import Hardware, find_hardware
-from rmcalib.judges._inference.scoring import CHUNK, indifference_note
+from rmcalib.judges._devices import find_hardware
+from rmcalib.judges._doctor import Diagnosis, ServedCheck, compare_served, diagnose
+from rmcalib.judges._files import identify, is_local, locate
+from rmcalib.judges._generative import Cost, GenerativeJudge
 from rmcalib.judges._judge import Judge, Scale, ScoredItem, about_judge, scored_chunks
-from rmcalib.judges._model_files import identify, is_local, locate
-from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._registry import Recipe, read_entries, recipe_from, registry
+from rmcalib.judges._load import KINDS, check_judge_name, judge_kind, judge_settings, load_judge
+from rmcalib.judges._model import RewardModel, load_model
+from rmcalib.judges._readings import answers_summary
+from rmcalib.judges._registry import (
+    Recipe,
+    read_entries,
+    recipe_from,
+    recipe_of_run,
+    registry,
+    remember_model,
+    scale_note,
+    why_no_calibration,
+)
 from rmcalib.judges._rescale import write_rescaled
-from rmcalib.judges._resolve import check_judge_name, judge_kind, load_judge
-from rmcalib.judges._reward_model import RewardModel, load_model
-from rmcalib.judges._scale import recipe_of_run, remember_model, scale_note, why_no_calibration
-from rmcalib.judges._served.comparison import ServedCheck, compare_served
+from rmcalib.judges._scoring import CHUNK, indifference_note
+from rmcalib.judges._settings import (
+    FunctionSettings,
+    LanguageModelSettings,
+    LoadOptions,
+    PolicySettings,
+    ServedSettings,
+    parsed_settings,
+    setting_help,
+)
 
 __all__ = [
     "CHUNK",
-    "Benchmarked",
+    "KINDS",
     "Classifier",
     "Cost",
     "Diagnosis",
+    "FunctionSettings",
     "GenerativeJudge",
-    "Hardware",
     "Judge",
+    "LanguageModelSettings",
     "LoadOptions",
+    "PolicySettings",
     "Recipe",
     "RewardModel",
     "Scale",
     "ScoredItem",
     "ServedCheck",
+    "ServedSettings",
     "about_judge",
     "answers_summary",
-    "bench",
     "check_judge_name",
     "compare_served",
     "diagnose",
@@ -47,9 +63,11 @@ __all__ = [
     "indifference_note",
     "is_local",
     "judge_kind",
+    "judge_settings",
     "load_judge",
     "load_model",
     "locate",
+    "parsed_settings",
     "read_entries",
     "recipe_from",
     "recipe_of_run",
@@ -57,6 +75,7 @@ __all__ = [
     "remember_model",
     "scale_note",
     "scored_chunks",
+    "setting_help",
     "why_no_calibration",
     "write_rescaled",
 ]

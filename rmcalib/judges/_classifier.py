@@ -6,33 +6,21 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmcalib.judges._inference.architectures import running_config
-from rmcalib.judges._inference.scoring import ItemScorer
+from rmcalib.judges._files import check_model_name, identify, model_from
 from rmcalib.judges._judge import Progress, Scale, ScoredItem
-from rmcalib.judges._model_files import check_model_name, identify
-from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._registry import Recipe
-from rmcalib.judges._reward_model import RewardModel, load_model
-from rmcalib.judges._scale import scale_of
+from rmcalib.judges._model import RewardModel, load_model
+from rmcalib.judges._registry import Recipe, scale_of
+from rmcalib.judges._scoring import ItemScorer
+from rmcalib.judges._settings import LoadOptions
+from rmcalib.judges._sharing import running_config
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Item
 
-__all__ = ["Classifier"]
-
 SCORING_VERSION = 1  # raise it when the same inputs would get other scores
 # Fields of a recipe that describe the model and do not change its scores.
-_DESCRIPTIVE = (
-    "model",
-    "status",
-    "reason",
-    "loss",
-    "evidence",
-    "bradley_terry",
-    "parameters",
-    "note",
-    "scale",
-)
+_ABOUT = ("status", "reason", "loss", "evidence", "bradley_terry", "parameters", "note")
+_DESCRIPTIVE = (*_ABOUT, "model", "scale", "family")
 
 
 class Classifier:
@@ -47,7 +35,7 @@ class Classifier:
         A Hub id, a folder, `"demo"`, or a loaded `RewardModel`. A loaded model is identified by its name and
         revision. If its weights have changed, as in training, do not resume an earlier run.
     options : LoadOptions, optional
-        Options for loading and running it. For a loaded model, only `token_budget` has an effect.
+        Settings for loading and running it. For a loaded model, only `token_budget` has an effect.
 
     Examples
     --------
@@ -92,14 +80,14 @@ class Classifier:
     def identity(self) -> dict[str, Any]:
         """Return everything that changes a reward; this loads the model."""
         model = self.model
-        recipe = {k: v for k, v in _hashed(model.recipe).items() if k not in _DESCRIPTIVE}
         return {
             "model_revision": model.revision,
             "model_sources": dict(model.sources),
-            "recipe": recipe,
+            "recipe": _hashed(model.recipe),
             "kind": model.kind,
             "own_code": _own_code(model),
-            "attention": _attention(model),
+            # the attention that transformers has chosen, because each one rounds differently
+            "attention": getattr(running_config(model), "_attn_implementation", None),
             "dtype": str(model.dtype).removeprefix("torch."),
             "max_length": model.max_length,
             "scoring_version": SCORING_VERSION,
@@ -109,7 +97,8 @@ class Classifier:
         """Return what determines `identity` and is known without the weights; None for a loaded model.
 
         Settings that depend on the machine stay `auto`, because another machine may do the scoring. The base
-        model of a PEFT adapter is not included, because only the adapter's files name it.
+        model of a PEFT adapter is included only if the user gave it, because only the adapter's files name
+        it.
         """
         if not self._by_name:
             return None
@@ -119,6 +108,7 @@ class Classifier:
         automatic = [options.dtype, options.device.partition(":")[0]]  # `auto` depends on the device
         return {
             "revision": self.commit,
+            "base": options.base and identify(options.base),
             "tokenizer": tokenizer and identify(tokenizer),
             "recipe": recipe,
             "dtype": automatic if options.dtype == "auto" else options.dtype,
@@ -128,15 +118,12 @@ class Classifier:
         }
 
     def about(self) -> dict[str, Any]:
-        """Return the device, and what is known about the model."""
-        known = {
-            name: getattr(self.model.recipe, name) for name in _DESCRIPTIVE if name not in ("model", "scale")
-        }
+        """Return the device, where the model is from, and what is known about it."""
         return {
             "device": str(self.model.device),
             "dtype_from": self.model.dtype_from,
-            "compiled": self.options.compile,
-            "about_model": known,
+            **({"model_from": model_from(self.name)} if self._by_name else {}),
+            "about_model": {name: getattr(self.model.recipe, name) for name in _ABOUT},
         }
 
     def work(self) -> dict[str, int]:
@@ -145,32 +132,18 @@ class Classifier:
 
     def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
         """Score prompts in chunks of 32; `progress` is called after each forward pass."""
-        if (
-            self._scorer is None
-        ):  # kept, because it learns how many tokens fit and whether prompts can be shared
-            self._scorer = ItemScorer(self.model, token_budget=self.options.token_budget)
+        if self._scorer is None:  # kept: it learns how many tokens fit and whether prompts can be shared
+            self._scorer = ItemScorer(self.model, self.options.token_budget)
         self._scorer.progress = progress
         yield from self._scorer.chunks(items)
 
 
 def _hashed(recipe: Recipe) -> dict[str, Any]:
-    """Return the fields of a recipe for hashing, with the names of version 0.1, so that its runs resume."""
-    values = dataclasses.asdict(recipe)
-    values["status"] = {"rebuilt": "adapter", "own-code": "remote"}.get(recipe.status, recipe.status)
-    values["head"] = "remote" if recipe.head == "own-code" else recipe.head
-    del values["family"]  # does not change a reward
-    if recipe.scale is None:
-        del values["scale"]
-    return values
+    """Return the fields of a recipe that change scores."""
+    return {name: value for name, value in dataclasses.asdict(recipe).items() if name not in _DESCRIPTIVE}
 
 
 def _own_code(model: RewardModel) -> list[str]:
     """Return the classes that came with the checkpoint: other code with the same files is another model."""
     kinds = {type(part) for part in (*model.backbone.modules(), model.tokenizer, model.config)}
     return sorted(kind.__name__ for kind in kinds if kind.__module__.startswith("transformers_modules"))
-
-
-def _attention(model: RewardModel) -> str | None:
-    """Return the attention that transformers has chosen, because each one rounds differently."""
-    name: str | None = getattr(running_config(model), "_attn_implementation", None)
-    return name

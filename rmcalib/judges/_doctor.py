@@ -1,8 +1,9 @@
-"""Check whether the devices of this machine compute the right rewards.
+"""Check whether the devices of this machine, or a server, compute the right rewards.
 
 `diagnose` scores a part of the demo benchmark with the demo model on every device, in every dtype, and
 compares with the CPU in float32. Each device is checked in its own process. If the process crashes, this is
-reported, and the remaining dtypes are checked in a new process.
+reported, and the remaining dtypes are checked in a new process. `compare_served` compares a server with the
+model loaded here.
 """
 
 from __future__ import annotations
@@ -14,14 +15,29 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rmcalib.judges._inference import devices
+from rmcalib._util.children import isolated
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import _devices as devices
+from rmcalib.judges._classifier import Classifier
+from rmcalib.judges._judge import scored_chunks
+from rmcalib.judges._model import load_model
+from rmcalib.judges._scoring import score_items
+from rmcalib.judges._served import EndpointJudge
+from rmcalib.judges._settings import LoadOptions, ServedSettings, checked_settings
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges._judge import Judge
 
 _PACKAGES = ("rmcalib", "torch", "transformers", "tokenizers", "datasets", "huggingface_hub", "numpy")
 
 # Largest allowed difference from the CPU in float32. The demo's rewards lie within about ±10.
 _TOLERANCE = {"float32": 1e-3, "float16": 5e-2, "bfloat16": 5e-1}
+
+# Differences of a server's rewards, relative to the largest reward (or to 1).
+_EQUAL, _ROUNDING = 1e-3, 5e-2
 
 _ANSWER = "answer: "  # prefix of our own output; libraries may print other lines
 
@@ -148,6 +164,110 @@ def diagnose(*, prompts: int = 24, timeout: float = 300.0) -> Diagnosis:
     )
 
 
+@dataclass(frozen=True)
+class ServedCheck:
+    """The result of `compare_served`.
+
+    Attributes
+    ----------
+    model : str
+        The model's name.
+    endpoint, endpoint_kind, server_version, served_model
+        The server, its kind and version, and the name that it has for the model.
+    n_responses : int
+        Number of responses that were scored by both.
+    dtype : str
+        Dtype of the model loaded here.
+    reward_difference, probability_difference : float
+        The largest difference of rewards, and of the probabilities computed from them.
+    seconds_served, seconds_here : float
+        Time for scoring.
+    status : str
+        `right`, `rounding` (the differences are as large as those of a narrower dtype) or `differs`.
+    """
+
+    model: str
+    endpoint: str
+    endpoint_kind: str
+    server_version: str | None
+    served_model: str | None
+    n_responses: int
+    dtype: str
+    reward_difference: float
+    probability_difference: float
+    seconds_served: float
+    seconds_here: float
+    status: str
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the server returns this model's rewards, up to rounding."""
+        return self.status != "differs"
+
+
+def compare_served(
+    model: str, endpoint: str, *, prompts: int = 8, here: LoadOptions | None = None, **settings: Any
+) -> ServedCheck:
+    """Score prompts of the demo with a server and with the same model loaded here, and compare the rewards.
+
+    Parameters
+    ----------
+    model : str
+        Hub id or folder of the model.
+    endpoint : str
+        Address of the server.
+    prompts : int
+        Number of prompts, with four responses each.
+    here : LoadOptions, optional
+        Settings for loading the model on this machine.
+    **settings
+        More fields of `ServedSettings`.
+
+    Returns
+    -------
+    ServedCheck
+        The largest differences. `.healthy` is True if they are only rounding.
+
+    Examples
+    --------
+    With a running server::
+
+        check = rmcalib.judges.compare_served("org/name", "http://localhost:8000")
+        print(check.status, check.reward_difference)
+    """
+    items = load_benchmark("demo", limit=prompts).items
+    served = EndpointJudge(model, checked_settings(ServedSettings, {"endpoint": endpoint, **settings}))
+    server = served.connection.server  # an unsuitable server is reported before the model is loaded
+    there, seconds_served = _timed(served, items)
+    loaded = Classifier(model, here)
+    own, seconds_here = _timed(loaded, items)
+    difference, probabilities = largest_differences(there, own)
+    largest = max(1.0, *(abs(reward) for rewards in own for reward in rewards))
+    status = "right" if difference <= _EQUAL * largest else "rounding"
+    return ServedCheck(
+        model=model,
+        endpoint=served.client.url,
+        endpoint_kind=server.kind,
+        server_version=server.version,
+        served_model=server.model,
+        n_responses=sum(map(len, own)),
+        dtype=str(loaded.model.dtype).removeprefix("torch."),
+        reward_difference=difference,
+        probability_difference=probabilities,
+        seconds_served=seconds_served,
+        seconds_here=seconds_here,
+        status=status if difference <= _ROUNDING * largest else "differs",
+    )
+
+
+def _timed(judge: Judge, items: Sequence[Item]) -> tuple[list[tuple[float, ...]], float]:
+    """Return the rewards of a judge, and the seconds that scoring took."""
+    judge.identity()  # loads the model, which is not part of the time
+    start = time.perf_counter()
+    rewards = [scored.rewards for chunk in scored_chunks(judge, items) for scored in chunk]
+    return rewards, time.perf_counter() - start
+
+
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that affect scores."""
     import platform
@@ -164,9 +284,7 @@ def versions() -> dict[str, str]:
 
 def _hub(timeout: float = 5.0) -> tuple[bool, str]:
     """Return whether the Hub can be reached, and a text for the report."""
-    import urllib.error
-    import urllib.request
-
+    import httpx
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -175,12 +293,10 @@ def _hub(timeout: float = 5.0) -> tuple[bool, str]:
             f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
         )
     try:
-        with urllib.request.urlopen(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout) as answer:
-            return True, f"{constants.ENDPOINT}: reachable (status {answer.status})"
-    except urllib.error.HTTPError as error:
-        return True, f"{constants.ENDPOINT}: reachable, but it answers with status {error.code}"
-    except (OSError, ValueError) as error:
-        return False, f"{constants.ENDPOINT}: not reachable ({getattr(error, 'reason', error)})"
+        answer = httpx.get(f"{constants.ENDPOINT}/api/models?limit=1", timeout=timeout)
+        return True, f"{constants.ENDPOINT}: reachable (status {answer.status_code})"
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return False, f"{constants.ENDPOINT}: not reachable ({error})"
 
 
 def _examine(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> dict[str, Outcome]:
@@ -196,11 +312,10 @@ def _run(device: str, dtypes: Sequence[str], prompts: int, timeout: float) -> di
 
     If the process ends early, the dtype at which it ended has an `error`, and later ones are missing.
     """
-    names = ",".join(dtypes)
-    command = [sys.executable, "-W", "ignore", "-m", "rmcalib.judges._doctor", device, names, str(prompts)]
-    path = os.pathsep.join(part for part in sys.path if part)
+    code = "from rmcalib.judges._doctor import main; main()"
+    command = isolated(code, device, ",".join(dtypes), str(prompts))
     # The demo is so small that several threads would be slower.
-    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "HF_HUB_OFFLINE": "1"}
     ending: Outcome | None = None
     try:
         done = subprocess.run(command, capture_output=True, timeout=timeout, env=environment, check=False)
@@ -249,10 +364,6 @@ def _compare(device: str, dtype: str, outcome: Outcome, reference: Outcome) -> C
 
 
 def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
-    from rmcalib.benchmarks import load_benchmark
-    from rmcalib.judges._inference.scoring import score_items
-    from rmcalib.judges._reward_model import load_model
-
     try:
         model = load_model("demo", device=device, dtype=dtype)
         items = load_benchmark("demo", limit=prompts).items
@@ -264,11 +375,8 @@ def _score_demo(device: str, dtype: str, prompts: int) -> Outcome:
     return {"rewards": rewards, "seconds": time.perf_counter() - start}
 
 
-def _main() -> None:
+def main() -> None:
+    """Score the demo in the process that `diagnose` starts for a device, and print the outcomes."""
     device, dtypes, prompts = sys.argv[1:]
     for dtype in dtypes.split(","):
         print(_ANSWER + json.dumps({dtype: _score_demo(device, dtype, int(prompts))}), flush=True)
-
-
-if __name__ == "__main__":
-    _main()

@@ -1,36 +1,41 @@
-"""A small JSON client for the servers of judges.
+"""The one HTTP client of judges: JSON requests with a deadline, retries, and a key for one host only.
 
-It retries after temporary failures (a busy or restarting server, a lost connection), limits the size of
-answers, and sends the key to one host only. The key is read from its environment variable: no object, file or
-message contains it.
+Requests run on an event loop in a thread of its own, because only there a deadline holds for a whole request:
+connecting, every byte of the headers, and the body. The key is read from its environment variable: no object,
+file or message contains it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import os
-import random
+import threading
 import time
 import unicodedata
+import warnings
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 if TYPE_CHECKING:
-    import requests
-
-__all__ = ["CONCURRENCY", "KEY_ENV", "TIMEOUT", "Client", "ServerError", "clean_url", "open_client"]
+    import httpx
+    import tenacity
 
 KEY_ENV = "RMCALIB_API_KEY"
-TIMEOUT = 300.0  # seconds, by default
-CONCURRENCY = 16  # requests at a time, by default
 _TEMPORARY = {408, 425, 429, 500, 502, 503, 504, 529}  # statuses after which a request is sent again
-_LONGEST_WAIT = 30.0  # seconds between two attempts, unless the server asks for more
-_LONGEST_ASKED = 300.0  # seconds that a server may ask for
+_LONGEST_WAIT = 30.0  # seconds between two attempts
+_LONGEST_ASKED = 60.0  # seconds between two attempts if the server asks for a pause
+_SHOWN_WAIT = 5.0  # seconds; a longer pause that a server asks for is shown
 _SHORTEST_KEY = 8  # characters of a key that is masked in answers; a shorter one may occur by chance
 _LONGEST_INTEGER = 300  # digits that float64 can hold
 _EXCERPT = 200  # characters of a server's message that an error shows
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class ServerError(ValueError):
@@ -40,6 +45,14 @@ class ServerError(ValueError):
         """Store the message, which is one line, and the status."""
         super().__init__(message)
         self.status = status
+
+
+class _TemporaryError(ServerError):
+    """A failure after which the request is sent again. `wait`: seconds that the server asks to wait."""
+
+    def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
+        super().__init__(message, status)
+        self.wait = wait
 
 
 @dataclass(frozen=True)
@@ -53,116 +66,88 @@ class Client:
     key_env : str, optional
         The environment variable with the key. None: `RMCALIB_API_KEY`, if it is set.
     timeout : float
-        Seconds to wait for an answer.
+        Seconds for a whole request, from connecting to the last byte of the answer.
     attempts : int
         How many times a request is sent before it fails.
     first_wait : float
-        Seconds before the second attempt. The wait doubles each time, up to 30 seconds, and is shortened at
-        random, so that clients do not all return at the same time.
+        Seconds before the second attempt. The wait doubles each time, with a random part.
     max_bytes : int
         The size of the largest answer that is read.
     """
 
     url: str
     key_env: str | None = None
-    timeout: float = TIMEOUT
+    timeout: float = 300.0
     attempts: int = 8
     first_wait: float = 0.5
     max_bytes: int = 16 * 2**20
 
-    def get(self, path: str, *, attempts: int | None = None) -> Any:
+    def get(self, path: str) -> Any:
         """Send a GET request, and return the JSON of the answer."""
-        return self._ask("GET", path, None, attempts)
+        return _run(self._ask("GET", path, None))
 
-    def post(self, path: str, body: Any, *, attempts: int | None = None) -> Any:
+    def post(self, path: str, body: Any) -> Any:
         """Send JSON in a POST request, and return the JSON of the answer."""
         # Lone surrogates are legal in JSON, but most servers refuse them: send U+FFFD instead.
         text = json.dumps(body, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
-        return self._ask("POST", path, text.decode("utf-16-le", "replace").encode(), attempts)
+        return _run(self._ask("POST", path, text.decode("utf-16-le", "replace").encode()))
 
-    def check_key(self) -> None:
-        """Raise a `ValueError` if the variable that was named for the key is not set."""
-        if self.key_env is not None and not os.environ.get(self.key_env):
-            raise ValueError(f"api_key_env: the environment variable {self.key_env} is not set")
-
-    @functools.cached_property
-    def _session(self) -> requests.Session:
-        import requests
-        from requests.adapters import HTTPAdapter
-
-        session = requests.Session()
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(pool_maxsize=256))
-        return session
-
-    def _ask(self, method: str, path: str, data: bytes | None, attempts: int | None) -> Any:
+    async def _ask(self, method: str, path: str, content: bytes | None) -> Any:
         """Send a request until it succeeds, fails permanently, or has been sent `attempts` times."""
-        left = self.attempts if attempts is None else attempts
-        wait = self.first_wait
-        while True:
-            left -= 1
-            try:
-                return self._send(method, path, data)
-            except _TemporaryError as error:
-                if left <= 0:
-                    raise ServerError(str(error), error.status) from error.__cause__
-                pause = wait * random.uniform(0.5, 1.0) if error.wait is None else error.wait
-            if pause > _LONGEST_ASKED:
-                raise ServerError(
-                    f"{self.url}{path}: the server is busy and asks to wait {pause:.0f} seconds: run the "
-                    "same command later; it continues where it stopped",
-                    429,
-                )
-            time.sleep(pause)
-            wait = min(2 * wait, _LONGEST_WAIT)
+        import tenacity
 
-    def _send(self, method: str, path: str, data: bytes | None) -> Any:
+        usual = tenacity.wait_random_exponential(multiplier=self.first_wait, max=_LONGEST_WAIT)
+
+        def wait(state: tenacity.RetryCallState) -> float:
+            error: Any = state.outcome and state.outcome.exception()
+            return usual(state) if error.wait is None else min(error.wait, _LONGEST_ASKED)
+
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_TemporaryError),
+            stop=tenacity.stop_after_attempt(self.attempts),
+            wait=wait,
+            before_sleep=_show_wait,
+            reraise=True,
+        )
+        return await retrying(self._send, method, f"{self.url}{path}", content)
+
+    async def _send(self, method: str, where: str, content: bytes | None) -> Any:
         """Send a request once."""
-        import requests
-        import urllib3
+        import httpx
 
-        where = f"{self.url}{path}"
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if data is not None:
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **self._authorisation()}
+        if content is not None:
             headers["Content-Type"] = "application/json"
         try:
-            answer = self._session.request(
-                method,
-                where,
-                data=data,
-                headers=headers,
-                auth=self._authorise,  # without it, requests would send a password from ~/.netrc
-                timeout=(min(30.0, self.timeout), self.timeout),
-                allow_redirects=False,
-                stream=True,
-            )
-            with answer:
-                content = self._read(answer, where)
-        except (requests.Timeout, urllib3.exceptions.TimeoutError) as error:
-            raise _TemporaryError(f"{where}: no answer within {self.timeout:g} seconds") from error
-        except requests.exceptions.InvalidURL:
+            async with (
+                asyncio.timeout(self.timeout),
+                _connections(os.getpid())[1].stream(
+                    method, where, content=content, headers=headers
+                ) as answer,
+            ):
+                read = await self._read(answer, where)
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise _TemporaryError(f"{where}: no complete answer within {self.timeout:g} seconds") from error
+        except httpx.InvalidURL:
             raise ServerError(f"{where}: is not a valid address") from None
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+        except (httpx.HTTPError, OSError) as error:
             raise _TemporaryError(
                 f"{where}: {_reason(error)}: is the server running, and the address right?"
             ) from error
-        return self._parsed(answer, content, where)
+        return self._parsed(answer, read, where)
 
-    def _read(self, answer: requests.Response, where: str) -> bytes:
-        deadline = time.monotonic() + self.timeout
+    async def _read(self, answer: httpx.Response, where: str) -> bytes:
         pieces, size = [], 0
-        for piece in answer.raw.stream(2**14, decode_content=False):
+        async for piece in answer.aiter_raw():
             pieces.append(piece)
             size += len(piece)
             if size > self.max_bytes:
                 raise ServerError(
                     f"{where}: the answer is larger than {self.max_bytes / 2**20:.3g} MiB", answer.status_code
                 )
-            if time.monotonic() > deadline:
-                raise _TemporaryError(f"{where}: the answer was not complete after {self.timeout:g} seconds")
         return b"".join(pieces)
 
-    def _parsed(self, answer: requests.Response, content: bytes, where: str) -> Any:
+    def _parsed(self, answer: httpx.Response, content: bytes, where: str) -> Any:
         status = answer.status_code
         if 300 <= status < 400:
             target = self._shown(answer.headers.get("Location", "another address"))
@@ -180,51 +165,59 @@ class Client:
             raise _TemporaryError(message, status, _retry_after(answer.headers.get("Retry-After")))
         if not 200 <= status < 300:
             raise ServerError(f"{where}: status {status}: {self._shown(content)}", status)
-        key = self._key().encode()
-        if len(key) >= _SHORTEST_KEY:  # answers are written to files and pages
-            content = content.replace(key, b"***")
         try:
-            return json.loads(content, parse_int=_number)
+            return self._masked(json.loads(content, parse_int=_number))
         except (ValueError, RecursionError):
             raise _TemporaryError(
                 f"{where}: the answer is not JSON: {self._shown(content)}", status
             ) from None
 
+    def _masked(self, value: Any) -> Any:
+        """Replace the key in decoded JSON, however the server escaped it: answers are written to files."""
+        key = self._key()
+        if len(key) < _SHORTEST_KEY:
+            return value
+
+        def masked(part: Any) -> Any:
+            if isinstance(part, str):
+                return part.replace(key, "***")
+            if isinstance(part, list):
+                return [masked(each) for each in part]
+            if isinstance(part, dict):
+                return {masked(name): masked(each) for name, each in part.items()}
+            return part
+
+        return masked(value)
+
     def _key(self) -> str:
         return os.environ.get(self.key_env or KEY_ENV, "").strip()
 
-    def _authorise(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        name, key = self.key_env or KEY_ENV, self._key()
+    def _authorisation(self) -> dict[str, str]:
+        key = self._key()
         if not (key.isascii() and key.isprintable()):
+            name = self.key_env or KEY_ENV
             raise ServerError(
                 f"the key in the environment variable {name} has characters that keys cannot have"
             )
-        if key:
-            request.headers["Authorization"] = f"Bearer {key}"
-        return request
+        return {"Authorization": f"Bearer {key}"} if key else {}
 
     def _shown(self, said: bytes | str) -> str:
         """Return the beginning of a server's message on one line, without control characters or the key."""
         text = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
         try:
-            found = json.loads(text)
+            found = self._masked(json.loads(text))
             while isinstance(found, dict):  # {"error": {"message": ...}}, {"detail": ...}, {"message": ...}
-                found = next(found[name] for name in ("error", "message", "detail") if name in found)
-            text = found if isinstance(found, str) else json.dumps(found)
-        except (ValueError, RecursionError, StopIteration):
+                named = [found[name] for name in ("error", "message", "detail") if name in found]
+                if not named:
+                    break
+                found = named[0]
+            text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        except (ValueError, RecursionError):
             pass
         key = self._key()
         text = text.replace(key, "***") if key else text
         line = "".join("\ufffd" if unicodedata.category(c)[0] == "C" else c for c in " ".join(text.split()))
         return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
-
-
-class _TemporaryError(Exception):
-    """A temporary failure. `wait` is the number of seconds that the server asks to wait."""
-
-    def __init__(self, message: str, status: int | None = None, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.wait = status, wait
 
 
 def clean_url(endpoint: str) -> str:
@@ -236,10 +229,8 @@ def clean_url(endpoint: str) -> str:
     Traceback (most recent call last):
     ValueError: endpoint: 'localhost:8000' is not an address like http://localhost:8000
     """
-    if not isinstance(endpoint, str):
-        raise ValueError(f"endpoint: must be a text like http://localhost:8000, got {endpoint!r}")
     try:
-        parts = urlsplit(endpoint.strip())
+        parts = urlsplit(str(endpoint).strip())
         known = parts.scheme in ("http", "https") and bool(parts.hostname)
         secret = parts.username is not None or parts.password is not None or parts.query or parts.fragment
         _ = parts.port  # raises if it is not a number
@@ -256,26 +247,75 @@ def clean_url(endpoint: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.lower(), path, "", ""))
 
 
-def open_client(
-    endpoint: str,
-    *,
-    api_key_env: str | None = None,
-    timeout: float = TIMEOUT,
-    concurrency: int = CONCURRENCY,
-) -> Client:
-    """Return a client for a server, after checking the user's settings. Nothing is sent yet.
+def open_client(endpoint: str, api_key_env: str | None, timeout: float) -> Client:
+    """Return a client for a server, after checking the user's settings. Nothing is sent yet."""
+    if api_key_env is not None and not os.environ.get(api_key_env):
+        raise ValueError(f"api_key_env: the environment variable {api_key_env} is not set")
+    return Client(clean_url(endpoint), api_key_env, timeout)
 
-    >>> open_client("http://localhost:8000", concurrency=0)
-    Traceback (most recent call last):
-    ValueError: concurrency: must be at least 1, got 0
+
+def in_parallel(call: Callable[[T], R], inputs: Iterable[T], *, workers: int) -> Iterator[R]:
+    """Call a function for every input, `workers` at a time, and yield the results in order.
+
+    Inputs are read a few ahead of the results. If a call fails, its error is raised when its result is due.
+    No more calls are started then, and the requests that are still running are given up.
+
+    >>> list(in_parallel(abs, [-1, 2, -3], workers=2))
+    [1, 2, 3]
     """
-    if concurrency < 1:
-        raise ValueError(f"concurrency: must be at least 1, got {concurrency}")
-    if timeout <= 0:
-        raise ValueError(f"timeout: must be more than 0 seconds, got {timeout:g}")
-    client = Client(clean_url(endpoint), api_key_env, timeout)
-    client.check_key()
-    return client
+    pool, waiting, threads = ThreadPoolExecutor(workers), deque[Future[R]](), set[int]()
+
+    def run(value: T) -> R:
+        threads.add(threading.get_ident())
+        return call(value)
+
+    try:
+        for value in inputs:
+            if len(waiting) >= 2 * workers:
+                yield waiting.popleft().result()
+            waiting.append(pool.submit(run, value))
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for request in [_RUNNING.get(thread) for thread in threads]:
+            if request is not None:
+                request.cancel()
+
+
+_RUNNING: dict[int, Future[Any]] = {}  # the request of each thread
+
+
+def _run(request: Coroutine[Any, Any, T]) -> T:
+    """Run a request on the event loop, and wait for its result."""
+    future = asyncio.run_coroutine_threadsafe(request, _connections(os.getpid())[0])
+    _RUNNING[threading.get_ident()] = future
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # after Ctrl-C
+        _RUNNING.pop(threading.get_ident(), None)
+
+
+@functools.cache
+def _connections(_process: int) -> tuple[asyncio.AbstractEventLoop, httpx.AsyncClient]:
+    """Return the event loop of this process, in a thread of its own, and the pool of its connections."""
+    import httpx
+
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True, name="rmcalib-requests").start()
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
+    return loop, httpx.AsyncClient(timeout=None, limits=limits, follow_redirects=False)
+
+
+def _show_wait(state: tenacity.RetryCallState) -> None:
+    error: Any = state.outcome and state.outcome.exception()
+    if error.wait is not None and error.wait >= _SHOWN_WAIT:
+        pause = state.next_action.sleep if state.next_action else 0.0
+        warnings.warn(
+            f"{error}: the server asks to wait {error.wait:.0f} s; trying again in {pause:.0f} s",
+            stacklevel=2,
+        )
 
 
 def _number(digits: str) -> int | float:
@@ -287,29 +327,23 @@ def _retry_after(value: str | None) -> float | None:
     """Return the seconds of a Retry-After header: a number, or a date."""
     if value is None:
         return None
-    if value.strip().isdecimal():
-        return float(value)
     from email.utils import parsedate_to_datetime
 
     try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        date = None if value.strip().isdecimal() else parsedate_to_datetime(value).timestamp()
+        return float(value) if date is None else max(0.0, date - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
 
 
 def _reason(error: Exception) -> str:
     """Return in a few words why there was no answer."""
-    text = repr(error).lower()
-    known = {
-        "refused": "connection refused",
-        "name or service": "unknown host",
-        "name resolution": "unknown host",
-        "resolve": "unknown host",
-        "certificate": "the certificate is not trusted",
-        "reset": "the connection was lost",
-        "aborted": "the connection was lost",
-        "incompleteread": "the connection was lost",
-        "broken": "the connection was lost",
-        "disconnected": "the connection was lost",
-    }
-    return next((reason for sign, reason in known.items() if sign in text), type(error).__name__)
+    import httpx
+
+    text = f"{error!r} {error.__cause__!r} {error.__context__!r}".lower()
+    if "certificate" in text:
+        return "the certificate is not trusted"
+    if isinstance(error, httpx.ConnectError):
+        unknown = any(sign in text for sign in ("name or service", "name resolution", "getaddrinfo"))
+        return "unknown host" if unknown else "connection refused"
+    return "the connection was lost"

@@ -1,4 +1,4 @@
-"""The registry of recipes: how each known reward model is loaded.
+"""The registry of recipes: how each known reward model is loaded, and the scale of its rewards.
 
 `leaderboard.yaml` has the classifiers of RewardBench 2. Users add entries with a YAML file in the same
 format, packages with the entry point group `rmcalib.models`. Later entries replace earlier ones.
@@ -7,26 +7,31 @@ format, packages with the entry point group `rmcalib.models`. Later entries repl
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rmcalib._util.texts import parse_yaml
-from rmcalib.judges._inference.devices import DTYPES
-from rmcalib.judges._inference.pooling import POOLINGS
-from rmcalib.judges._judge import SCALES
+from rmcalib.judges._devices import DTYPES
+from rmcalib.judges._judge import SCALES, Scale
+from rmcalib.judges._templates import POOLINGS
+from rmcalib.scores import Scores
 
 LEADERBOARD = Path(__file__).parent / "leaderboard.yaml"
 ENTRY_POINTS = "rmcalib.models"
-STATUSES = ("plain", "recipe", "rebuilt", "own-code", "unsupported")
-_FORMER = {  # names of version 0.1, which are still accepted
-    "status": {"adapter": "rebuilt", "remote": "own-code"},
-    "head": {"remote": "own-code"},
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "status": ("plain", "recipe", "rebuilt", "own-code", "unsupported"),
+    "bradley_terry": ("yes", "modified", "no", "unknown"),
+    "scale": SCALES,
+    "pooling": POOLINGS,
+    "dtype": DTYPES,
+    "attention": ("eager", "sdpa", "flash_attention_2"),
 }
-BRADLEY_TERRY = ("yes", "modified", "no", "unknown")
-ATTENTIONS = ("eager", "sdpa", "flash_attention_2")
+_ABOUT = ("loss", "evidence", "bradley_terry", "parameters", "note")
+_BY_LOSS: dict[str, Scale] = {"yes": "log-utilities", "modified": "log-utilities", "no": "ratings"}
 
 
 @dataclass(frozen=True)
@@ -224,10 +229,152 @@ def recipe_from(entry: Any, where: str) -> Recipe:
     values: dict[str, Any] = {}
     for key, value in entry.items():
         if key not in fields:
-            raise ValueError(f"{where}: unknown field {key!r}{_suggest(str(key), fields)}")
+            near = difflib.get_close_matches(str(key), list(fields), n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(fields)}"
+            raise ValueError(f"{where}: unknown field {key!r} ({remedy})")
         if value is not None:
             values[key] = _typed(str(fields[key].type), key, value, where)
     return _checked(Recipe(**values), where)
+
+
+def scale_of(recipe: Recipe) -> Scale:
+    """Return the scale of a model's rewards: its recipe's `scale`, or what follows from `bradley_terry`.
+
+    >>> scale_of(Recipe("org/rm", bradley_terry="yes")), scale_of(Recipe("org/rm"))
+    ('log-utilities', 'unknown')
+    """
+    return cast("Scale", recipe.scale) if recipe.scale else _BY_LOSS.get(recipe.bradley_terry, "unknown")
+
+
+def recipe_of_run(model: str, manifest: Mapping[str, Any], known: Mapping[str, Recipe]) -> Recipe:
+    """Return what is known about the judge of a run.
+
+    Parameters
+    ----------
+    model : str
+        Name of the judge.
+    manifest : Mapping[str, Any]
+        Manifest of the run.
+    known : Mapping[str, Recipe]
+        Recipes by model, as `registry` returns them.
+
+    Returns
+    -------
+    Recipe
+        For a classifier, the known recipe, because it may have been corrected since the run. If there is
+        none, what the manifest says (`about_model`). For other judges, a recipe with the `scale` that the
+        manifest states.
+
+    Examples
+    --------
+    >>> manifest = {"about_model": {"loss": "quantile regression", "bradley_terry": "no"}}
+    >>> recipe_of_run("org/rm", manifest, {}).loss
+    'quantile regression'
+    >>> recipe_of_run("org/rm", manifest, {"org/rm": Recipe("org/rm", loss="ranking")}).loss
+    'ranking'
+    >>> recipe_of_run("mine", {"scale": "ratings"}, {}).scale
+    'ratings'
+    """
+    about, scale = manifest.get("about_model"), manifest.get("scale")
+    if isinstance(about, Mapping) and model not in known:
+        stored = {name: about[name] for name in (*_ABOUT, "scale") if name in about}
+        return recipe_from({"model": model, **stored}, "about_model in the manifest of a run")
+    recipe = known.get(model) or Recipe(model)
+    # Scores that are not rewards have the scale of their kind, whatever loss the model was trained with.
+    stated = ("score_kind" in manifest or not isinstance(about, Mapping)) and scale in SCALES
+    return dataclasses.replace(recipe, scale=scale) if stated else recipe
+
+
+def remember_model(scores: Scores, recipe: Recipe) -> Scores:
+    """Add what is known about a model to the manifest of scores that were made elsewhere.
+
+    Parameters
+    ----------
+    scores : Scores
+        The scores.
+    recipe : Recipe
+        The recipe of their model.
+
+    Returns
+    -------
+    Scores
+        The same scores, with `about_model` in the manifest.
+
+    Examples
+    --------
+    >>> scores = remember_model(Scores.from_arrays([[1.0, 0.0]]), Recipe("org/rm", loss="ranking"))
+    >>> scores.manifest["about_model"]["loss"]
+    'ranking'
+    """
+    return dataclasses.replace(scores, manifest={**scores.manifest, "about_model": about_model(recipe)})
+
+
+def about_model(recipe: Recipe) -> dict[str, Any]:
+    """Return what a manifest says about a model that was not loaded here.
+
+    >>> about_model(Recipe("org/rm", loss="ranking"))["loss"]
+    'ranking'
+    """
+    about = {name: getattr(recipe, name) for name in _ABOUT}
+    return about if recipe.scale is None else {**about, "scale": recipe.scale}
+
+
+def why_no_calibration(recipe: Recipe) -> str | None:
+    """Return why calibration cannot be measured from a judge's rewards.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is known about the judge.
+
+    Returns
+    -------
+    str or None
+        The reason why a softmax of the rewards is meaningless. None if calibration can be measured.
+
+    Examples
+    --------
+    >>> why_no_calibration(Recipe("org/rm")) is None
+    True
+    >>> why_no_calibration(Recipe("mine", scale="probabilities"))
+    'its rewards are probabilities of single responses: a softmax needs their logits'
+    """
+    if recipe.scale == "probabilities":
+        return "its rewards are probabilities of single responses: a softmax needs their logits"
+    if recipe.scale == "pairs":
+        return "it compares two responses at a time: only pairs are measured"
+    if recipe.scale is None and recipe.bradley_terry == "no" and "quantile" in recipe.loss.lower():
+        return f"its outputs are not Plackett-Luce utilities ({recipe.loss})"
+    return None
+
+
+def scale_note(recipe: Recipe) -> str:
+    """Return a note for reports about the scale of a judge's rewards.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is known about the judge.
+
+    Returns
+    -------
+    str
+        A warning if a softmax of the rewards is doubtful; empty for log-utilities.
+
+    Examples
+    --------
+    >>> scale_note(Recipe("org/rm", bradley_terry="no", loss="attribute regression"))
+    'not trained on a Bradley-Terry scale (attribute regression): a softmax of its rewards means little'
+    >>> scale_note(Recipe("mine", scale="ratings"))
+    'its rewards are ratings: a softmax of them means little'
+    """
+    if recipe.scale is not None:
+        return "its rewards are ratings: a softmax of them means little" if recipe.scale == "ratings" else ""
+    if recipe.bradley_terry == "no":
+        return f"not trained on a Bradley-Terry scale ({recipe.loss}): a softmax of its rewards means little"
+    if recipe.bradley_terry == "modified":
+        return f"trained with a modified Bradley-Terry loss ({recipe.loss})"
+    return ""
 
 
 def _checked(recipe: Recipe, where: str) -> Recipe:
@@ -235,15 +382,10 @@ def _checked(recipe: Recipe, where: str) -> Recipe:
         raise ValueError(f"{where}: an entry needs `model: org/name`")
     if recipe.parameters is not None and not 0 < recipe.parameters < math.inf:
         raise ValueError(f"{where}: parameters: {recipe.parameters:g} is not a number of billions, such as 8")
-    _choice(recipe.status, STATUSES, "status", where)
-    _choice(recipe.bradley_terry, BRADLEY_TERRY, "bradley_terry", where)
-    if recipe.scale is not None:
-        _choice(recipe.scale, SCALES, "scale", where)
-    _choice(recipe.pooling, POOLINGS, "pooling", where)
-    if recipe.dtype is not None:
-        _choice(recipe.dtype, DTYPES, "dtype", where)
-    if recipe.attention is not None:
-        _choice(recipe.attention, ATTENTIONS, "attention", where)
+    for key, allowed in _CHOICES.items():
+        value = getattr(recipe, key)
+        if value is not None and value not in allowed:
+            raise ValueError(f"{where}: {key}: unknown {value!r} (have: {', '.join(allowed)})")
     if recipe.status == "unsupported" and not recipe.reason:
         raise ValueError(f"{where}: 'unsupported' needs a `reason`")
     if recipe.head == "own-code" and not recipe.trust_remote_code:
@@ -259,8 +401,6 @@ def _typed(kind: str, key: str, value: Any, where: str) -> Any:
     """Return `value` if it has the type of its field. YAML reads yes and no without quotes as booleans."""
     if key == "bradley_terry" and isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, str):
-        value = _FORMER.get(key, {}).get(value, value)
     base = kind.removesuffix(" | None")
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     right = {
@@ -272,18 +412,6 @@ def _typed(kind: str, key: str, value: Any, where: str) -> Any:
     if not right:
         raise ValueError(f"{where}: {key} must be {base}, not {value!r}")
     return float(value) if base == "float" else value
-
-
-def _choice(value: str, allowed: tuple[str, ...], key: str, where: str) -> None:
-    if value not in allowed:
-        raise ValueError(f"{where}: {key}: unknown {value!r} (have: {', '.join(allowed)})")
-
-
-def _suggest(key: str, fields: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(key, list(fields), n=1)
-    return f" (did you mean {near[0]!r}?)" if near else f" (have: {', '.join(fields)})"
 
 
 def _from_entry_points() -> list[Recipe]:

@@ -13,20 +13,19 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmcalib._util.files import write_json
 from rmcalib._util.hub import SMALL_FILES, HubError, translated
-from rmcalib.judges._model_files import locate
-from rmcalib.judges._options import LoadOptions
-from rmcalib.judges._reward_model import with_recipe
+from rmcalib.judges._checks import read_json
+from rmcalib.judges._files import locate
+from rmcalib.judges._model import adapter_file, stock_head, with_recipe
+from rmcalib.judges._settings import LoadOptions
 
 if TYPE_CHECKING:
     import torch
 
     from rmcalib.judges._registry import Recipe
-
-__all__ = ["Rescaled", "write_rescaled"]
 
 _COPIED = (*SMALL_FILES, "LICENSE*", "NOTICE*")
 _LEFT_OUT = ("pytorch_model.bin.index.json", "trainer_state.json")
@@ -61,9 +60,7 @@ class _Layer:
     row: int | None
 
 
-def write_rescaled(
-    name: str, divisor: float, target: Path, options: LoadOptions | None = None, **changes: Any
-) -> Rescaled:
+def write_rescaled(name: str, divisor: float, target: Path, options: LoadOptions | None = None) -> Rescaled:
     """Copy a model to `target` so that its rewards are divided by `divisor`.
 
     Weights are written as safetensors; the divided layer is in float32. Large files that do not change are
@@ -79,8 +76,6 @@ def write_rescaled(
         An existing empty folder.
     options : LoadOptions, optional
         Options for loading the model.
-    **changes
-        Fields of `LoadOptions` that replace those of `options`.
 
     Returns
     -------
@@ -100,13 +95,14 @@ def write_rescaled(
     ...     write_rescaled("demo", 2.0, Path(folder)).tensors
     ('score.weight',)
     """
-    options, recipe = with_recipe(name, options, **changes)
+    options = with_recipe(name, options or LoadOptions())
+    recipe = options.recipe_for(name)
     if recipe.head == "own-code":
         raise HubError(_own_code(name))
     folder, commit = locate(name, options)
     with translated(name):
         weights, layer = _find(name, folder, options)
-        config = _read_config(folder)
+        config = read_json(name, folder / "config.json") if (folder / "config.json").is_file() else {}
         if options.trust_remote_code and config.get("auto_map"):
             raise HubError(_own_code(name))
         written = [
@@ -126,8 +122,7 @@ def write_rescaled(
 
 def _find(name: str, folder: Path, options: LoadOptions) -> tuple[list[Path], _Layer]:
     """Return the files with weights, and the last layer."""
-    from rmcalib.judges._inference.building import adapter_file, stock_head
-    from rmcalib.judges._inference.heads import tensor_names, weight_files
+    from rmcalib.judges._weights import tensor_names, weight_files
 
     recipe, pickle = options.recipe_for(name), options.allow_pickle
     if (folder / "adapter_config.json").is_file():
@@ -176,7 +171,7 @@ def _write_weights(
     """Link a file, or write it with the last layer divided; return the names of the divided tensors."""
     from safetensors.torch import save_file
 
-    from rmcalib.judges._inference.heads import file_tensors, tensor_names
+    from rmcalib.judges._weights import file_tensors, tensor_names
 
     safe = file.suffix == ".safetensors"
     names = tensor_names(file.parent, file.name, allow_pickle=allow_pickle)
@@ -236,12 +231,6 @@ def _safe_name(file: str) -> str:
     ('model-00001-of-00002.safetensors', 'gating_layer.safetensors')
     """
     return f"{Path(file).stem.replace('pytorch_model', 'model')}.safetensors"
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return content if isinstance(content, dict) else {}
 
 
 def _own_code(name: str) -> str:

@@ -16,7 +16,7 @@ from rmcalib.batch._ray import _blocks
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import LoadOptions, ScoredItem
 from rmcalib.judges._inference import scoring
-from rmcalib.judges._inference.scoring import ItemScorer
+from rmcalib.judges._scoring import ItemScorer
 from rmcalib.runs import score
 from rmcalib.scores import Scores
 from tests.batch.stand_in_ray import score_in_process

@@ -12,7 +12,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import load_model
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._scoring import score_items
 from tests.cli.conftest import FILES, Invoke, folder_of, visible
 from tests.judges.reward_servers import Vllm
 from tests.judges.serving import Reply, Request, serving

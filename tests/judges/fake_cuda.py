@@ -26,7 +26,7 @@ from torch.utils import cpp_extension
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rmcalib.judges._inference import flex, scoring
-from rmcalib.judges._inference.architectures import how_to_share
+from rmcalib.judges._sharing import how_to_share
 from tests.judges.families import family_model, family_texts
 
 GUARD = """

@@ -12,8 +12,8 @@ import torch
 import rmcalib
 from rmcalib.benchmarks import Benchmark, load_benchmark
 from rmcalib.judges import RewardModel, ScoredItem, load_model
-from rmcalib.judges._inference.architectures import how_to_share
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._sharing import how_to_share
+from rmcalib.judges._scoring import score_items
 
 FOLDER = Path(rmcalib.__file__).parent / "demo"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmcalib.judges import _doctor as doctor
-from rmcalib.judges._inference import devices
+from rmcalib.judges import _devices as devices
 from tests.hooks import PATIENCE
 from tests.processes import run_python
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, ScoredItem, load_judge, scored_chunks
-from rmcalib.judges._inference.templates import conversation, encode, render
-from rmcalib.judges._served.judge import EndpointJudge
-from rmcalib.judges._served.squashed import why_squashed
+from rmcalib.judges._templates import conversation, encode, render
 from tests.hub.tiny import tiny_tokenizer
 from tests.judges.reward_servers import ALWAYS_ONE, SIGN, Openrlhf, Sglang, Vllm, reward_of
 from tests.judges.serving import Reply, Request, serving
@@ -21,13 +20,13 @@ from tests.judges.serving import Reply, Request, serving
 ITEMS = [Item(f"p{n}", "Math", f"What is {n} + {n}?", (f"{2 * n}", f"{n}?", "\ud800"), 1) for n in range(34)]
 
 
-def quick(url: str, name: str = "org/rm", **options: Any) -> EndpointJudge:
-    judge = EndpointJudge(name, url, **{"timeout": 5.0, **options})
-    object.__setattr__(judge._asked.client, "first_wait", 0.001)
+def quick(url: str, name: str = "org/rm", **options: Any) -> Any:
+    judge: Any = load_judge(name, kind="endpoint", endpoint=url, **{"timeout": 5.0, **options})
+    object.__setattr__(judge.client, "first_wait", 0.001)
     return judge
 
 
-def scored(judge: EndpointJudge, items: list[Item] = ITEMS) -> list[ScoredItem]:
+def scored(judge: Any, items: list[Item] = ITEMS) -> list[ScoredItem]:
     return [one for chunk in scored_chunks(judge, items) for one in chunk]
 
 
@@ -83,12 +82,22 @@ def test_what_a_run_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         assert not path.is_file() or b"sk-secret" not in path.read_bytes()
 
 
-def test_the_right_name_is_sent() -> None:
-    with serving(Vllm(model="rm", root="org/rm")) as server:
-        assert quick(server.url).connection.server.model == "rm"
-        assert quick(server.url, "org/other", served_name="rm").connection.server.model == "rm"
-        with pytest.raises(ValueError, match=r"the server has 'rm', not 'org/other'.*--served-name"):
-            quick(server.url, "org/other").identity()
+def test_an_escaped_key_does_not_reach_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    key = "sk-very/secret-123"
+    monkeypatch.setenv("RMCALIB_API_KEY", key)
+    vllm = Vllm()
+
+    def answer(request: Request) -> Reply:
+        if request.path == "/version":
+            return Reply(json.dumps({"version": f"1 {key}"}).replace("/", "\\/").encode())
+        return vllm(request)
+
+    with serving(answer) as server:
+        bench = rmcalib.load_benchmark("demo", limit=2)
+        scores = rmcalib.score("org/rm", bench, endpoint=server.url, output=tmp_path)
+    assert scores.manifest["server_version"] == "1 ***"
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or key.encode() not in path.read_bytes()
 
 
 def test_long_texts_are_cut_by_the_server() -> None:
@@ -96,8 +105,6 @@ def test_long_texts_are_cut_by_the_server() -> None:
         results = scored(quick(server.url), [Item("a", "", "x", ("y", "y" * 300), 1)])
         assert results[0].truncated == (False, True)
         assert results[0].n_tokens[1] == 90
-        with pytest.raises(ValueError, match="max_length: 91 is more than the 90 tokens"):
-            quick(server.url, max_length=91).identity()
 
 
 def test_models_that_need_another_text_get_token_ids(folder: Path) -> None:
@@ -120,16 +127,10 @@ def test_texts_can_be_tokenised_here(folder: Path) -> None:
         assert got.truncated == tuple(text.truncated for text in texts)
 
 
-def test_reward_models_that_are_only_pooled() -> None:
-    with serving(Vllm(paths=("/pooling",))) as server:
-        judge = quick(server.url)
-        assert scored(judge)[0].rewards[0] == reward_of(sent(ITEMS[0], "0"))
-        assert judge.identity()["endpoint_path"] == "/pooling"
-
-
-def test_older_servers_are_asked_by_the_older_name() -> None:
-    with serving(Vllm(knows=("activation",))) as server:
-        assert scored(quick(server.url))[0].rewards[0] == reward_of(sent(ITEMS[0], "0"))
+@pytest.mark.parametrize("server", [Vllm(paths=("/pooling",)), Vllm(knows=("activation",))])
+def test_other_ways_of_vllm_to_give_raw_rewards(server: Vllm) -> None:
+    with serving(server) as it:
+        assert scored(quick(it.url), ITEMS[:1])[0].rewards[0] == reward_of(sent(ITEMS[0], "0"))
 
 
 def test_raw_rewards_between_0_and_1_are_fine_if_the_server_can_return_others() -> None:
@@ -138,18 +139,18 @@ def test_raw_rewards_between_0_and_1_are_fine_if_the_server_can_return_others() 
 
 
 @pytest.mark.parametrize(
-    ("server", "reason"),
+    "server",
     [
-        (Vllm(knows=()), "all 8 rewards lie between 0 and 1, as after a sigmoid"),
-        (Vllm(knows=(), squash=ALWAYS_ONE), "every reward is 1: the softmax of a single number"),
-        (Vllm(knows=(), squash=SIGN), "every reward is 1 or -1"),
-        (Vllm(rewards=lambda _: 3.0, squash=float), "different texts all have the reward 3"),
+        Vllm(knows=()),
+        Vllm(knows=(), squash=ALWAYS_ONE),
+        Vllm(knows=(), squash=SIGN),
+        Vllm(rewards=lambda _: 3.0, squash=float),
     ],
     ids=["sigmoid", "softmax", "l2", "constant"],
 )
-def test_squashed_numbers_are_refused_with_the_remedy(server: Vllm, reason: str) -> None:
-    with serving(server) as it, pytest.raises(ValueError, match=f"{reason}.*--pooler-config"):
-        next(iter(scored_chunks(quick(it.url), ITEMS)))
+def test_squashed_numbers_are_refused_with_the_remedy(server: Vllm) -> None:
+    with serving(server) as it, pytest.raises(ValueError, match="--pooler-config"):
+        quick(it.url).identity()
 
 
 def test_a_stated_scale_allows_bounded_rewards() -> None:
@@ -157,12 +158,25 @@ def test_a_stated_scale_allows_bounded_rewards() -> None:
         assert len(scored(quick(server.url, recipe=Recipe("org/rm", scale="ratings")))) == 34
 
 
-def test_a_server_that_does_not_serve_a_classifier() -> None:
-    with (
-        serving(Vllm(paths=())) as server,
-        pytest.raises(ValueError, match="vllm serve MODEL --runner pooling"),
-    ):
-        quick(server.url).identity()
+@pytest.mark.parametrize(
+    ("answer", "options", "named"),
+    [
+        (Vllm(model="rm", root="rm"), {}, "--served-name"),
+        (Vllm(max_length=90), {"max_length": 91}, "max_length"),
+        (Vllm(paths=()), {}, "--runner pooling"),
+        (lambda _: Reply({}, 404), {}, "--endpoint-kind"),
+    ],
+    ids=["name", "length", "classifier", "kind"],
+)
+def test_servers_that_do_not_fit(answer: Any, options: dict[str, Any], named: str) -> None:
+    with serving(answer) as server, pytest.raises(ValueError, match=named):
+        quick(server.url, **options).identity()
+
+
+def test_a_name_of_the_server() -> None:
+    with serving(Vllm(model="rm", root="org/rm")) as server:
+        assert quick(server.url).identity()["served_model"] == "rm"
+        assert quick(server.url, "org/other", served_name="rm").identity()["served_model"] == "rm"
 
 
 # Other servers
@@ -178,36 +192,17 @@ def test_sglang_gets_token_ids(folder: Path) -> None:
         assert got.rewards == tuple(reward_of(list(text.input_ids)) for text in texts)
 
 
-def test_squashed_numbers_of_sglang_are_refused(folder: Path) -> None:
-    with (
-        serving(Sglang(str(folder), squash=ALWAYS_ONE)) as server,
-        pytest.raises(ValueError, match="is 1: the"),
-    ):
-        quick(server.url, str(folder)).identity()
-
-
 def test_openrlhf_gets_the_text_of_the_chat_template(folder: Path) -> None:
     with serving(Openrlhf()) as server:
         judge = quick(server.url, str(folder))
         results = scored(judge)
         assert judge.identity()["served_model"] is None
-        with pytest.raises(ValueError, match="OpenRLHF's server has its own limit"):
+        with pytest.raises(ValueError, match="max_length"):
             quick(server.url, str(folder), max_length=100).identity()
     for item, got in zip(ITEMS, results, strict=True):
         texts = [render(item.prompt, response, tiny_tokenizer()) for response in item.responses]
         assert got.rewards == tuple(reward_of(text) for text in texts)
         assert set(got.n_tokens) == {-1}
-
-
-def test_openrlhf_needs_the_tokenizer(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with serving(Openrlhf()) as server, pytest.raises(ValueError, match="its tokenizer is needed here"):
-        quick(server.url, str(tmp_path)).identity()
-
-
-def test_a_server_of_an_unknown_kind() -> None:
-    with serving(lambda _: Reply({}, 404)) as server, pytest.raises(ValueError, match="--endpoint-kind"):
-        quick(server.url).identity()
 
 
 # Faults
@@ -224,25 +219,27 @@ def test_temporary_failures_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "message"),
+    "fault",
     [
-        (Reply({"error": {"message": "too long"}}, 400), "prompt 'p33': .*/classify: status 400: too long"),
-        (Reply({"hello": 1}), "prompt 'p33': .*not the answer of a reward model's server of kind vllm"),
-        (Reply({"data": [{"index": 0, "probs": []}], "usage": {"prompt_tokens": 1}}), "not the answer"),
-        (Reply([1, 2]), "not the answer"),
-        (Reply({"data": [{"index": 0, "probs": [1.0]}], "usage": {"prompt_tokens": 10**400}}), "not the ans"),
-        (Reply(None, 302, {"Location": "http://elsewhere.example/"}), "redirects to http://elsewhere"),
-        (Reply(b"[" + b" " * 17 * 2**20 + b"]"), "the answer is larger than 16 MiB"),
+        Reply({"error": {"message": "too long"}}, 400),
+        Reply({"hello": 1}),
+        Reply({"data": [{"index": 0, "probs": []}], "usage": {"prompt_tokens": 1}}),
+        Reply([1, 2]),
+        Reply({"data": [{"index": 0, "probs": [1.0]}], "usage": {"prompt_tokens": 10**400}}),
+        Reply({"data": [{"index": 0, "probs": [math.nan]}], "usage": {"prompt_tokens": 1}}),
+        Reply(None, 302, {"Location": "http://elsewhere.example/"}),
+        Reply(b"[" + b" " * 17 * 2**20 + b"]"),
     ],
-    ids=["400", "other", "no numbers", "list", "tokens", "redirect", "huge"],
+    ids=["400", "other", "no numbers", "list", "tokens", "nan", "redirect", "huge"],
 )
-def test_permanent_failures_name_the_prompt(fault: Reply, message: str) -> None:
+def test_permanent_failures_name_the_prompt(fault: Reply) -> None:
     def answer(request: Request) -> Reply:
         last = request.path == "/classify" and "What is 33" in str(request.body)
         return fault if last else Vllm()(request)
 
-    with serving(answer) as server, pytest.raises(ValueError, match=message):
-        scored(quick(server.url))
+    with serving(answer) as server, pytest.raises(ValueError, match="prompt 'p33'") as caught:
+        scored(quick(server.url), ITEMS[32:])
+    assert "\n" not in str(caught.value)
 
 
 def test_several_outputs_need_a_column() -> None:
@@ -254,27 +251,20 @@ def test_several_outputs_need_a_column() -> None:
         return reply
 
     with serving(two) as server:
-        with pytest.raises(ValueError, match="returns 2 numbers per text, not one reward"):
+        with pytest.raises(ValueError, match="column"):
             scored(quick(server.url))
         rewards = scored(quick(server.url, recipe=Recipe("org/rm", column=1)))[0].rewards
         assert rewards[0] == 2 * reward_of(sent(ITEMS[0], "0"))
-        with pytest.raises(ValueError, match="the recipe has column 2, but the server returns 2 numbers"):
+        with pytest.raises(ValueError, match="column 2"):
             scored(quick(server.url, recipe=Recipe("org/rm", column=2)))
 
 
 @pytest.mark.parametrize(
-    ("replaced", "message"),
-    [
-        (
-            {"model": "org/rm", "root": "/models/step-2"},
-            "its checkpoint was 'org/rm' and is '/models/step-2'",
-        ),
-        ({"seed": 1}, "the rewards of the same texts have changed by"),
-        ({"model": "other", "root": "other"}, "the server has 'other', not 'org/rm'|does not exist"),
-    ],
+    "replaced",
+    [{"model": "org/rm", "root": "/models/step-2"}, {"seed": 1}, {"model": "other", "root": "other"}],
     ids=["checkpoint", "weights", "model"],
 )
-def test_a_model_that_is_replaced_during_a_run_is_noticed(replaced: dict[str, Any], message: str) -> None:
+def test_a_model_that_is_replaced_during_a_run_is_noticed(replaced: dict[str, Any]) -> None:
     first, second, changed = Vllm(), Vllm(**replaced), False
 
     def answer(request: Request) -> Reply:
@@ -284,7 +274,7 @@ def test_a_model_that_is_replaced_during_a_run_is_noticed(replaced: dict[str, An
         chunks = scored_chunks(quick(server.url, concurrency=2), ITEMS)
         assert [one.id for one in next(chunks)] == [item.id for item in ITEMS[:32]]
         changed = True
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError):
             next(chunks)
 
 
@@ -294,7 +284,7 @@ def test_weights_that_sglang_replaces_are_noticed(folder: Path) -> None:
         chunks = scored_chunks(quick(server.url, str(folder)), ITEMS)
         next(chunks)
         sglang.weights = "step-2"
-        with pytest.raises(ValueError, match="its weights was 'default' and is 'step-2'"):
+        with pytest.raises(ValueError, match="step-2"):
             next(chunks)
 
 
@@ -318,38 +308,21 @@ def test_a_killed_run_continues(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "named"),
     [
-        ({"endpoint_kind": "tgi"}, "endpoint_kind: unknown 'tgi' .have: auto, vllm, sglang, openrlhf."),
-        ({"endpoint": "localhost:8000"}, "endpoint: 'localhost:8000' is not an address"),
-        ({"concurrency": 0}, "concurrency: must be at least 1"),
-        ({"timeout": 0}, "timeout: must be more than 0"),
-        ({"device": "cuda"}, "device: has no effect on a served model"),
-        ({"revision": "main"}, "revision: has no effect on a served model"),
-        ({"api_key_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE is not set"),
+        ({"endpoint_kind": "tgi"}, "endpoint_kind.*vllm, sglang, openrlhf"),
+        ({"endpoint": "localhost:8000"}, "localhost:8000"),
+        ({"concurrency": 0}, "concurrency"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": float("nan")}, "timeout"),
+        ({"max_length": 7}, "max_length"),
+        ({"device": "cuda"}, "device"),
+        ({"api_key_env": "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"),
         ({"enpoint_kind": "vllm"}, "did you mean 'endpoint_kind'"),
+        ({"endpoint": None, "kind": "endpoint"}, "endpoint"),
+        ({"endpoint": None, "served_name": "x", "kind": "policy"}, "served_name"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_bad_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_bad_settings(options: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         load_judge("org/rm", **{"endpoint": "http://localhost:1", **options})
-
-
-def test_a_kind_of_server_needs_an_endpoint() -> None:
-    with pytest.raises(ValueError, match="endpoint: org/rm needs the address of its server"):
-        load_judge("org/rm", kind="endpoint")
-
-
-def test_rewards_that_are_not_numbers() -> None:
-    server = Vllm(rewards=lambda text: math.nan if "33" in str(text) else reward_of(text))
-    with (
-        serving(server) as it,
-        pytest.raises(ValueError, match="prompt 'p33', response 0: the reward is nan"),
-    ):
-        scored(quick(it.url))
-
-
-def test_one_reward_is_not_enough_to_detect_squashing() -> None:
-    assert why_squashed([1.0]) is None
-    assert why_squashed([0.5] * 4 + [0.2]) is None

@@ -12,8 +12,8 @@ import pytest
 import torch
 import transformers
 
-from rmcalib.judges._inference.architectures import how_to_share
-from rmcalib.judges._inference.scoring import ItemScorer
+from rmcalib.judges._sharing import how_to_share
+from rmcalib.judges._scoring import ItemScorer
 from tests.judges.families import WINDOW, families, family_model, family_texts
 
 # Families that are known to share prompts; an older transformers may not have all of them.

@@ -13,7 +13,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Benchmark, Item
 from rmcalib.judges import GenerativeJudge, ScoredItem, load_judge, scored_chunks
-from rmcalib.judges._generative.chat_api import ChatApi
+from rmcalib.judges._chat import ChatApi
 from tests.judges.chat_servers import Chat, by_quality, quality, shown_answers
 from tests.judges.serving import Reply, Request, Server, serving
 

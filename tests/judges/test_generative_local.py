@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
-from rmcalib.judges._generative.prompts import Question
+from rmcalib.judges._prompts import Question
 from tests.hub.tiny import tiny_config, tiny_tokenizer
 
 ITEMS = [

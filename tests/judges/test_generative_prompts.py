@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Cost, GenerativeJudge, load_judge
 from rmcalib.judges._generative import reading
-from rmcalib.judges._generative.loading import JUDGES
-from rmcalib.judges._generative.prompts import BUILT_IN, choice_of, read_prompt
+from rmcalib.judges._generative import JUDGES
+from rmcalib.judges._prompts import BUILT_IN, choice_of, read_prompt
 
 USER = "user: '{{ prompt }} {{ responses }}', each: '{{ label }} {{ response }}'"
 BEST = "version: 1\nquestions: [{asks: best, answer: token, " + USER + "}]"

@@ -12,7 +12,7 @@ from torch import nn
 
 from rmcalib._util.hub import HubError
 from rmcalib.judges import Recipe, load_model
-from rmcalib.judges._inference.heads import DistributionHead, Output, linear_layers
+from rmcalib.judges._weights import DistributionHead, Output, linear_layers
 from tests.judges.folders import IDS, CustomHead, copied, rewards
 
 torch.set_num_threads(1)

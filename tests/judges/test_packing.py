@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.judges._inference.attention import AttentionInputs, Branches, DenseMask
+from rmcalib.judges._sharing import AttentionInputs, Branches, DenseMask
 from rmcalib.judges._inference.budget import Budget, pass_bytes, tokens_that_fit
-from rmcalib.judges._inference.devices import choose_device, is_out_of_memory
-from rmcalib.judges._inference.packing import (
+from rmcalib.judges._devices import choose_device, is_out_of_memory
+from rmcalib.judges._sharing import (
     ROW_TOKENS,
     Text,
     Work,
@@ -25,8 +25,8 @@ from rmcalib.judges._inference.packing import (
     shared_batches,
     tree_mask,
 )
-from rmcalib.judges._inference.pooling import pooled_position
-from rmcalib.judges._inference.templates import Encoded
+from rmcalib.judges._templates import pooled_position
+from rmcalib.judges._templates import Encoded
 
 # For every prompt: how many tokens its responses share, and how many each has of its own.
 PROMPTS = st.lists(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rmcalib.judges import LoadOptions, Recipe
-from rmcalib.judges._inference import devices, loading
+from rmcalib.judges import _devices as devices, loading
 from tests.judges.tiny import tiny_model
 
 GPUS = [torch.device("cuda", index) for index in range(4)]

@@ -11,11 +11,11 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from rmcalib.judges import Judge, LoadOptions, Recipe, load_judge
-from rmcalib.judges._inference.templates import encode, response_starts
+from rmcalib.judges._templates import encode, response_starts
 from rmcalib.judges._judge import about_judge
 from rmcalib.judges._policies import loading, logprobs, sharing
-from rmcalib.judges._policies.beta import trained_beta
-from rmcalib.judges._policies.sharing import PromptScorer
+from rmcalib.judges._policy import trained_beta
+from rmcalib.judges._logprobs import PromptScorer
 from tests.judges.tiny import ARCHITECTURES, tiny_items, tiny_tokenizer
 
 
@@ -232,7 +232,7 @@ def test_code_of_another_repository_is_pinned(tmp_path: Path, monkeypatch: pytes
         seen.append((name, list(folders), dict(known)))
         return "org/code", commit
 
-    monkeypatch.setattr("rmcalib.judges._model_files.pin_code", pin)
+    monkeypatch.setattr("rmcalib.judges._files.pin_code", pin)
     name = str(tmp_path / "policy")
     _, asked = loading._found(name, LoadOptions(trust_remote_code=True))
     assert asked.code() == {"trust_remote_code": True, "code_revision": commit}

@@ -24,8 +24,8 @@ from rmcalib.judges import (
     load_judge,
     scored_chunks,
 )
-from rmcalib.judges._function import FunctionJudge
-from rmcalib.judges._resolve import KINDS, Kind, judge_kind, registered_judges
+from rmcalib.judges._load import FunctionJudge
+from rmcalib.judges._load import KINDS, Kind, judge_kind, registered_judges
 from rmcalib.runs import asked_for, score_inputs
 
 ITEMS = tuple(Item(f"p{i}", "ab"[i % 2], f"question {i}", ("yes", "no way", "maybe"), 1) for i in range(10))
@@ -313,7 +313,7 @@ def test_an_option_chooses_the_kind(monkeypatch: pytest.MonkeyPatch) -> None:
         "served": Kind(f"{__name__}:served", ("address",)),
         "tuned": Kind("nowhere:load", ("start", "step")),
     }
-    monkeypatch.setattr("rmcalib.judges._resolve.KINDS", kinds)
+    monkeypatch.setattr("rmcalib.judges._load.KINDS", kinds)
     assert load_judge("org/rm", address="http://h").identity() == {"at": "http://h", "of": "org/rm"}
     assert load_judge("org/rm", kind="served", address="x").identity()["at"] == "x"
     assert judge_kind(None, {"step": 1, "start": "base"}) == "tuned"

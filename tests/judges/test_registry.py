@@ -14,9 +14,9 @@ import torch
 from torch import nn
 
 from rmcalib.judges import Recipe, load_model, registry
-from rmcalib.judges._inference.devices import DTYPES
-from rmcalib.judges._inference.pooling import POOLINGS
-from rmcalib.judges._inference.templates import TEMPLATES
+from rmcalib.judges._devices import DTYPES
+from rmcalib.judges._templates import POOLINGS
+from rmcalib.judges._templates import TEMPLATES
 from rmcalib.judges._registry import LEADERBOARD, read_recipes, recipe_for
 from tests.hub import tiny
 from tests.judges.folders import IDS, CustomHead, rewards

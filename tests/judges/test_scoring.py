@@ -14,10 +14,10 @@ import torch
 from rmcalib.benchmarks import Item
 from rmcalib.judges import RewardModel, ScoredItem
 from rmcalib.judges._inference import forward, packing, scoring
-from rmcalib.judges._inference.architectures import CannotShare, how_to_share
-from rmcalib.judges._inference.heads import Output
-from rmcalib.judges._inference.loading import compile_layers
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._sharing import CannotShare, how_to_share
+from rmcalib.judges._weights import Output
+from rmcalib.judges._model import compile_layers
+from rmcalib.judges._scoring import score_items
 from rmcalib.runs._score import shard
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 

@@ -15,7 +15,7 @@ from tests.processes import run_python
 WORKER = """
 import json, sys, warnings
 import numpy as np, torch
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._scoring import score_items
 from tests.judges.tiny import tiny_items, tiny_model
 
 warnings.simplefilter("error")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rmcalib._util.processes import process_rank
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._scoring import score_items
 from tests.hooks import PATIENCE
 from tests.judges.tiny import tiny_items, tiny_model
 
@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from rmcalib._util.processes import joined, process_rank
-from rmcalib.judges._inference.scoring import score_items
+from rmcalib.judges._scoring import score_items
 from rmcalib.runs._score import shard
 from tests.judges.tiny import tiny_items, tiny_model
 

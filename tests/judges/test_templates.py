@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib.benchmarks import Item
-from rmcalib.judges._inference.templates import TEMPLATES, common_prefix, encode, render
+from rmcalib.judges._templates import TEMPLATES, common_prefix, encode, render
 from tests.judges.tiny import tiny_tokenizer
 
 ROBIN = (

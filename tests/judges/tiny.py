@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_SEQUENCE_CLASSIFICA
 
 from rmcalib.benchmarks import Item
 from rmcalib.judges import Recipe, RewardModel
-from rmcalib.judges._inference.heads import Head, Output
+from rmcalib.judges._weights import Head, Output
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"

@@ -14,7 +14,7 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
-from rmcalib.judges._generative.chat_api import ChatApi
+from rmcalib.judges._chat import ChatApi
 from tests.hub.tiny import save_model, tiny_config
 from tests.live.vllm import vllm_server
 

@@ -44,7 +44,7 @@ SERVING = (
 ONE_JUDGE = ("endpoint", *SERVING, "reference", "reference_free", "beta", "judge", *JUDGING)
 """Options of single judges, which the lists of a batch have in their entries."""
 _JUDGE_OPTIONS = (
-    *("revision", "device", "dtype", "max_length", "token_budget", "compile"),
+    *("revision", "device", "dtype", "max_length", "token_budget"),
     *("trust_remote_code", "allow_pickle"),
     *ONE_JUDGE,
 )
@@ -142,14 +142,6 @@ TokenBudget = Annotated[
         min=1,
         metavar="TOKENS",
         help="Tokens in one forward pass. Fewer need less memory; default as many as fit.",
-        rich_help_panel=HOW,
-    ),
-]
-Compile = Annotated[
-    bool,
-    typer.Option(
-        "--compile",
-        help="Compile the model's layers. This takes minutes, and helps only in long runs on a GPU.",
         rich_help_panel=HOW,
     ),
 ]
@@ -297,7 +289,6 @@ class Scoring:
     dtype: Dtype = "auto"
     max_length: MaxLength = None
     token_budget: TokenBudget = None
-    compile: Compile = False
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
     recipes: Recipes = None
@@ -341,4 +332,5 @@ class Scoring:
         """Return how to load Hugging Face models."""
         from rmcalib.judges import LoadOptions
 
-        return LoadOptions.of(**self.judge_options())
+        given = self.judge_options()
+        return LoadOptions(**given)

@@ -1,0 +1,186 @@
+"""Devices: which are available, their memory, and how running out of memory is noticed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from rmcalib._util.terminal import count
+
+if TYPE_CHECKING:
+    import torch
+
+    from rmcalib._util.arrays import IntArray
+
+DTYPES = ("float32", "bfloat16", "float16")
+
+
+class Hardware(NamedTuple):
+    """The devices that a model runs on: their type, their number, and their memory together in bytes."""
+
+    device: str
+    n_devices: int
+    memory: float
+
+
+def find_hardware(device: str = "auto") -> Hardware:
+    """Return the devices that a model runs on: with `auto`, all CUDA devices together if there are any."""
+    if device == "cpu":  # known without torch, which takes seconds to import
+        return Hardware("cpu", 1, float(main_memory().total))
+    chosen = choose_device(device)
+    used = [chosen]
+    if chosen.type == "cuda" and device == "auto":
+        used = [gpu for gpu in available_devices() if gpu.type == "cuda"]
+    return Hardware(chosen.type, len(used), float(sum(total_memory(each) for each in used)))
+
+
+def available_devices() -> list[torch.device]:
+    """Return the devices of this machine, the fastest first. The CPU is always the last."""
+    import torch
+
+    devices = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        devices.append(torch.device("mps"))
+    return [*devices, torch.device("cpu")]
+
+
+def choose_device(name: str = "auto", *, local_rank: int = 0) -> torch.device:
+    """Return the device of a name. `auto` is CUDA if available, otherwise MPS, otherwise the CPU.
+
+    With `auto` and `cuda`, each of several processes gets the CUDA device of its `local_rank`.
+    """
+    import torch
+
+    if name == "auto":
+        best = available_devices()[0]
+        return choose_device(best.type, local_rank=local_rank) if best.type == "cuda" else best
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ValueError(f"device: unknown {name!r} (have: auto, cpu, cuda, cuda:1, mps)") from None
+    found = [one for one in available_devices() if one.type == device.type]
+    if not found:
+        have = ", ".join(sorted({one.type for one in available_devices()}))
+        raise ValueError(f"device: no {name!r} on this machine (have: {have})")
+    if device.type != "cuda":
+        return device
+    if device.index is None:
+        return found[local_rank % len(found)]
+    if device.index >= len(found):
+        raise ValueError(f"device: no {name!r} on this machine (have: {', '.join(map(str, found))})")
+    return device
+
+
+def describe_device(device: torch.device) -> str:
+    """Return the maker's name of a device."""
+    import platform
+
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return f"Apple {platform.machine()}"
+    return f"{platform.machine()}, {count(torch.get_num_threads(), 'thread')}"
+
+
+def upload(arrays: Sequence[IntArray], device: torch.device) -> list[torch.Tensor]:
+    """Copy integer arrays to `device` in one transfer, without waiting for it.
+
+    >>> import torch
+    >>> parts = upload([np.zeros((2, 3), np.int64), np.ones(4, np.int64)], torch.device("cpu"))
+    >>> [tuple(part.shape) for part in parts]
+    [(2, 3), (4,)]
+    """
+    import torch
+
+    buffer = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
+    if device.type == "cuda" and torch.cuda.is_available():
+        buffer = buffer.pin_memory()
+    parts = torch.split(buffer.to(device, non_blocking=True), [array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def kernels(device: torch.device) -> AbstractContextManager[Any]:
+    """Within this block, attention on CUDA does not use cuDNN.
+
+    cuDNN makes a plan for every new shape, which takes longer than many passes, and most batches differ in
+    shape.
+    """
+    if device.type != "cuda":
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+
+
+def total_memory(device: torch.device) -> int:
+    """Return the memory of `device` in bytes."""
+    import torch
+
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory())
+    return int(main_memory().total)
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the free memory of `device` in bytes."""
+    import torch
+
+    if device.type == "cuda":
+        # Memory that torch has reserved and does not use is free too.
+        pooled = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0] + pooled)
+    if device.type == "mps":
+        return int(torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return int(main_memory().available)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether `error` means that the device ran out of memory.
+
+    >>> is_out_of_memory(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"))
+    True
+    >>> is_out_of_memory(RuntimeError("shapes do not match"))
+    False
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    words = ("out of memory", "can't allocate memory", "not enough memory", "cannot allocate memory")
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+
+
+def avoid_crashes(device: torch.device) -> None:
+    """Prevent oneDNN from using instructions that crash some virtual CPUs. Call it before any computation.
+
+    Some virtual CPUs report matrix instructions (AMX) that they do not have, and oneDNN uses them for half
+    precision. If your CPU has them, set `ONEDNN_MAX_CPU_ISA=DEFAULT`.
+    """
+    if device.type == "cpu":
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+
+
+def release_memory(device: torch.device) -> None:
+    """Free the memory of a failed forward pass."""
+    import gc
+
+    import torch
+
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    elif device.type == "mps":
+        torch.mps.empty_cache()
+
+
+def main_memory() -> Any:
+    """Return the main memory of this machine: an object with `total` and `available` bytes."""
+    import psutil
+
+    return psutil.virtual_memory()

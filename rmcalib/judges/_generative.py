@@ -1,0 +1,304 @@
+"""A language model as a judge: it is asked questions, and its answers become rewards."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib.judges import _readings as reading
+from rmcalib.judges._chat import ChatApi, ChatModel, LabelAnswer, LocalChat, TextAnswer
+from rmcalib.judges._files import check_model_name
+from rmcalib.judges._http import ServerError, in_parallel, open_client
+from rmcalib.judges._judge import Progress, Scale, ScoredItem
+from rmcalib.judges._prompts import BUILT_IN, LETTERS, JudgePrompt, Message, Question, choice_of, read_prompt
+from rmcalib.judges._settings import LanguageModelSettings
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+
+DEFAULT_VOTES = 8
+SCORING_VERSION = 1  # raise it when the same answers would get other scores
+_CHUNK = 8  # prompts per chunk: each costs several requests, which a killed run loses
+_CHARACTERS_PER_TOKEN = 4
+_SCALES: dict[str, Scale] = {"best": "log-probabilities", "correct": "log-utilities", "rating": "ratings"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of scoring prompts with a language model, as `GenerativeJudge.cost` returns it.
+
+    Attributes
+    ----------
+    prompts : int
+        Number of prompts.
+    requests : int
+        Number of requests.
+    prompt_tokens : int
+        Tokens of all requests, estimated from the number of characters.
+    answer_tokens : int
+        The most tokens that all answers can have.
+
+    Examples
+    --------
+    >>> Cost(prompts=10, requests=40, prompt_tokens=12_000, answer_tokens=40).requests
+    40
+    """
+
+    prompts: int
+    requests: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """One request. The seed is for sampled answers."""
+
+    item: Item
+    question: Question
+    messages: tuple[Message, ...]
+    labels: tuple[str, ...]
+    seed: int
+
+
+class GenerativeJudge:
+    """A language model that judges by answering questions.
+
+    Parameters
+    ----------
+    name : str
+        Hub id or folder of the language model.
+    settings : LanguageModelSettings
+        How it judges, and how it is loaded or where it is served.
+
+    Examples
+    --------
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> settings = LanguageModelSettings(judging="letter", endpoint="http://localhost:8000")
+    >>> judge = GenerativeJudge("org/lm", settings)
+    >>> judge.scale, judge.cost(load_benchmark("demo").items[:10]).requests
+    ('log-probabilities', 40)
+    """
+
+    def __init__(self, name: str, settings: LanguageModelSettings) -> None:
+        """Read the prompt file and check the settings; the model is not loaded or asked yet."""
+        kind = settings.judging
+        if kind is None:
+            raise ValueError(f"judging: say how {name} judges: letter, yes-no, rating, votes or rewardbench2")
+        self.name, self.settings = name, settings
+        self.prompt = _fitting_prompt(kind, settings.judge_prompt)
+        if settings.votes is not None and not self._samples:
+            raise ValueError(f"votes: has no effect: {kind!r} reads log-probabilities and takes no samples")
+        if settings.placements is not None and not any(q.asks == "best" for q in self.prompt.questions):
+            raise ValueError(f"placements: has no effect: {kind!r} shows one response at a time")
+        self.votes = DEFAULT_VOTES if settings.votes is None else settings.votes
+        self.model = self._chat()
+        self._work: Counter[str] = Counter()
+
+    def _chat(self) -> ChatModel:
+        settings = self.settings
+        if settings.endpoint is None:
+            return LocalChat(check_model_name(self.name), settings)
+        return ChatApi(
+            self.name,
+            open_client(settings.endpoint, settings.api_key_env, settings.timeout),
+            served_name=settings.served_name,
+            workers=settings.concurrency,
+            logprobs=any(question.answer == "token" for question in self.prompt.questions),
+        )
+
+    @property
+    def scale(self) -> Scale:
+        """The scale of its rewards: that of the last question, which is for all other categories."""
+        return _SCALES[self.prompt.questions[-1].asks]
+
+    def identity(self) -> dict[str, Any]:
+        """Return the model, the prompt and the settings; this connects to the server or loads the model."""
+        return {"kind": "generative", **self._settings(), **self.model.identity()}
+
+    def asked(self) -> dict[str, Any]:
+        """Return what determines `identity`, as far as it is known without loading a model."""
+        return {"kind": "generative", **self._settings(), **self.model.asked()}
+
+    def about(self) -> dict[str, Any]:
+        """Return the prompt's name and version, and the device or server of the model."""
+        return {"judge_prompt": f"{self.prompt.name} {self.prompt.version}", **self.model.about()}
+
+    def work(self) -> dict[str, int]:
+        """Return the numbers of requests, tokens, unread answers and labels with an upper bound so far."""
+        return dict(self._work)
+
+    def cost(self, items: Sequence[Item]) -> Cost:
+        """Return the cost of scoring some prompts. No request is sent."""
+        requests = characters = answers = 0
+        for ask in self._asks(items):
+            requests += 1
+            characters += sum(len(message["content"]) for message in ask.messages)
+            answers += 1 if ask.question.answer == "token" else ask.question.max_tokens
+        return Cost(len(items), requests, math.ceil(characters / _CHARACTERS_PER_TOKEN), answers)
+
+    def score(self, items: Sequence[Item], *, progress: Progress | None = None) -> Iterator[list[ScoredItem]]:
+        """Score prompts in chunks of 8. After each chunk, check that a server still has the same model."""
+        self.model.identity()  # loads the model or connects, before threads are started
+        answers = self._answers(self._asks(items))
+        for start in range(0, len(items), _CHUNK):
+            chunk = []
+            for item in items[start : start + _CHUNK]:
+                scored, tokens = self._scored(item, answers)
+                chunk.append(scored)
+                if progress is not None:
+                    progress(len(item.responses), tokens)
+            self.model.check()
+            yield chunk
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "judge_prompt_sha256": self.prompt.sha256,
+            "judge_prompt_version": self.prompt.version,
+            "votes_per_question": self.votes if self._samples else None,
+            "placements": self.settings.placements,
+            "judge_seed": self.settings.judge_seed,
+            "max_characters": self.settings.max_characters,
+            "judge_version": SCORING_VERSION,
+        }
+
+    @property
+    def _samples(self) -> bool:
+        return any(question.answer == "text" for question in self.prompt.questions)
+
+    def _orders(self, item: Item, question: Question) -> Any:
+        most = self.settings.placements if self.settings.placements is not None else len(item.responses)
+        count = min(most, self.votes) if question.answer == "text" else most
+        return reading.placements(len(item.responses), count, seed=self.settings.judge_seed, item_id=item.id)
+
+    def _asks(self, items: Iterable[Item]) -> Iterator[_Ask]:
+        """Yield the requests of all prompts, in the order in which `_scored` reads their answers."""
+        for item in items:
+            question = self.prompt.question_for(item)
+            labels = question.labels_for(len(item.responses))
+            if question.asks == "best" and len(item.responses) > len(LETTERS):
+                raise ValueError(
+                    f"{self.name}: prompt {item.id!r} has {len(item.responses)} responses, but there are "
+                    f"only {len(LETTERS)} letters: use --judge yes-no or rating"
+                )
+            responses = [self._cut(response) for response in item.responses]
+            prompt: Any = (
+                self._cut(item.prompt)
+                if isinstance(item.prompt, str)
+                else tuple({**turn, "content": self._cut(turn["content"])} for turn in item.prompt)
+            )
+            shown = (
+                [[responses[place] for place in order] for order in self._orders(item, question)]
+                if question.asks == "best"
+                else [[response] for response in responses]
+            )
+            written = [question.messages(prompt, texts) for texts in shown]
+            if question.answer == "token":
+                yield from (_Ask(item, question, each, labels, self.settings.judge_seed) for each in written)
+            elif question.asks == "best":  # votes are spread over the orders
+                for number in range(self.votes):
+                    yield _Ask(
+                        item,
+                        question,
+                        written[number % len(written)],
+                        labels,
+                        self.settings.judge_seed + number,
+                    )
+            else:
+                for each in written:
+                    for number in range(self.votes):
+                        yield _Ask(item, question, each, labels, self.settings.judge_seed + number)
+
+    def _cut(self, text: str) -> str:
+        return text[: self.settings.max_characters]
+
+    def _answers(self, asks: Iterator[_Ask]) -> Iterator[LabelAnswer | TextAnswer]:
+        call: Callable[[_Ask], LabelAnswer | TextAnswer] = self._answer
+        yield from (
+            map(call, asks)
+            if self.model.workers == 1
+            else in_parallel(call, asks, workers=self.model.workers)
+        )
+
+    def _answer(self, ask: _Ask) -> LabelAnswer | TextAnswer:
+        question = ask.question
+        try:
+            if question.answer == "token":
+                return self.model.label_logprobs(ask.messages, ask.labels)
+            return self.model.sample(
+                ask.messages,
+                seed=ask.seed,
+                temperature=question.temperature,
+                max_tokens=question.max_tokens,
+            )
+        except ServerError as error:
+            raise ServerError(f"{self.name}: prompt {ask.item.id!r}: {error}", error.status) from error
+        except ValueError as error:
+            raise ValueError(f"{self.name}: prompt {ask.item.id!r}: {error}") from error
+
+    def _scored(self, item: Item, answers: Iterator[LabelAnswer | TextAnswer]) -> tuple[ScoredItem, int]:
+        """Read the answers for one prompt; return its rewards and the number of tokens used."""
+        question, k = self.prompt.question_for(item), len(item.responses)
+        orders = self._orders(item, question) if question.asks == "best" else None
+        rows = k if orders is None else len(orders)
+        if question.answer == "token":
+            given: list[Any] = [next(answers) for _ in range(rows)]
+            found, unread = _read_tokens(question, given, orders), 0
+        else:
+            given = [next(answers) for _ in range(self.votes * (1 if orders is not None else rows))]
+            labels = question.labels_for(k)
+            choices = [choice_of(question, answer.text, labels) for answer in given]
+            found, unread = _read_votes(question, choices, orders, self.votes), choices.count(None)
+        tokens = sum(answer.tokens for answer in given)
+        floored = sum(sum(getattr(answer, "floored", ())) for answer in given)
+        self._work.update(requests=len(given), tokens=tokens, unread=unread, floored=floored)
+        # Counts of a prompt are in its first row only, so that the sum of a column is the total.
+        counts = {"answers": len(given), "unread": unread, "floored": floored, "tokens": tokens}
+        details = {name: tuple(map(float, values)) for name, values in found.details.items()}
+        details |= {name: (float(count), *[0.0] * (k - 1)) for name, count in counts.items()}
+        return ScoredItem(
+            item.id,
+            tuple(map(float, found.rewards)),
+            truncated=tuple(self._cut(text) != text for text in item.responses),
+            details=details,
+        ), tokens
+
+
+def _fitting_prompt(kind: str, path: str | Path | None) -> JudgePrompt:
+    """Read a prompt file, by default the built-in one, and check that it fits the way of judging."""
+    prompt = read_prompt(path or BUILT_IN / f"{kind}.yaml")
+    asks = {"letter": "best", "yes-no": "correct", "rating": "rating"}.get(kind)
+    answer = {"rewardbench2": None, "votes": "text"}.get(kind, "token")
+    for question in prompt.questions:
+        for field, wanted in (("asks", asks), ("answer", answer)):
+            given = getattr(question, field)
+            if wanted is not None and given != wanted:
+                raise ValueError(f"{path}: {field}: {kind!r} needs a prompt with {wanted!r}, not {given!r}")
+    return prompt
+
+
+def _read_tokens(question: Question, given: Sequence[LabelAnswer], orders: Any) -> reading.Reading:
+    logprobs = np.array([answer.logprobs for answer in given])
+    floored = np.array([answer.floored for answer in given])
+    if question.asks == "best":
+        return reading.best_by_tokens(orders, logprobs, floored)
+    if question.asks == "correct":
+        return reading.correct_by_tokens(logprobs, floored)
+    return reading.rating_by_tokens(logprobs, floored, np.array([float(label) for label in question.labels]))
+
+
+def _read_votes(
+    question: Question, choices: Sequence[int | None], orders: Any, votes: int
+) -> reading.Reading:
+    if question.asks == "best":
+        return reading.best_by_votes(orders, choices, question.smoothing)
+    each = [choices[start : start + votes] for start in range(0, len(choices), votes)]
+    if question.asks == "correct":
+        return reading.correct_by_votes(each, question.smoothing)
+    return reading.rating_by_votes(each, np.array([float(label) for label in question.labels]))

@@ -1,1 +1,0 @@
-"""Fast inference with Hugging Face models: packing, forward passes, attention, devices, heads, templates."""

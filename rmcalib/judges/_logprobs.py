@@ -1,0 +1,264 @@
+"""Causal language models: loading them, and the log-probabilities of responses.
+
+Logits are computed for the tokens of responses only, a block at a time. The responses of a prompt are run in
+one pass with the prompt's tokens computed once, as for classifiers (`_sharing`). If the architecture does not
+allow this, or the row would be too long, each text has its own row. The first prompt is scored both ways; if
+the results differ, nothing is shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from rmcalib._util.hub import HubError, translated
+from rmcalib.judges._files import ModelFiles, find_files
+from rmcalib.judges._model import (
+    Asked,
+    load_tokenizer,
+    longest_text,
+    place,
+    quietly,
+    settle,
+    with_adapter,
+)
+from rmcalib.judges._settings import LoadOptions
+from rmcalib.judges._sharing import CannotShare, Sharing, Text, Tree, how_to_share, pack, packed_states
+from rmcalib.judges._templates import Encoded
+
+_LOGITS_AT_ONCE = 2**24  # numbers in one block of logits: 64 MiB in float32
+_TOKENS_AT_ONCE = 8192  # tokens in one forward pass, unless the caller says otherwise
+# Largest difference of the two ways per token, relative to the token's log-probability (or 1).
+_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-6}
+_NARROW = 3e-2
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A causal language model on its device."""
+
+    name: str
+    revision: str
+    model: Any
+    tokenizer: Any
+    device: torch.device
+    dtype: torch.dtype
+    max_length: int
+    base: tuple[str, str] | None = None  # name and commit of a PEFT adapter's base
+    switch: Callable[[], AbstractContextManager[Any]] | None = None  # a context without the adapter
+    is_base: bool = False
+    kind = "causal"  # as of a RewardModel, for `_sharing`
+
+    @property
+    def backbone(self) -> Any:
+        """The transformer without the layer that gives logits."""
+        return self.model.base_model
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the transformer."""
+        return self.backbone.config
+
+    def without_adapter(self) -> LanguageModel:
+        """Return the base model of a PEFT adapter: the same weights, with the adapter switched off."""
+        if self.base is None:
+            raise ValueError(f"{self.name}: has no adapter")
+        name, commit = self.base
+        return replace(self, name=name, revision=commit, base=None, is_base=True)
+
+    def running(self) -> AbstractContextManager[Any]:
+        """Return a context for running the model; it switches the adapter off for the base model."""
+        return self.switch() if self.is_base and self.switch is not None else nullcontext()
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Return the float32 logits (n, vocabulary) of hidden states (n, width), as the model computes them.
+
+        Some architectures scale the logits (Cohere, Granite) or cap them (Gemma 2) after the last layer.
+        """
+        config = self.model.config.get_text_config()
+        head: nn.Module = self.model.get_output_embeddings()
+        logits: torch.Tensor = head(hidden)
+        logits = logits * (getattr(config, "logit_scale", None) or 1.0)
+        logits = logits / (getattr(config, "logits_scaling", None) or 1.0)
+        cap = getattr(config, "final_logit_softcapping", None)
+        return (torch.tanh(logits / cap) * cap if cap else logits).float()
+
+
+def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
+    """Load a causal language model with its tokenizer, and check its logits.
+
+    A PEFT adapter is put on its base and not merged, so that it can be switched off.
+    """
+    from transformers import AutoModelForCausalLM
+
+    files, asked = _found(name, options)
+    tokenizer = load_tokenizer(asked, files.tokenizer)
+    placed = place(asked, files.weights)
+    make: Any = AutoModelForCausalLM
+    with translated(name), quietly():
+        module, report = make.from_pretrained(
+            files.weights, config=placed.config, output_loading_info=True, **placed.options
+        )
+    missing = sorted(report["missing_keys"])
+    if missing:  # transformers would initialise them at random
+        raise HubError(f"{name}: not a language model: the checkpoint has no {missing[0]}")
+    settle(name, module, placed)
+    switch = None
+    if files.adapter is not None:
+        wrapped = with_adapter(name, module, files.adapter).eval().requires_grad_(False)
+        if not getattr(module, "hf_device_map", None):
+            wrapped.to(device=placed.device, dtype=placed.dtype)
+        module, switch = wrapped.get_base_model(), wrapped.disable_adapter
+    model = LanguageModel(
+        name,
+        files.commit,
+        module,
+        tokenizer,
+        placed.device,
+        placed.dtype,
+        longest_text(asked, module.config, tokenizer, "causal"),
+        base=files.base,
+        switch=switch,
+    )
+    _check_logits(model)
+    return model
+
+
+def load_policy_tokenizer(name: str, options: LoadOptions) -> Any:
+    """Load the tokenizer of a language model alone."""
+    files, asked = _found(name, options, small_files_only=True)
+    return load_tokenizer(asked, files.tokenizer)
+
+
+class PromptScorer:
+    """Computes the log-probabilities of responses under one language model, prompt by prompt."""
+
+    def __init__(self, model: LanguageModel, token_budget: int | None = None) -> None:
+        """Find out whether the responses of a prompt can share it."""
+        self.model, self.budget = model, token_budget or _TOKENS_AT_ONCE
+        self.sharing: Sharing | None = None
+        self._checked = False
+        with contextlib.suppress(CannotShare), model.running():
+            self.sharing = how_to_share(model)
+
+    @torch.no_grad()
+    def logprobs(self, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
+        """Return the summed log-probability of each response's tokens, and their number.
+
+        `starts` are the positions of the responses' first tokens.
+        """
+        tree = Tree(tuple(Text(i, 0, text, 0) for i, text in enumerate(texts)))
+        worth = len(texts) > 1 and tree.prefix_len > 0
+        if self.sharing is None or not worth or len(tree) > self.budget:
+            return self.plain(texts, starts)
+        found = self._shared(tree, starts)
+        if not self._checked:
+            self._checked = True
+            plain = self.plain(texts, starts)
+            allowed = _TOLERANCE.get(self.model.dtype, _NARROW)
+            for (own, count), (other, _) in zip(found, plain, strict=True):
+                if not abs(own - other) <= allowed * max(count, abs(other), 1.0):
+                    self.sharing = None
+                    return plain
+        return found
+
+    @torch.no_grad()
+    def plain(self, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
+        """As `logprobs`, with a row for each text."""
+        results: list[tuple[float, int]] = []
+        rows = max(1, self.budget // max(map(len, texts)))
+        with self.model.running():
+            for first in range(0, len(texts), rows):
+                results += _pass(self.model, texts[first : first + rows], starts[first : first + rows])
+        return results
+
+    def _shared(self, tree: Tree, starts: Sequence[int]) -> list[tuple[float, int]]:
+        """Run a prompt with its responses through the model once."""
+        assert self.sharing is not None
+        rows = [(tree,)]
+        with self.model.running():
+            hidden = packed_states(self.model, rows, pack(rows), self.sharing, pooled=False)[0]
+        places: list[int] = []
+        targets: list[int] = []
+        counts: list[int] = []
+        shared, own = tree.prefix_len, tree.prefix_len
+        for text, start in zip(tree.texts, starts, strict=True):
+            counted = range(max(start, 1), len(text))  # the first token of a text has no probability
+            # The previous token is in the shared part, or on the response's own branch.
+            places += [at - 1 if at - 1 < shared else own + at - 1 - shared for at in counted]
+            targets += [text.encoded.input_ids[at] for at in counted]
+            counts.append(len(counted))
+            own += len(text) - shared
+        at = torch.tensor(places, dtype=torch.long, device=hidden.device)
+        values = _token_logprobs(self.model, hidden[at], torch.tensor(targets, dtype=torch.long))
+        parts = torch.split(values.double().cpu(), counts)
+        return [(float(part.sum()), count) for part, count in zip(parts, counts, strict=True)]
+
+
+@torch.no_grad()
+def next_token_logprobs(model: LanguageModel, ids: Sequence[int]) -> torch.Tensor:
+    """Return log p of every token of the vocabulary after a text: float32 (vocabulary,), on the CPU."""
+    tokens = torch.tensor([list(ids)], device=model.device)
+    hidden = _hidden(model, tokens, torch.ones_like(tokens))[0, -1:]
+    return model.logits(hidden)[0].log_softmax(0).cpu()
+
+
+@torch.no_grad()
+def _check_logits(model: LanguageModel) -> None:
+    """Raise a `HubError` if `LanguageModel.logits` differs from the logits of the model itself."""
+    size = model.model.get_input_embeddings().weight.shape[0]
+    ids = torch.arange(6, device=model.device)[None] % size
+    direct = model.model(input_ids=ids).logits[0].float()
+    ours = model.logits(_hidden(model, ids, torch.ones_like(ids))[0])
+    gap = float((direct.to(ours.device) - ours).abs().max())
+    if not gap <= 1e-2 * max(1.0, float(direct.abs().max())):
+        raise HubError(
+            f"{model.name}: its architecture ({model.model.config.model_type}) computes logits in a way that "
+            "is not supported, so log-probabilities would be wrong"
+        )
+
+
+def _token_logprobs(model: LanguageModel, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return log p(target) (n,) after hidden states (n, width), with a block of positions at a time."""
+    width = model.model.get_output_embeddings().weight.shape[0]
+    block = max(1, _LOGITS_AT_ONCE // width)
+    parts = []
+    for first in range(0, max(len(targets), 1), block):  # one empty block if there are no positions
+        logits = model.logits(hidden[first : first + block])
+        ids = targets[first : first + block].to(logits.device)
+        chosen = logits.gather(1, ids[:, None])[:, 0]
+        parts.append(chosen - logits.logsumexp(1))
+    return torch.cat(parts)
+
+
+def _pass(model: LanguageModel, texts: Sequence[Encoded], starts: Sequence[int]) -> list[tuple[float, int]]:
+    """Run texts, padded on the right, through the model once."""
+    length = max(len(text) for text in texts)
+    ids = torch.tensor([[*text.input_ids, *[0] * (length - len(text))] for text in texts])
+    positions = torch.arange(length)[None]
+    lengths = torch.tensor([len(text) for text in texts])[:, None]
+    present = positions < lengths
+    # The first token of a text has no probability.
+    counted = present & (positions >= torch.tensor(starts)[:, None]) & (positions > 0)
+    hidden = _hidden(model, ids.to(model.device), present.long().to(model.device))
+    row, column = counted.nonzero(as_tuple=True)
+    values = _token_logprobs(
+        model, hidden[row.to(hidden.device), column.to(hidden.device) - 1], ids[row, column]
+    )
+    sums = torch.zeros(len(texts), dtype=torch.float64).index_add_(0, row, values.double().cpu())
+    return list(zip(sums.tolist(), counted.sum(1).tolist(), strict=True))
+
+
+def _hidden(model: LanguageModel, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    return model.backbone(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+
+
+def _found(name: str, options: LoadOptions, *, small_files_only: bool = False) -> tuple[ModelFiles, Asked]:
+    files = find_files(name, options, small_files_only=small_files_only)
+    return files, Asked(name, options.recipe_for(name), options, files.code_commit)

@@ -1,1 +1,0 @@
-"""Policies as judges: log-probabilities of responses under language models."""

@@ -1,0 +1,271 @@
+"""Prompts of judges: YAML files with the questions, and how answers are read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rmcalib._util.texts import parse_yaml
+from rmcalib.judges._settings import check_names
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+
+Message = dict[str, str]
+Prompt = str | tuple[Message, ...]
+
+BUILT_IN = Path(__file__).parent / "prompts"
+LETTERS = string.ascii_uppercase
+_LARGEST = 2**20  # bytes of a prompt file
+_LARGEST_GRADE = 1e9
+_SEARCHED = 20_000  # characters at the end of an answer that are searched for a verdict
+_SEARCH_SECONDS = 5.0
+_SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+_SLOTS = {"best": ("prompt", "responses", "labels"), "correct": ("prompt", "response", "labels")}
+_SLOTS["rating"] = _SLOTS["correct"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question to a language model, and how its answer is read.
+
+    Parameters
+    ----------
+    asks : {"best", "correct", "rating"}
+        `best` (which response is the best, by a letter), `correct` (is this response good) or `rating` (how
+        good is this response).
+    answer : {"token", "text"}
+        `token` reads the log-probabilities of the labels as the next token. `text` samples answers and reads
+        the last match of `pattern`.
+    user, system : str
+        The messages. In `user`, `{{ prompt }}`, `{{ responses }}` or `{{ response }}`, and `{{ labels }}` are
+        replaced.
+    each : str
+        How each response is written in `{{ responses }}`, with `{{ label }}` and `{{ response }}`.
+    labels : tuple[str, ...]
+        For `correct`, the good answer and the bad one; for `rating`, the grades; empty for `best`.
+    pattern : str
+        A regular expression whose only group is the label.
+    temperature, max_tokens
+        Settings of sampled answers.
+    smoothing : float
+        The a in the forecast (v + a) / (n + k a) of v votes out of n.
+    categories : tuple[str, ...]
+        The categories that the question is for. Empty: all.
+    """
+
+    asks: Literal["best", "correct", "rating"]
+    answer: Literal["token", "text"]
+    user: str
+    system: str = ""
+    each: str = ""
+    labels: tuple[str, ...] = ()
+    pattern: str = ""
+    temperature: float = 1.0
+    max_tokens: int = 1024
+    smoothing: float = 0.5
+    categories: tuple[str, ...] = ()
+
+    def labels_for(self, n_responses: int) -> tuple[str, ...]:
+        """Return the possible labels of an answer, for a prompt with this many responses."""
+        return tuple(LETTERS[:n_responses]) if self.asks == "best" else self.labels
+
+    def messages(self, prompt: Prompt, responses: Sequence[str]) -> tuple[Message, ...]:
+        """Return the messages of the question, about all responses (for `best`) or about one."""
+        labels = self.labels_for(len(responses))
+        values = {"prompt": _written(prompt), "labels": ", ".join(labels)}
+        if self.asks == "best":
+            values["responses"] = "\n\n".join(
+                _filled(self.each, {"label": label, "response": response})
+                for label, response in zip(labels, responses, strict=True)
+            )
+        else:
+            (values["response"],) = responses
+        user = {"role": "user", "content": _filled(self.user, values)}
+        return ({"role": "system", "content": self.system}, user) if self.system else (user,)
+
+
+@dataclass(frozen=True)
+class JudgePrompt:
+    """A prompt file: name, version, questions, and the SHA-256 of the file."""
+
+    name: str
+    version: str
+    questions: tuple[Question, ...]
+    sha256: str
+
+    def question_for(self, item: Item) -> Question:
+        """Return the first question that applies to the prompt's category."""
+        for question in self.questions:
+            if not question.categories or item.category in question.categories:
+                return question
+        raise ValueError(f"judge prompt {self.name!r}: has no question for the category {item.category!r}")
+
+
+def read_prompt(path: str | Path) -> JudgePrompt:
+    """Read a prompt file.
+
+    >>> read_prompt(BUILT_IN / "letter.yaml").questions[0].asks
+    'best'
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    if len(content) > _LARGEST:
+        raise ValueError(f"{path}: a prompt file has at most {_LARGEST:,} bytes")
+    found = parse_yaml(content, str(path))
+    try:
+        if not isinstance(found, Mapping) or not isinstance(found.get("questions"), list):
+            raise ValueError("expected name, version and a list of questions (see docs/judges.md)")
+        check_names(map(str, found), ("name", "version", "questions"), "field")
+        for name in ("name", "version"):
+            if not isinstance(found.get(name, "" if name == "name" else None), (str, int, float)):
+                raise ValueError(f"{name}: must be a text or a number; change the version with the text")
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    questions = tuple(
+        _question(entry, f"{path}, question {i + 1}") for i, entry in enumerate(found["questions"])
+    )
+    if not questions:
+        raise ValueError(f"{path}: questions: the list is empty")
+    digest = hashlib.sha256(content).hexdigest()
+    return JudgePrompt(str(found.get("name", Path(path).stem)), str(found["version"]), questions, digest)
+
+
+def spellings(label: str) -> tuple[str, ...]:
+    """Return the spellings of a label that a model may write as one token.
+
+    >>> spellings("A"), spellings("Yes")
+    (('A', ' A'), ('Yes', ' Yes', 'yes', ' yes', 'YES', ' YES'))
+    """
+    is_word = len(label) > 1 and label.isalpha()
+    written = dict.fromkeys([label, label.capitalize(), label.lower(), label.upper()] if is_word else [label])
+    return tuple(space + each for each in written for space in ("", " "))
+
+
+def choice_of(question: Question, text: str, labels: Sequence[str]) -> int | None:
+    """Return the index of the last label that the pattern finds in an answer; None if it finds none.
+
+    >>> letters = read_prompt(BUILT_IN / "votes.yaml").questions[0]
+    >>> choice_of(letters, "Best: A? No. B is right.\\nBest: B", "AB"), choice_of(letters, "Hm.", "AB")
+    (1, None)
+    """
+    import regex
+
+    found = None
+    try:
+        for match in regex.finditer(question.pattern, text[-_SEARCHED:], timeout=_SEARCH_SECONDS):
+            said = (match[1] or "").strip()
+            for number, label in enumerate(labels):
+                if said == label or said in spellings(label):
+                    found = number
+    except TimeoutError:
+        raise ValueError(f"pattern: takes more than {_SEARCH_SECONDS:g} seconds for an answer") from None
+    return found
+
+
+def _question(entry: Any, where: str) -> Question:
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"{where}: expected asks, answer and user (see docs/judges.md)")
+    try:
+        check_names(map(str, entry), (field.name for field in fields(Question)), "field")
+        values = dict(entry)
+        for name in ("labels", "categories"):
+            if name in values:
+                given = values[name]
+                if not isinstance(given, list) or any(isinstance(each, (bool, list, dict)) for each in given):
+                    raise ValueError(f"{name}: expected a list of texts (quote yes and no)")
+                values[name] = tuple(str(each) for each in given)
+        for name in ("asks", "answer", "user"):
+            if name not in values:
+                raise ValueError(f"{name}: is missing")
+        question = Question(**values)
+        _check(question)
+    except (TypeError, ValueError, re.error) as error:
+        raise ValueError(f"{where}: {error}") from error
+    return question
+
+
+def _check(question: Question) -> None:
+    for name in ("user", "system", "each", "pattern"):
+        if not isinstance(getattr(question, name), str):
+            raise ValueError(f"{name}: must be a text")
+    if question.asks not in [*_SLOTS]:  # a list, because the value may not be hashable
+        raise ValueError(f"asks: unknown {question.asks!r} (have: {', '.join(_SLOTS)})")
+    if question.answer not in ("token", "text"):
+        raise ValueError(f"answer: unknown {question.answer!r} (have: token, text)")
+    _check_slots(question)
+    _check_labels(question)
+    if question.answer == "text" and re.compile(question.pattern).groups != 1:
+        raise ValueError("pattern: sampled answers need a regular expression with one group, the label")
+    for name, low, high in (("temperature", 0, 5), ("max_tokens", 1, 1e9), ("smoothing", 1e-9, 1e6)):
+        value = getattr(question, name)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+            raise ValueError(f"{name}: must be a number from {low:g} to {high:g}, got {value!r}")
+    if question.max_tokens != int(question.max_tokens):
+        raise ValueError(f"max_tokens: must be a whole number, got {question.max_tokens!r}")
+
+
+def _check_slots(question: Question) -> None:
+    known = _SLOTS[question.asks]
+    for slot in _SLOT.findall(question.user):
+        if slot not in known:
+            raise ValueError(f"user: unknown {{{{ {slot} }}}} (have: {', '.join(known)})")
+    for slot in known[:2]:
+        if slot not in _SLOT.findall(question.user):
+            raise ValueError(f"user: {{{{ {slot} }}}} is missing")
+    if question.asks == "best" and set(_SLOT.findall(question.each)) != {"label", "response"}:
+        raise ValueError("each: must have {{ label }} and {{ response }}, and nothing else in {{ }}")
+    if _SLOT.search(question.system):
+        raise ValueError("system: cannot contain {{ }}; put it into user")
+
+
+def _check_labels(question: Question) -> None:
+    labels = question.labels
+    if question.asks == "best":
+        if labels:
+            raise ValueError("labels: responses get the letters A, B, ...; leave labels out")
+        return
+    if (
+        len({*labels}) != len(labels)
+        or len(labels) < 2
+        or not all(label.strip() == label != "" for label in labels)
+    ):
+        raise ValueError("labels: expected two or more different texts, without spaces around them")
+    if question.asks == "correct" and len(labels) != 2:
+        raise ValueError("labels: expected two, the good answer first, such as ['Yes', 'No']")
+    if question.asks == "rating":
+        for label in labels:
+            try:
+                usable = abs(float(label)) <= _LARGEST_GRADE  # NaN is not
+            except ValueError:
+                usable = False
+            if not usable:
+                raise ValueError(f"labels: the grade {label!r} is not a number up to {_LARGEST_GRADE:g}")
+    if question.answer == "token":
+        for one in labels:
+            for other in labels:
+                if one != other and other.startswith(one):
+                    raise ValueError(
+                        f"labels: {other!r} begins with {one!r}, so one token cannot distinguish them: use "
+                        "other labels (such as 1 to 9), or answer: text"
+                    )
+
+
+def _filled(template: str, values: Mapping[str, str]) -> str:
+    """Replace the slots of a template in one pass, so that `{{ }}` in the values is not replaced."""
+    return _SLOT.sub(lambda match: values[match[1]], template)
+
+
+def _written(prompt: Prompt) -> str:
+    """Return a prompt as text. The messages of a conversation begin with their role."""
+    if isinstance(prompt, str):
+        return prompt
+    return "\n\n".join(f"{message['role'].capitalize()}: {message['content']}" for message in prompt)

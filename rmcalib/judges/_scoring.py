@@ -1,0 +1,535 @@
+"""Score the responses of prompts with a reward model.
+
+Prompts are processed in windows: 32 prompts on a CPU, 128 on other devices, where a larger choice of texts
+means less padding. A window is tokenised while the previous one is on the device, then sorted by length into
+batches, scored, and yielded in chunks of 32 prompts. The responses of a prompt share its computation if the
+model allows it (`_sharing`); some texts are scored alone too, to check that this changes nothing. A reward
+does not depend on the other texts in its batch, up to rounding: about 1e-6 in float32. On a CPU, where a
+window is a chunk, a resumed run gives exactly the same rewards.
+
+A pass does not wait for the device: its inputs are copied in one transfer from pinned memory, and its rewards
+stay on the device until all passes of a window have been started.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray
+from rmcalib.judges import _devices as devices
+from rmcalib.judges._judge import Progress, ScoredItem
+from rmcalib.judges._sharing import (
+    CannotShare,
+    Row,
+    Sharing,
+    Text,
+    Tree,
+    how_to_share,
+    needs_same_length,
+    pack,
+    packed_states,
+    rotary_kinds,
+    row_length,
+    running_config,
+)
+from rmcalib.judges._templates import Encoded, checkpoint_pad, encode, pooled_position
+
+if TYPE_CHECKING:
+    import torch
+
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges._model import RewardModel
+
+CHUNK = 32
+"""Number of prompts in a chunk: enough to fill rows, few enough that a killed run loses little."""
+
+_WINDOW = 128  # prompts that are sorted together on an accelerator
+_SHARE_OF_FREE_MEMORY = 0.5  # for one pass; the estimate is rough, and running out of memory is handled
+_MOST_TOKENS = {"cpu": 8_192, "": 32_768}  # in one pass; "" is any accelerator
+_PASS_COST = {"cpu": 16, "": 1_024}  # of starting a pass, as a number of tokens that take the same time
+_ROW_TOKENS_CPU = 1_024  # enough for all cores; the activations of a layer should fit into the caches
+_BYTES_PER_PAIR = 12  # while a mask is built: an int32 distance and some booleans
+_CHUNKS_BEFORE_MORE = 8
+_MUCH_LONGER = 1.5
+_TIMES_THE_NOISE = 4.0
+# Largest difference of a reward, in epsilons of its dtype. A float64 model has a head in float32. In
+# bfloat16, sharing changed rewards by up to 1.5 epsilons of the largest one.
+_EPSILONS = {"float64": 1e10, "float32": 1_000.0, "float16": 8.0, "bfloat16": 4.0}
+_LIMITS = ("sliding_window", "attention_chunk_size", "window_size", "attention_window_size")
+
+
+def score_items(
+    model: RewardModel, items: Sequence[Item], *, token_budget: int | None = None, share: bool = True
+) -> Iterator[list[ScoredItem]]:
+    """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished.
+
+    >>> from rmcalib.benchmarks import load_benchmark
+    >>> from rmcalib.judges import load_model
+    >>> chunks = score_items(load_model("demo", device="cpu"), load_benchmark("demo").items[:3])
+    >>> [len(item.rewards) for chunk in chunks for item in chunk]
+    [4, 4, 4]
+    """
+    return ItemScorer(model, token_budget, share=share).chunks(items)
+
+
+def indifference_note(distinct: set[bool | None]) -> str:
+    """Return a warning if a judge gave all responses of every prompt the same reward; empty otherwise.
+
+    `distinct` has the values of `ScoredItem.distinct` of all prompts.
+
+    >>> indifference_note({None, False})[:54]
+    'all responses of a prompt have the same reward, for ev'
+    >>> indifference_note({True, False}), indifference_note({None})
+    ('', '')
+    """
+    if False not in distinct or True in distinct:
+        return ""
+    return (
+        "all responses of a prompt have the same reward, for every prompt. The reward is probably read "
+        "before the response begins: try `pooling: last_token` in the model's recipe"
+    )
+
+
+@dataclass
+class Work:
+    """The work of a scorer's forward passes.
+
+    `tokens` are those of all texts, each with its prompt; `shared` were not computed again, because another
+    response had the same prompt; `padding` were computed for nothing.
+    """
+
+    passes: int = 0
+    tokens: int = 0
+    shared: int = 0
+    padding: int = 0
+
+    def add(self, texts: Sequence[Text], lengths: Sequence[int]) -> None:
+        """Count a pass with rows of these lengths."""
+        tokens = sum(map(len, texts))
+        self.passes += 1
+        self.tokens += tokens
+        self.shared += tokens - sum(lengths)
+        self.padding += len(lengths) * max(lengths) - sum(lengths)
+
+
+class ItemScorer:
+    """Scores items, and remembers how many tokens fit and whether prompts can be shared.
+
+    Parameters
+    ----------
+    model : RewardModel
+        A loaded model.
+    token_budget : int, optional
+        The most tokens in one forward pass, padding included; a longer text is scored alone. Default: what
+        free memory allows. It is halved if memory runs out, and grows again later.
+    share : bool
+        Compute a prompt once for all its responses if the architecture allows it.
+    progress : Progress, optional
+        Called after each forward pass with the numbers of responses and tokens it has scored.
+    """
+
+    def __init__(
+        self,
+        model: RewardModel,
+        token_budget: int | None = None,
+        *,
+        share: bool = True,
+        progress: Progress | None = None,
+    ) -> None:
+        """Decide how to score; nothing is scored yet."""
+        model.backbone.eval()
+        self.model, self.progress, self.work = model, progress, Work()
+        self.sharing: Sharing | None = None
+        if share and model.kind == "causal":
+            try:
+                self.sharing = how_to_share(model)
+            except CannotShare as error:
+                self._warn_plain(str(error))
+        self.most = self.budget = token_budget or tokens_that_fit(model, self.sharing)
+        self._good = 0  # chunks since memory ran out
+        self._checked = 0  # the length of the longest text that was checked
+        self._noise = 0.0
+
+    def chunks(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
+        """Score all responses of `items`; yield chunks of 32 prompts, in order, as they are finished."""
+        model, size = self.model, CHUNK if self.model.device.type == "cpu" else _WINDOW
+
+        def tokenise(some: Sequence[Item]) -> list[tuple[Encoded, ...]]:
+            recipe = model.recipe
+            return encode(
+                some,
+                model.tokenizer,
+                max_length=model.max_length,
+                template=recipe.template,
+                append=recipe.append_token_id,
+            )
+
+        # The first window is small, because it is scored again if sharing does not work.
+        starts = [0, *range(CHUNK if self.sharing else size, len(items), size)]
+        windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
+        with ThreadPoolExecutor(max_workers=1) as ahead:
+            waiting = [ahead.submit(tokenise, windows[0])] if windows else []
+            for window, following in zip(windows, [*windows[1:], None], strict=True):
+                encoded = waiting.pop().result()
+                if following is not None:
+                    waiting.append(ahead.submit(tokenise, following))
+                scored = _finish(window, encoded, self.rewards(encoded), model.dtype)
+                for start in range(0, len(scored), CHUNK):
+                    yield scored[start : start + CHUNK]
+
+    def rewards(self, encoded: Sequence[tuple[Encoded, ...]]) -> FloatArray:
+        """Return the rewards of the responses of some prompts as a flat array, prompt after prompt."""
+        recipe, pad = self.model.recipe, checkpoint_pad(self.model.config)
+        texts: list[Text] = []
+        for prompt, responses in enumerate(encoded):
+            for text in responses:
+                pooled = pooled_position(text.input_ids, pooling=recipe.pooling, pad=pad)
+                texts.append(Text(len(texts), prompt, text, pooled))
+        rewards = self._computed(texts)
+        while self.sharing is not None and (sample := self._sample(texts)):
+            difference = self._disagreement(sample, rewards)
+            if not difference:
+                break
+            self._share_less(f"rewards differ by up to {difference:.2g}")
+            rewards = self._computed(texts, again=True)
+        self._good += 1
+        if self._good >= _CHUNKS_BEFORE_MORE:
+            self.budget, self._good = min(self.most, 2 * self.budget), 0
+        return rewards
+
+    def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
+        """Return the rewards of `texts`. With `again`, progress has been reported for them already."""
+        import torch
+
+        rewards = np.full(len(texts), np.nan)
+        pending = {text.index: text for text in texts}
+        while pending:
+            done, failed = self._passes(list(pending.values()), again)
+            if done:  # the only place where the CPU waits for the device
+                order = [index for indices, _ in done for index in indices]
+                rewards[order] = torch.cat([values for _, values in done]).cpu().numpy()
+                for index in order:
+                    del pending[index]
+            if failed:  # not where the error is caught: it still holds the tensors of the failed pass
+                devices.release_memory(self.model.device)
+                self.budget, self._good = max(1, min(self.budget, failed) // 2), 0
+        if self.sharing is not None:
+            # A NaN of one text spreads through its row, so the texts of the row are scored alone.
+            for index in np.flatnonzero(~np.isfinite(rewards)).tolist():
+                rewards[index] = float(plain_rewards(self.model, [texts[index]])[1])
+        return rewards
+
+    def _passes(self, texts: Sequence[Text], again: bool) -> tuple[list[tuple[Sequence[int], Any]], int]:
+        """Run passes until all `texts` are done, or one fails.
+
+        Returns the results of the passes, and the tokens of the pass that did not fit into memory, or 0.
+        """
+        done: list[tuple[Sequence[int], Any]] = []
+        for rows in plan(self.model, self.sharing, texts, self.budget):
+            batch = [text for row in rows for tree in row for text in tree.texts]
+            try:
+                if self.sharing is not None:
+                    done.append(shared_rewards(self.model, rows, self.sharing))
+                else:
+                    done.append(plain_rewards(self.model, batch))
+            except Exception as error:
+                if devices.is_out_of_memory(error):
+                    if len(batch) > 1:
+                        return done, sum(map(row_length, rows))
+                    raise MemoryError(
+                        f"a response of {len(batch[0])} tokens does not fit into the memory of "
+                        f"{self.model.device}: lower --max-length, or use a narrower --dtype"
+                    ) from error
+                if self.sharing is None or self._checked:  # if sharing is known to work, this is a real error
+                    raise
+                self._share_less(f"{type(error).__name__}: {error}")
+                return done, 0
+            self.work.add(batch, [row_length(row) for row in rows])
+            if self.progress is not None and not again:
+                self.progress(len(batch), sum(map(len, batch)))
+        return done, 0
+
+    def _sample(self, texts: Sequence[Text]) -> list[Text]:
+        """Return the texts of a window to score alone; empty if they are like those checked before.
+
+        In the first window, these are a response of each of the two shortest prompts, which share rows with
+        others, and the longest text. Later, it is the longest text if it is much longer than all before, or
+        the first one that is longer than a window of the model's attention.
+        """
+        longest = max(texts, key=len)
+        config = running_config(self.model)
+        limits = (getattr(config, name, None) for name in _LIMITS)
+        crosses = any(isinstance(limit, int) and self._checked <= limit < len(longest) for limit in limits)
+        if self._checked:
+            return [longest] if crosses or len(longest) > _MUCH_LONGER * self._checked else []
+        prompts: dict[int, list[Text]] = {}
+        for text in texts:
+            prompts.setdefault(text.prompt, []).append(text)
+        groups = sorted(prompts.values(), key=lambda group: sum(map(len, group)))
+        # The last response: if the mask were wrong, it would attend to the responses before it.
+        short = [group[-1] for group in groups[:2]]
+        return [*short, *([] if any(longest is text for text in short) else [longest])]
+
+    def _disagreement(self, sample: list[Text], rewards: FloatArray) -> float:
+        """Score each text of `sample` alone; return the largest difference from `rewards` if it is too large.
+
+        Otherwise return 0. The tolerance is measured, because rewards also change a little when the same
+        texts are scored in one batch, padded to one length. A reward that is not finite is no disagreement;
+        it is reported later. Texts that do not fit into memory alone are left out.
+        """
+        try:
+            alone = np.array([float(plain_rewards(self.model, [text])[1]) for text in sample])
+            together = plain_rewards(self.model, sample[:2])[1].double().cpu().numpy()
+        except Exception as error:
+            if not devices.is_out_of_memory(error):
+                raise
+            return self._disagreement(sample[:-1], rewards) if len(sample) > 1 else 0.0
+        self._noise = max(self._noise, float(np.abs(together - alone[:2]).max()))
+        tolerance = max(_TIMES_THE_NOISE * self._noise, rounding(self.model.dtype, alone))
+        difference = float(np.abs(rewards[[text.index for text in sample]] - alone).max())
+        if difference <= tolerance or not np.isfinite(alone).all():
+            self._checked = max(self._checked, *map(len, sample))
+            return 0.0
+        return difference
+
+    def _share_less(self, reason: str) -> None:
+        """Use masks from now on; if these were used already, share nothing."""
+        assert self.sharing is not None
+        if self.sharing.branches:
+            self.sharing = dataclasses.replace(self.sharing, branches=False)
+            warnings.warn(
+                f"{self.model.name}: attention branch by branch does not work for this model ({reason}). "
+                "Masks are used instead. This is slower and gives the same rewards",
+                stacklevel=2,
+            )
+        else:
+            self.sharing = None
+            self._warn_plain(reason)
+
+    def _warn_plain(self, reason: str) -> None:
+        warnings.warn(
+            f"{self.model.name}: computing a prompt once for all its responses does not work for this model "
+            f"({reason}). Every response is scored with its own copy of the prompt. This is slower and gives "
+            "the same rewards",
+            stacklevel=2,
+        )
+
+
+def plan(model: RewardModel, sharing: Sharing | None, texts: Sequence[Text], budget: int) -> list[list[Row]]:
+    """Return the batches of rows for some texts, each of at most `budget` tokens if possible.
+
+    Without sharing, a row is one text. With masks, it is a prompt with its responses. Branch by branch, a
+    batch is one row of several prompts, without padding.
+    """
+    import torch
+
+    cpu = model.device.type == "cpu"
+    usual = _ROW_TOKENS_CPU * max(1, torch.get_num_threads() // 4) if cpu else _MOST_TOKENS[""]
+    if sharing is None:
+        trees, budget = [Tree((text,)) for text in texts], min(budget, usual)
+    elif sharing.branches:
+        grown = grow_trees(texts, longest=budget, kappa=math.inf)
+        return [[row] for row in full_rows(grown, min(usual, budget))]
+    else:  # the memory of a mask grows with the square of the row
+        kappa = _attention_crossover(model)
+        trees = grow_trees(texts, longest=min(budget, 2 * model.max_length), kappa=kappa)
+    cost = 0 if sharing is None and needs_same_length(model) else _PASS_COST["cpu" if cpu else ""]
+    return sorted_batches([(tree,) for tree in trees], budget=budget, padding=cost)
+
+
+def sorted_batches(rows: Iterable[Row], *, budget: int, padding: int) -> list[list[Row]]:
+    """Sort rows by length into batches of at most `budget` tokens, padding included.
+
+    A batch has at most `padding` tokens of padding: as many as starting another pass costs. A row longer than
+    the budget is a separate batch.
+    """
+    batches: list[list[Row]] = []
+    longest = wasted = 0
+    for row in sorted(rows, key=lambda row: (-row_length(row), row[0].texts[0].index)):
+        missing = longest - row_length(row)
+        fits = batches and (len(batches[-1]) + 1) * longest <= budget
+        if fits and wasted + missing <= padding:
+            batches[-1].append(row)
+            wasted += missing
+        else:
+            batches.append([row])
+            longest, wasted = row_length(row), 0
+    return batches
+
+
+def full_rows(trees: Iterable[Tree], length: int) -> list[Row]:
+    """Put trees into rows of about `length` tokens: first fit, longest first."""
+    rows: list[list[Tree]] = []
+    room: list[int] = []
+    for tree in sorted(trees, key=lambda tree: (-len(tree), tree.texts[0].index)):
+        place = next((number for number, left in enumerate(room) if len(tree) <= left), None)
+        if place is None:
+            rows.append([tree])
+            room.append(length - len(tree))
+        else:
+            rows[place].append(tree)
+            room[place] -= len(tree)
+    return sorted((tuple(row) for row in rows), key=row_length, reverse=True)
+
+
+def grow_trees(texts: Iterable[Text], *, longest: int, kappa: float) -> list[Tree]:
+    """Gather the texts of each prompt into trees of at most `longest` tokens.
+
+    With a mask, a row of L tokens costs L (1 + L/kappa), because attention is computed for the whole row. A
+    text joins the tree of its prompt if this costs less than another row with a copy of the prompt.
+    """
+
+    def cost(length: int) -> float:
+        return length * (1 + length / kappa)
+
+    prompts: dict[int, list[Text]] = {}
+    for text in texts:
+        prompts.setdefault(text.prompt, []).append(text)
+    trees = []
+    for group in prompts.values():
+        branch, length = [group[0]], len(group[0])
+        for text in group[1:]:
+            longer = length + len(text) - text.encoded.prefix_len
+            if longer <= longest and cost(longer) <= cost(length) + cost(len(text)):
+                branch.append(text)
+                length = longer
+            else:
+                trees.append(Tree(tuple(branch)))
+                branch, length = [text], len(text)
+        trees.append(Tree(tuple(branch)))
+    return trees
+
+
+def plain_rewards(model: RewardModel, texts: Sequence[Text]) -> tuple[list[int], torch.Tensor]:
+    """Score texts padded on the right; return their indices in the chunk, and the rewards on the device."""
+    import torch
+
+    longest = max(len(text) for text in texts)
+    ids = np.zeros((len(texts), longest), dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = text.encoded.input_ids
+        mask[row, : len(text)] = 1
+    # The id of the padding does not matter: the mask hides it, and the pooled positions are known.
+    pooled = np.array([row * longest + text.pooled for row, text in enumerate(texts)], dtype=np.int64)
+    input_ids, attention_mask = devices.upload([ids, mask], model.device)
+    if "dynamic" in rotary_kinds(running_config(model)):
+        _forget_lengths(model.backbone)
+    with torch.inference_mode(), devices.kernels(model.device):
+        if model.kind != "causal":
+            rewards = model.score(input_ids, attention_mask)
+        else:
+            outputs = model.backbone(input_ids=input_ids, attention_mask=attention_mask, use_cache=False)
+            states = outputs.last_hidden_state.flatten(0, 1)
+            (at,) = devices.upload([pooled], states.device)
+            rewards = model.head(states.index_select(0, at).float())
+    return [text.index for text in texts], rewards.float()
+
+
+def shared_rewards(
+    model: RewardModel, rows: Sequence[Row], sharing: Sharing
+) -> tuple[tuple[int, ...], torch.Tensor]:
+    """Score the texts of packed `rows`; return their indices in the chunk, and the rewards on the device."""
+    import torch
+
+    packed = pack(rows)
+    with torch.inference_mode(), devices.kernels(model.device):
+        states = packed_states(model, rows, packed, sharing, pooled=True)
+        (used,) = devices.upload([packed.used], states.device)
+        rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
+    return packed.order, rewards.float()
+
+
+def tokens_that_fit(model: RewardModel, sharing: Sharing | None) -> int:
+    """Return the largest power of two such that a pass of that many tokens fits into the free memory.
+
+    It is a power of two, so that small changes of the free memory do not change the batches. The device with
+    the least free memory decides. The estimate has two parts. Per token: the activations of one layer. Per
+    pair of tokens of a row: masks and what is needed to build one, and for `eager` attention the attention
+    weights of all heads.
+    """
+    parts = {part.device for part in model.backbone.parameters() if not part.is_meta} | {model.device}
+    free = _SHARE_OF_FREE_MEMORY * min(devices.free_memory(device) for device in parts)
+    config = running_config(model)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    hidden = int(getattr(text, "hidden_size", 4096))
+    inner = int(getattr(text, "intermediate_size", None) or 4 * hidden)
+    heads = int(getattr(text, "num_attention_heads", 32))
+    size = model.dtype.itemsize
+    per_token, per_pair = size * (8 * hidden + 3 * inner), 0
+    longest = model.max_length
+    if sharing is None or not sharing.branches:
+        masks = 1 if sharing is None else len(sharing.windows)
+        per_pair = masks * size + _BYTES_PER_PAIR
+        longest *= 1 if sharing is None else 2
+        if getattr(text, "_attn_implementation", "eager") == "eager":
+            per_pair += heads * (2 * size + 4)
+    tokens = _MOST_TOKENS["cpu" if model.device.type == "cpu" else ""]
+    while tokens > 1 and tokens * (per_token + per_pair * min(longest, tokens)) > free:
+        tokens //= 2
+    return tokens
+
+
+def rounding(dtype: torch.dtype, rewards: FloatArray) -> float:
+    """Return the largest difference of rewards by rounding: some epsilons times their range (at least 1).
+
+    >>> import torch
+    >>> rounding(torch.bfloat16, np.array([-1.0, 3.0]))
+    0.125
+    """
+    import torch
+
+    factor = _EPSILONS.get(str(dtype).removeprefix("torch."), 4.0)
+    scale = max(1.0, float(np.ptp(rewards))) if len(rewards) else 1.0
+    return factor * float(torch.finfo(dtype).eps) * scale
+
+
+def _attention_crossover(model: RewardModel) -> float:
+    """Return the row length at which attention costs as much as all products with weights."""
+    config = running_config(model)
+    weights = sum(parameter.numel() for parameter in model.backbone.layers[-1].parameters())
+    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return float(weights / (2 * config.num_attention_heads * head))
+
+
+def _forget_lengths(backbone: Any) -> None:
+    """Reset dynamic rotary embeddings, which remember the longest text so far."""
+    rotary = getattr(backbone, "rotary_emb", None)
+    if rotary is not None:
+        rotary.inv_freq = rotary.original_inv_freq.to(rotary.inv_freq.device)
+        rotary.max_seq_len_cached = rotary.original_max_seq_len
+
+
+def _finish(
+    items: Sequence[Item], encoded: Sequence[tuple[Encoded, ...]], rewards: FloatArray, dtype: torch.dtype
+) -> list[ScoredItem]:
+    scored, start = [], 0
+    for item, texts in zip(items, encoded, strict=True):
+        own = rewards[start : start + len(texts)]
+        start += len(texts)
+        for number, reward in enumerate(own):
+            if not np.isfinite(reward):
+                raise ValueError(
+                    f"item {item.id!r}, response {number}: the model's reward is {reward}. The weights may "
+                    "be damaged, or the dtype too narrow: try --dtype float32 or bfloat16"
+                )
+        differ = len({text.input_ids for text in texts}) > 1
+        least = rounding(dtype, own[:1]) / 10 * max(1.0, abs(own[0])) if differ else 0.0
+        scored.append(
+            ScoredItem(
+                id=item.id,
+                rewards=tuple(float(reward) for reward in own),
+                n_tokens=tuple(len(text) for text in texts),
+                truncated=tuple(text.truncated for text in texts),
+                distinct=bool(own.max() - own.min() > least) if differ else None,
+            )
+        )
+    return scored

@@ -1,1 +1,0 @@
-"""Reward models behind an HTTP server: vLLM, SGLang and OpenRLHF."""

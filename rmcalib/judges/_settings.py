@@ -1,0 +1,244 @@
+"""The settings of each kind of judge: one dataclass per kind, checked at one door.
+
+The text under a field is its help. `load_judge` takes the fields as keyword arguments, and a command line as
+`key=value`. To add a setting, add a field with its text.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import math
+import textwrap
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from rmcalib.judges._judge import Scale
+from rmcalib.judges._registry import Recipe, recipe_for
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """Settings of a classifier, and of other models that are loaded here.
+
+    Examples
+    --------
+    >>> LoadOptions(device="cpu").dtype
+    'auto'
+    """
+
+    revision: str | None = None
+    """Branch, tag or commit. The manifest has the commit."""
+    device: str = "auto"
+    """`auto` (CUDA, else MPS, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps`."""
+    dtype: str = "auto"
+    """`auto` (float32 on a CPU, else the recipe's or the checkpoint's), `float32`, `bfloat16`, `float16`."""
+    max_length: int | None = None
+    """The longest text in tokens; default the model's own limit, at most 4096."""
+    token_budget: int | None = None
+    """The most tokens in one forward pass; default what free memory allows."""
+    trust_remote_code: bool = False
+    """Run the Python code that comes with the model."""
+    allow_pickle: bool = False
+    """Load pickle weights, which can run code, if there are no safetensors."""
+    base: str | None = None
+    """Base model of a PEFT adapter; needed if the adapter names a local folder as its base."""
+    recipe: Recipe | None = None
+    """How to load the model; default its entry in the registry, or a classifier with one label."""
+    recipes: tuple[str | Path, ...] = ()
+    """YAML files with more recipes."""
+
+    def recipe_for(self, name: str) -> Recipe:
+        """Return the recipe of a model: `recipe` if it is given, otherwise the registry's."""
+        return self.recipe or recipe_for(name, self.recipes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Settings of models behind a server."""
+
+    endpoint: str | None = None
+    """Address of the server, such as `http://localhost:8000`."""
+    served_name: str | None = None
+    """The server's name for the model; default the model's own."""
+    api_key_env: str | None = None
+    """Environment variable with the server's key; default `RMCALIB_API_KEY`, if it is set."""
+    concurrency: int = 16
+    """The most requests at a time."""
+    timeout: float = 300.0
+    """Seconds for a whole request before it is sent again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedSettings(ServerOptions):
+    """Settings of a reward model behind a server."""
+
+    endpoint_kind: Literal["auto", "vllm", "sglang", "openrlhf"] = "auto"
+    """Kind of the server."""
+    tokenize_here: bool = False
+    """Send token ids to vLLM, as for a loaded model, instead of chat messages; needs the tokenizer."""
+    max_length: int | None = None
+    """The longest text in tokens; default the server's limit, at most 4096."""
+    recipe: Recipe | None = None
+    """What is known about the model; default its entry in the registry."""
+    recipes: tuple[str | Path, ...] = ()
+    """YAML files with more recipes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelSettings(LoadOptions, ServerOptions):
+    """Settings of a language model that judges, loaded here or behind a chat API."""
+
+    judging: Literal["letter", "yes-no", "rating", "votes", "rewardbench2"] | None = None
+    """How it judges: by the letter of the best response, by yes or no, by a grade, or by sampled votes."""
+    judge_prompt: str | Path | None = None
+    """YAML file with questions of your own."""
+    votes: int | None = None
+    """Sampled answers per question; default 8."""
+    placements: int | None = None
+    """Number of orders in which responses are shown; default the number of responses."""
+    judge_seed: int = 0
+    """Seed of the orders and of sampled answers."""
+    max_characters: int | None = None
+    """Cut prompts and responses to this many characters; default no limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicySettings(LoadOptions, ServerOptions):
+    """Settings of a policy whose log-probabilities are rewards, loaded here or behind vLLM."""
+
+    reference: str | None = None
+    """The model that training started from; default the base of a PEFT adapter."""
+    reference_free: Literal["sum", "mean"] | None = None
+    """Use no reference: the `sum` or the `mean` of the response's token log-probabilities."""
+    beta: float | None = None
+    """DPO's beta; default as in the files beside the weights, else 0.1 (1 without a reference)."""
+    reference_endpoint: str | None = None
+    """The server of the reference; default that of the policy."""
+    reference_served_name: str | None = None
+    """The server's name for the reference; default the reference's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunctionSettings:
+    """Settings of a Python function that rewards responses."""
+
+    name: str | None = None
+    """Name in reports and run folders; default the function's own."""
+    scale: Scale = "unknown"
+    """Scale of its numbers."""
+    identity: Any = None
+    """JSON that stands for what changes the numbers, such as a version; default a hash of the source."""
+    batched: bool = False
+    """The function takes many prompts at once: lists of prompts and of lists of responses."""
+    batch_size: int = 32
+    """Prompts per chunk; a killed run loses at most one chunk."""
+
+
+_AT_LEAST = {  # for numbers of several kinds
+    **dict.fromkeys(
+        ("concurrency", "votes", "placements", "max_characters", "token_budget", "batch_size"), 1
+    ),
+    "max_length": 8,
+    "judge_seed": 0,
+}
+_POSITIVE = ("timeout", "beta")
+
+
+def checked_settings(cls: type[T], given: Mapping[str, Any]) -> T:
+    """Return settings with the given values; an unknown name or a wrong value is a `ValueError`.
+
+    >>> checked_settings(LoadOptions, {"devise": "cpu"})
+    Traceback (most recent call last):
+    ValueError: devise: unknown setting (did you mean 'device'?)
+    """
+    types = field_types(cls)
+    check_names(given, types)
+    for name, value in given.items():
+        choices = _choices(types[name])
+        if choices and value is not None and value not in choices:
+            raise ValueError(f"{name}: unknown {value!r} (have: {', '.join(choices)})")
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name in (*_AT_LEAST, *_POSITIVE) and value is not None and not number:
+            raise ValueError(f"{name}: must be a number, got {value!r}")
+        if name in _AT_LEAST and value is not None and (value < _AT_LEAST[name] or value != int(value)):
+            raise ValueError(f"{name}: must be a whole number of at least {_AT_LEAST[name]}, got {value}")
+        if name in _POSITIVE and value is not None and not (math.isfinite(value) and value > 0):
+            raise ValueError(f"{name}: must be a number above 0, got {value:g}")
+    return cls(**given)
+
+
+def parsed_settings(cls: type[Any], given: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of settings that were written as text, such as on a command line.
+
+    >>> parsed_settings(LoadOptions, {"max_length": "512", "allow_pickle": "yes"})
+    {'max_length': 512, 'allow_pickle': True}
+    >>> parsed_settings(PolicySettings, {"beta": "much"})
+    Traceback (most recent call last):
+    ValueError: beta: 'much' is not a number
+    """
+    types = field_types(cls)
+    check_names(given, types)
+    return {name: _parsed(name, types[name], text) for name, text in given.items()}
+
+
+def setting_help(cls: type[Any]) -> dict[str, str]:
+    """Return the help of each field of a settings class: the text under it.
+
+    >>> setting_help(ServedSettings)["concurrency"]
+    'The most requests at a time.'
+    """
+    found: dict[str, str] = {}
+    for part in reversed(cls.__mro__[:-1]):
+        body: Any = ast.parse(textwrap.dedent(inspect.getsource(part))).body[0]
+        for field, text in zip(body.body, body.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = inspect.cleandoc(ast.literal_eval(text.value))
+    return {field.name: found.get(field.name, "") for field in dataclasses.fields(cls)}
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str = "setting") -> None:
+    """Raise a `ValueError` for the first name that is not known, with the nearest one that is."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"have: {', '.join(names)}"
+            raise ValueError(f"{name}: unknown {what} ({remedy})")
+
+
+def field_types(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass."""
+    hints = get_type_hints(cls)
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    parts = (kind, *get_args(kind))
+    return next((get_args(part) for part in parts if get_origin(part) is Literal), ())
+
+
+def _parsed(name: str, kind: Any, text: str) -> Any:
+    parts = {kind, *get_args(kind)}
+    if bool in parts:
+        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+        if text.lower() not in words:
+            raise ValueError(f"{name}: {text!r} is neither yes nor no")
+        return words[text.lower()]
+    for number in (int, float):
+        if number in parts:
+            try:
+                return number(text)
+            except ValueError:
+                raise ValueError(f"{name}: {text!r} is not a {'whole ' * (number is int)}number") from None
+    if get_origin(kind) is tuple:
+        return tuple(part.strip() for part in text.split(","))
+    if Recipe in parts or kind is Any:
+        raise ValueError(f"{name}: cannot be written as text")
+    return text
