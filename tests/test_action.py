@@ -98,7 +98,7 @@ def test_modules_of_the_checkout_do_not_run(tmp_path: Path) -> None:
 
 
 def test_the_documented_workflow_is_safe() -> None:
-    """Actions by commit; no job both reads the pull request's files and may write; no expression in a script."""
+    """Actions by commit; no expression in a script; what reads the pull request may not write."""
     text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
     assert workflow["permissions"] == {}
