@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
-from rmcalib._util.texts import decoded
+from rmcalib._util.texts import decoded, parse_json, repeated
 
 __all__ = [
     "CsvTable",
@@ -182,7 +182,8 @@ def read_csv_table(path: str | Path) -> CsvTable:
     """
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(Path(path).read_bytes(), str(path))
+    text = decoded(read_file(Path(path)), str(path))
+    limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -199,9 +200,11 @@ def read_csv_table(path: str | Path) -> CsvTable:
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
-    for name in rows[0] if rows else []:
-        if name.strip() and rows[0].count(name) > 1:
-            raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(name)} columns are called {name!r}")
+    finally:
+        csv.field_size_limit(limit)
+    twice = repeated(name for name in (rows[0] if rows else []) if name.strip())
+    if twice is not None:
+        raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(twice)} columns are called {twice[:60]!r}")
     return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
 
 
@@ -212,7 +215,7 @@ def read_object(path: str | Path) -> dict[str, Any]:
     {}
     """
     try:
-        content = json.loads(read_file(as_path(path)))
+        content = parse_json(read_file(as_path(path)), str(path))
     except StorageError:
         raise
     except (OSError, ValueError):

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import IntArray
-from rmcalib.benchmarks import distinct_ids, known_entry
+from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._columns import NEEDED
 
 __all__ = ["content", "read_columns"]
