@@ -77,6 +77,39 @@ def test_scripts_contain_no_expressions() -> None:
         assert one["shell"] == "bash"
 
 
+def test_modules_of_the_checkout_do_not_run(tmp_path: Path) -> None:
+    """A pull request can add a pip.py. The installation here stops at the missing constraints file."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to(sys.executable)
+    for module in ("pip", "site", "sitecustomize", "encodings"):
+        (tmp_path / f"{module}.py").write_text("open('hacked', 'w')\n")
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step("Install rmcalib")["run"]],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "ACTION_PATH": "nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "nowhere/constraints.txt" in done.stderr  # the real pip ran
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_the_documented_workflow_is_safe() -> None:
+    """Actions by commit; no expression in a script; what reads the pull request may not write."""
+    text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    assert workflow["permissions"] == {}
+    for job in workflow["jobs"].values():
+        uses = [one["uses"] for one in job["steps"] if "uses" in one]
+        assert all(re.search(r"@([0-9a-f]{40}|COMMIT)$", name) for name in uses)
+        assert not any("${{" in one.get("run", "") for one in job["steps"])
+        reads = any(name.startswith("actions/checkout@") for name in uses)
+        assert not (reads and "write" in job["permissions"].values())
+
+
 def test_every_input_is_described_and_used() -> None:
     used = set(INPUT.findall((ROOT / "action.yml").read_text(encoding="utf-8"))) | {"install"}
     assert used == set(ACTION["inputs"])

@@ -1,10 +1,18 @@
 import json
 import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from tests.cli.conftest import Invoke
+from tests.cli.conftest import invoke as invoke
+from tests.report.boards import synthetic
 
 
 def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,3 +59,78 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=r"file/a/b\.txt: cannot be written: Not a directory"):
         write_text(tmp_path / "file/a/b.txt", "x")
+
+
+@pytest.fixture
+def special(tmp_path: Path) -> dict[str, Path]:
+    """Return a FIFO, a socket, and links to them."""
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+    for name in ("fifo", "socket"):
+        (tmp_path / f"link-to-{name}").symlink_to(tmp_path / name)
+    return {path.name: path for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["fifo", "socket", "link-to-fifo", "link-to-socket"])
+def test_special_files_are_never_replaced(special: dict[str, Path], name: str, invoke: Invoke) -> None:
+    path = special[name]
+    before = path.lstat()
+    with pytest.raises(ValueError, match=name):
+        write_text(path, "x")
+    synthetic(1, n=20).to_parquet("a.parquet")
+    for line in (
+        ("compare", "a.parquet", "a.parquet", "--resamples", "20", "--markdown", str(path)),
+        ("compare", "a.parquet", "a.parquet", "--resamples", "20", "--output", str(path)),
+        ("calibrate", "a.parquet", "--to", str(path)),
+    ):
+        result = invoke(*line)
+        assert result.code == 2
+        assert name in result.err
+    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
+
+
+# A file system of its own, seen by no other process, with a device node and a link like /dev/stdout.
+IN_A_NAMESPACE = """
+mount -t tmpfs tmpfs "$1" && mkdir "$1/dev" && mknod "$1/dev/null" c 1 3 || exit 77
+ln -s null "$1/dev/link"
+for name in null link; do
+  "$2" -c "import sys, rmcalib._util.files as f; f.write_text(sys.argv[1], 'x')" "$1/dev/$name"
+done
+stat -c '%F' "$1/dev/null" "$1/dev/link"
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="mount namespaces exist on Linux only")
+def test_devices_are_never_replaced(tmp_path: Path) -> None:
+    script = ["unshare", "--mount", "sh", "-c", IN_A_NAMESPACE, "sh", str(tmp_path), sys.executable]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode == 77 or "unshare failed" in done.stderr:
+        pytest.skip("device nodes need root and a mount namespace")
+    assert done.stdout.split("\n")[:2] == ["character special file", "symbolic link"]
+    assert done.stderr.count("\nValueError: ") == 2
+
+
+def test_links_of_the_system_stay(tmp_path: Path) -> None:
+    """/proc/self/fd/N leads to a regular file, but is no name for a new one."""
+    with (tmp_path / "out.txt").open("w") as file, pytest.raises(ValueError, match="regular file"):
+        write_text(f"/proc/self/fd/{file.fileno()}", "x")
+
+
+def test_a_link_to_a_file_is_replaced_and_the_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "precious")
+    assert stat.S_ISREG(write_text(tmp_path / "link", "new").lstat().st_mode)
+    assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_dash_is_standard_output(tmp_path: Path, invoke: Invoke) -> None:
+    synthetic(1, n=20).to_parquet("a.parquet")
+    pair = ("compare", "a.parquet", "a.parquet", "--resamples", "20")
+    assert invoke(*pair, "--output", "-").out.startswith("category,metric,")
+    assert invoke(*pair, "--markdown", "-").out.startswith("<!-- rmcalib -->")
+    assert json.loads(invoke("calibrate", "a.parquet", "--to", "-").out)["temperature"] > 0
+    result = invoke(*pair, "--markdown", "-", "--json")
+    assert result.code == 2
+    assert "--markdown" in result.err
+    assert not (tmp_path / "-").exists()

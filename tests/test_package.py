@@ -105,17 +105,6 @@ def test_dependencies_point_one_way() -> None:
     assert wrong == []
 
 
-def test_packages_are_imported_by_their_public_interface() -> None:
-    wrong = [
-        f"{where} imports {module}"
-        for where, package, module, _ in product_imports()
-        if len(module.split(".")) > 2
-        and module.split(".")[1] not in (package, "_util")
-        and module not in PUBLIC_MODULES
-    ]
-    assert wrong == []
-
-
 def test_what_others_use_is_public() -> None:
     wrong = []
     for where, package, module, names in product_imports():

@@ -4,12 +4,14 @@ On this machine, a file is written under a temporary name, flushed and renamed. 
 object, written in one request. A reader never sees an incomplete file.
 """
 
+import contextlib
 import csv
 import io
 import json
 import os
 import re
 import stat
+import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -17,10 +19,11 @@ from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
 from rmcalib._util.storage import StorageError, as_path, is_remote, read_file, write_object
-from rmcalib._util.texts import decoded
+from rmcalib._util.texts import decoded, parse_json, repeated
 
 __all__ = [
     "CsvTable",
+    "check_output",
     "kind_on_disk",
     "read_csv_table",
     "read_object",
@@ -46,11 +49,30 @@ def kind_on_disk(name: str | os.PathLike[str]) -> Literal["file", "folder"] | No
     return "folder" if stat.S_ISDIR(mode) else "file" if mode else None
 
 
+def check_output(path: Path) -> None:
+    """Raise a ValueError unless ``path`` is a new name or a regular file, or a link to one.
+
+    Renaming a file to ``/dev/null`` would replace the device for the whole machine, if root does it.
+    """
+    try:
+        linked, kind = path.is_symlink(), path.stat().st_mode
+    except (OSError, ValueError):  # nothing there, or a name that writing will refuse
+        return
+    if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or (linked and _of_the_system(path)):
+        raise ValueError(f"{path}: not a regular file; name another one ('-' is standard output)")
+
+
+def _of_the_system(path: Path) -> bool:
+    """Return whether a link such as /dev/stdout must stay, even if it leads to a regular file."""
+    folder = path.parent.resolve()
+    return folder.parts[1:2] in (("dev",), ("proc",), ("sys",)) and folder.parts[1:3] != ("dev", "shm")
+
+
 def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
     """Let ``write(file)`` fill ``path`` atomically. The folder is created if necessary. Returns the path.
 
-    The name of the temporary file begins with a dot and ends in ``.tmp``, so that files left by a killed
-    process can be recognised.
+    ``-`` is standard output. A link to a file is replaced, not the file. The name of the temporary file
+    begins with a dot and ends in ``.tmp``, so that files left by a killed process can be recognised.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -58,13 +80,19 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
     b'hello'
     """
     target = as_path(path)
-    if is_remote(target):
+    if str(target) == "-" or is_remote(target):
         buffer = io.BytesIO()
         write(buffer)
-        write_object(target, buffer.getvalue())
+        if is_remote(target):
+            write_object(target, buffer.getvalue())
+        else:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(buffer.getvalue())
+            sys.stdout.buffer.flush()
         return target
     if not target.name:  # of "", "." or "/"
         raise ValueError(f"{target}: a folder; name a file")
+    check_output(target)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -73,6 +101,7 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+        _sync_folder(target.parent)
     except BaseException as error:
         if temporary.parent.is_dir():
             temporary.unlink(missing_ok=True)
@@ -84,6 +113,16 @@ def write_file(path: str | Path, write: Callable[[IO[bytes]], object]) -> Path:
             raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
         raise
     return target
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a crash of the machine, where the file system can."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
@@ -143,7 +182,8 @@ def read_csv_table(path: str | Path) -> CsvTable:
     """
     rows: list[list[str]] = []
     lines: list[int] = []
-    text = decoded(Path(path).read_bytes(), str(path))
+    text = decoded(read_file(Path(path)), str(path))
+    limit = csv.field_size_limit(max(len(text), 1))  # responses may be longer than csv's limit
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -160,9 +200,11 @@ def read_csv_table(path: str | Path) -> CsvTable:
             line = reader.line_num + 1
     except csv.Error as error:
         raise ValueError(f"{path}, line {line}: not CSV ({error})") from error
-    for name in rows[0] if rows else []:
-        if name.strip() and rows[0].count(name) > 1:
-            raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(name)} columns are called {name!r}")
+    finally:
+        csv.field_size_limit(limit)
+    twice = repeated(name for name in (rows[0] if rows else []) if name.strip())
+    if twice is not None:
+        raise ValueError(f"{path}, line {lines[0]}: {rows[0].count(twice)} columns are called {twice[:60]!r}")
     return CsvTable(rows[0] if rows else [], rows[1:], lines[1:])
 
 
@@ -173,7 +215,7 @@ def read_object(path: str | Path) -> dict[str, Any]:
     {}
     """
     try:
-        content = json.loads(read_file(as_path(path)))
+        content = parse_json(read_file(as_path(path)), str(path))
     except StorageError:
         raise
     except (OSError, ValueError):

@@ -7,6 +7,7 @@ methods. An object is written in one request: readers see all of it or nothing.
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ _WITHOUT_FOLDERS = frozenset(
 )
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 _LOCAL = ("file://", "local://")
+_LARGEST = 8 * 2**30
 
 
 class StorageError(ValueError):
@@ -106,10 +108,17 @@ def find_files(folder: Path, pattern: str) -> list[Path]:
 def read_file(path: Path) -> bytes:
     """Return the content of a file. Like `Path.read_bytes`, it may raise `FileNotFoundError`.
 
+    A local file must be a regular one, of at most 8 GB: a FIFO or a device may never end.
+
     >>> read_file(Path(__file__))[:3]
     b'\"\"\"'
     """
     if not is_remote(path):
+        about = path.stat()
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise ValueError(f"{path}: not a regular file; save it as one")
+        if about.st_size > _LARGEST:
+            raise ValueError(f"{path}: {about.st_size:,} bytes; files of at most {_LARGEST:,} are read")
         return path.read_bytes()
     remote: Any = path
     try:

@@ -1,19 +1,49 @@
-"""Read JSON and YAML strictly: errors name the place of a wrong encoding, key or character."""
+"""Read JSON, YAML and typed values strictly. Errors are one line and name the place and the problem.
+
+What a file may contain is limited here, once: nesting, repeated keys, YAML's aliases, lone surrogates. So
+code that walks the values needs no limits of its own.
+"""
 
 from __future__ import annotations
 
 import codecs
+import functools
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-__all__ = ["LONE_SURROGATE", "decoded", "json_lines", "parse_json", "parse_yaml", "refuse_url"]
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+__all__ = [
+    "LONE_SURROGATE",
+    "LONGEST_NAME",
+    "decoded",
+    "json_lines",
+    "parse_json",
+    "parse_yaml",
+    "problems_of",
+    "refuse_url",
+    "repeated",
+    "typed",
+]
+
+T = TypeVar("T")
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character. UTF-8 and tokenizers cannot encode it, but JSON can contain it as an escape."""
+
+LONGEST_NAME = 256
+"""Most characters of an id or a category. Arrays of texts take this much memory for every row."""
+
+DEEPEST = 100
+"""Most levels of nesting in a file."""
+
+LARGEST_YAML = 1_000_000
+"""Most bytes of a YAML file: they are written by hand, and read slowly."""
 
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -56,47 +86,19 @@ def parse_json(content: bytes, where: str) -> Any:
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except _RepeatedKeyError as error:
-        raise ValueError(f"{where}: the key {error.args[0]!r} appears twice") from None
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # also nesting too deep, or a number too long
+        raise ValueError(f"{where}: the key {_shown(error.args[0])} appears twice") from None
+    except RecursionError:
+        raise ValueError(f"{where}: nested too deeply") from None
+    except ValueError as error:  # also a number with thousands of digits
         several = where.endswith(".json") and "Extra data" in str(error)
         hint = " (one object per line? then its name should end in .jsonl)" if several else ""
         raise ValueError(f"{where}: not JSON: {error}{hint}") from error
+    # Most lines have fewer brackets than levels are allowed; only the others are searched.
+    if text.count("[") + text.count("{") > DEEPEST and _is_deep(value):
+        raise ValueError(f"{where}: nested too deeply (more than {DEEPEST} levels)")
     if "\\u" in text and _ESCAPED_SURROGATE.search(text) and _has_lone_surrogate(value):
         raise ValueError(f"{where}: a lone surrogate (\\ud800 to \\udfff) in a text: fix the text")
     return value
-
-
-def parse_yaml(content: bytes, where: str) -> Any:
-    """Parse a YAML file; an error says where it is.
-
-    >>> parse_yaml(b"seed: 1\\nseed: 2", "c.yaml")
-    Traceback (most recent call last):
-    ValueError: c.yaml, line 2: the key 'seed' appears twice
-    """
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-            seen = set()
-            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-                name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
-                if name in seen and name is not None:
-                    raise _RepeatedKeyError(key.value, key.start_mark.line + 1)
-                seen.add(name)
-            return super().construct_mapping(node, deep)
-
-    text = decoded(content, where)
-    try:
-        return yaml.load(text, Loader)
-    except _RepeatedKeyError as error:
-        raise ValueError(f"{where}, line {error.args[1]}: the key {error.args[0]!r} appears twice") from None
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError for dates such as 2024-99-99
-        raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from error
-    except RecursionError as error:
-        raise ValueError(f"{where}: not YAML: nested too deeply") from error
 
 
 def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
@@ -113,6 +115,136 @@ def json_lines(content: bytes, source: str) -> Iterator[tuple[str, Any]]:
             yield f"line {number}", parse_json(line, f"{source}, line {number}")
 
 
+def parse_yaml(content: bytes, where: str) -> Any:
+    """Parse a YAML file. Aliases and merges are refused: a few lines of them can stand for gigabytes.
+
+    >>> parse_yaml(b"seed: 1\\nseed: 2", "c.yaml")
+    Traceback (most recent call last):
+    ValueError: c.yaml, line 2: the key 'seed' appears twice
+    """
+    import yaml
+
+    if len(content) > LARGEST_YAML:
+        raise ValueError(f"{where}: {len(content):,} bytes; a YAML file may have {LARGEST_YAML:,}")
+    text = decoded(content, where)
+    try:
+        value = yaml.load(text, _yaml_loader())
+    except yaml.MarkedYAMLError as error:
+        mark, problem = error.problem_mark or error.context_mark, error.problem or error.context
+        place = where if mark is None else f"{where}, line {mark.line + 1}"
+        raise ValueError(f"{place}: {' '.join(str(problem).split())[:200]}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:  # the last two for dates such as 2024-99-99
+        raise ValueError(f"{where}: not YAML: {' '.join(str(error).split())[:200]}") from error
+    except RecursionError:
+        raise ValueError(f"{where}: nested too deeply") from None
+    if _is_deep(value):
+        raise ValueError(f"{where}: nested too deeply (more than {DEEPEST} levels)")
+    return value
+
+
+@functools.cache
+def _yaml_loader() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                self._refuse("an alias (*name): write the value again", self.peek_event())  # type: ignore[no-untyped-call]
+            return super().compose_node(parent, index)
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
+                if name is not None and name in seen:
+                    self._refuse(f"the key {_shown(key.value)} appears twice", key)
+                if key.tag == "tag:yaml.org,2002:merge":
+                    self._refuse("a merge (<<): write the values again", key)
+                seen.add(name)
+            return super().construct_mapping(node, deep)
+
+        def construct_yaml_int(self, node: Any) -> int:
+            if len(node.value) > 100:  # 1:0:0:... is a number in base 60, computed slowly
+                self._refuse("a number of more than 100 characters", node)
+            return super().construct_yaml_int(node)
+
+        def _refuse(self, problem: str, at: Any) -> None:
+            raise yaml.constructor.ConstructorError(None, None, problem, at.start_mark)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
+    return Loader
+
+
+def typed(kind: type[T], value: object, where: str) -> T:
+    """Return a value as the type `kind` (checked by pydantic), or name all problems in one line.
+
+    >>> typed(dict[str, int], {"a": 1, "b": "x"}, "run.json")
+    Traceback (most recent call last):
+    ValueError: run.json: b is 'x': Input should be a valid integer, unable to parse string as an integer
+    """
+    from pydantic import ValidationError
+
+    try:
+        found: T = _adapter(kind).validate_python(value)  # type: ignore[arg-type]
+        return found
+    except ValidationError as error:
+        raise ValueError(f"{where}: {'; '.join(problems_of(error))}") from None
+
+
+@functools.cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def problems_of(
+    error: ValidationError, *, names: Mapping[Any, str] | None = None, most: int = 5
+) -> list[str]:
+    """Return the problems that pydantic found, each with its place and the value.
+
+    ``names`` has other names for the outermost fields, such as the columns of a file.
+    """
+    missing, lines = [], []
+    for one in error.errors(include_url=False, include_context=False):
+        first, *others = one["loc"] or ("",)
+        place = ".".join(str(part) for part in ((names or {}).get(first, first), *others))
+        text = _PLAIN.get(one["type"], one["msg"].removeprefix("Value error, "))
+        if one["type"] == "missing":
+            missing.append(place)
+        else:
+            lines.append(f"{place} is {_shown(one['input'])}: {text}" if place else text)
+    if missing:
+        lines.insert(0, f"no value for {', '.join(missing)}")
+    return [*lines[:most], *([f"{len(lines) - most} more problems"] if len(lines) > most else [])]
+
+
+# pydantic speaks of Python's types; those who write files do not.
+_PLAIN = {
+    "string_type": "must be a text",
+    "tuple_type": "must be a list",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "extra_forbidden": "is not a known key",
+    "unexpected_keyword_argument": "is not a known key",
+}
+
+
+def repeated(values: Iterable[T]) -> T | None:
+    """Return the first value that occurs a second time, None if all are different.
+
+    >>> repeated("abcb"), repeated("abc")
+    ('b', None)
+    """
+    seen = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
+
+
 class _RepeatedKeyError(Exception):
     """An object has the same key twice."""
 
@@ -120,18 +252,35 @@ class _RepeatedKeyError(Exception):
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise _RepeatedKeyError(next(key for key in keys if keys.count(key) > 1))
+        raise _RepeatedKeyError(repeated(key for key, _ in pairs))
     return found
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _is_utf_16(content: bytes) -> bool:
     return content[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in content[:4]
 
 
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    return value if isinstance(value, (list, set, tuple)) else ()
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [part for outer in level for part in _parts(outer)]
+        if not level:
+            return False
+    return True
+
+
 def _has_lone_surrogate(value: Any) -> bool:
     if isinstance(value, str):
         return LONE_SURROGATE.search(value) is not None
-    if isinstance(value, dict):
-        return any(_has_lone_surrogate(part) for pair in value.items() for part in pair)
-    return isinstance(value, list) and any(map(_has_lone_surrogate, value))
+    return any(map(_has_lone_surrogate, _parts(value)))

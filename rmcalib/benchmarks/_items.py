@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-__all__ = ["Benchmark", "Item", "Prompt", "distinct_ids", "voted_item"]
+from annotated_types import Ge, Len
+
+from rmcalib._util.texts import LONGEST_NAME
+
+__all__ = ["Benchmark", "Item", "Prompt", "distinct_ids"]
 
 Prompt = str | tuple[dict[str, str], ...]
 """A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn."""
+
+Name = Annotated[str, Len(1, 3 * LONGEST_NAME)]  # an id may join several names
+Count = Annotated[int, Ge(0)]
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,8 @@ class Item:
         How many people preferred no response.
     columns : mapping of str to str
         Other columns of the benchmark, such as the language. Results can be grouped by them.
+    cluster : str or None
+        Prompts of the same cluster belong together, such as all pairs of answers to one question.
 
     Examples
     --------
@@ -42,14 +52,15 @@ class Item:
     (5, (0.75, 0.25))
     """
 
-    id: str
-    category: str
+    id: Name
+    category: Name
     prompt: Prompt
-    responses: tuple[str, ...]
-    n_correct: int
-    votes: tuple[int, ...] | None = None
-    ties: int = 0
+    responses: Annotated[tuple[str, ...], Len(2)]
+    n_correct: Count
+    votes: tuple[Count, ...] | None = None
+    ties: Count = 0
     columns: Mapping[str, str] = field(default_factory=dict)
+    cluster: Name | None = None
 
     @property
     def n_votes(self) -> int:
@@ -61,28 +72,6 @@ class Item:
         """Fraction of votes for each response, without ties; None if there are none."""
         total = sum(self.votes or ())
         return tuple(count / total for count in self.votes or ()) if total else None
-
-
-def voted_item(
-    identifier: str,
-    category: str,
-    prompt: Prompt,
-    responses: Sequence[str],
-    votes: Sequence[int],
-    *,
-    ties: int = 0,
-    columns: Mapping[str, str] | None = None,
-) -> Item:
-    """Return an item that people voted on; responses are sorted by their votes.
-
-    >>> voted_item("1", "chat", "Hi", ("What?", "Hello!"), (1, 3)).responses
-    ('Hello!', 'What?')
-    """
-    order = sorted(range(len(votes)), key=lambda i: -votes[i])  # stable: equal ones keep their order
-    ranked = tuple(votes[i] for i in order)
-    texts = tuple(responses[i] for i in order)
-    n_correct = int(ranked[0] > ranked[1])
-    return Item(identifier, category, prompt, texts, n_correct, ranked, ties, columns or {})
 
 
 @dataclass(frozen=True)
@@ -98,7 +87,7 @@ class Benchmark:
     items : tuple of Item
         The prompts.
     format : str
-        Name of its entry in the registry (`entry_for`), which has the official score.
+        Name of its entry among :func:`benchmarks`, which has the official score.
     notes : tuple of str
         What was left out while reading, one sentence each.
 
@@ -154,20 +143,8 @@ class Benchmark:
 def distinct_ids(ids: Sequence[str], categories: Sequence[str], *, keep: Collection[str] = ()) -> list[str]:
     """Make ids unique: an id that several categories use gets its category as a prefix.
 
-    Parameters
-    ----------
-    ids, categories : sequence of str (n,)
-        Id and category of each prompt.
-    keep : Collection[str]
-        Categories whose ids stay unchanged, because the ids have a meaning.
+    The ids of the categories `keep` have a meaning, and stay unchanged.
 
-    Returns
-    -------
-    list of str
-        The ids, in the same order.
-
-    Examples
-    --------
     >>> distinct_ids(["1", "2", "1"], ["Math", "Math", "Focus"])
     ['Math/1', '2', 'Focus/1']
     """

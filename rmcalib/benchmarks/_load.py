@@ -5,26 +5,31 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.files import kind_on_disk
+from rmcalib._util.files import kind_on_disk, read_csv_table
 from rmcalib._util.hub import HubError, check_repo_id, downloaded, resolve_commit, translated, without_hub
+from rmcalib._util.parquet import opened_parquet
 from rmcalib._util.processes import may_draw
-from rmcalib._util.texts import refuse_url
-from rmcalib.benchmarks._entry import BenchmarkEntry, HubSource
-from rmcalib.benchmarks._files import SUFFIXES, read_rows
+from rmcalib._util.storage import read_file
+from rmcalib._util.texts import json_lines, parse_json, refuse_url, typed
+from rmcalib.benchmarks._entries import BenchmarkEntry, HubSource, benchmarks, entry_for, known_entry
 from rmcalib.benchmarks._items import Benchmark, Item, distinct_ids
-from rmcalib.benchmarks._registry import benchmarks, entry_for, known_entry
-from rmcalib.benchmarks._rows import Row
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks._formats import Raw
 
 __all__ = ["load_benchmark"]
 
 DEMO = Path(__file__).parents[1] / "demo" / "benchmark.jsonl"
-OWN = "rmcalib"
+SUFFIXES = (".jsonl", ".json", ".parquet", ".csv")
+_MOST_PROBLEMS = 20
+_AT_ONCE = 100  # rows of a Parquet file that are decoded together
+_LARGEST = 8 * 2**30  # bytes of a Parquet file's texts
 
 
 def load_benchmark(
@@ -44,8 +49,8 @@ def load_benchmark(
         `"demo"` (built in), a name that `rmcalib benchmarks` lists, such as `"reward-bench-2"`, the id of a
         Hub data set, or the path of a `.parquet`, `.jsonl`, `.json` or `.csv` file or a folder of them.
     format : str, optional
-        The format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...). Default:
-        rmcalib's own schema, or the format of the data set if it is known.
+        The format of a file or data set: the name of a benchmark (`"rm-bench"`, `"trl"`, ...), or the path of
+        a YAML file that describes it. Default: rmcalib's own schema, or that of the data set if it is known.
     revision : str, optional
         Branch, tag or commit of a Hub data set. The result records the commit. For a benchmark of several
         data sets, give one revision for each, joined by `+`.
@@ -127,10 +132,57 @@ def _from_file(name: str, wanted: BenchmarkEntry | None) -> Benchmark:
             f"(its name ends in {', '.join(SUFFIXES)})"
         )
     label = "demo" if name == "demo" else path.resolve().name if path.is_dir() else path.stem
-    rows, digest = read_rows(path, folder=wanted.folder if wanted else None)
-    if name == "demo":
-        wanted = known_entry("demo")
-    return _benchmark(label, digest, rows, wanted, str(path))
+    digest = hashlib.sha256()
+    contents: list[tuple[Path, bytes]] = []
+    for file in _files(path, wanted.folder if wanted else None):
+        try:
+            content = read_file(file)
+        except OSError as error:
+            raise ValueError(f"{file}: {error.strerror or error}") from error
+        if path.is_dir():  # the hash depends on names and boundaries of files, too
+            digest.update(f"{file.relative_to(path).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+        contents.append((file, content))
+    rows = ((f"{file}, {where}", row) for file, content in contents for where, row in _rows(file, content))
+    entry = known_entry("demo") if name == "demo" else wanted
+    return _benchmark(label, digest.hexdigest(), rows, entry, str(path))
+
+
+def _files(path: Path, folder: str | None) -> list[Path]:
+    """Return a file, or the files of a folder; only those below a subfolder `folder`, if there is one."""
+    if not path.is_dir():
+        if path.suffix not in SUFFIXES:
+            raise ValueError(f"{path}: unknown file type; a benchmark file ends in {', '.join(SUFFIXES)}")
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    below = [file for file in found if folder in file.relative_to(path.parent).parts[:-1]]
+    if not found:
+        raise ValueError(f"{path}: no benchmark file in this folder (its name ends in {', '.join(SUFFIXES)})")
+    return below or found
+
+
+def _rows(path: Path, content: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the value of each row of a file."""
+    if path.suffix == ".jsonl":
+        yield from json_lines(content, str(path))
+    elif path.suffix == ".json":
+        values = parse_json(content, str(path))
+        if not isinstance(values, list):
+            raise ValueError(f"{path}: expected a list of objects")
+        yield from ((f"row {number}", row) for number, row in enumerate(values))
+    elif path.suffix == ".csv":
+        table = read_csv_table(path)
+        for line, cells in zip(table.lines, table.rows, strict=True):
+            yield f"line {line}", dict(zip(table.header, cells, strict=True))
+    else:
+        with opened_parquet(content, str(path)) as file:
+            number = size = 0
+            for batch in file.iter_batches(_AT_ONCE):
+                size += batch.nbytes
+                if size > _LARGEST:
+                    raise ValueError(f"{path}: holds more than {_LARGEST:,} bytes; split it")
+                yield from ((f"row {i}", row) for i, row in enumerate(batch.to_pylist(), start=number))
+                number += batch.num_rows
 
 
 def _from_hub(name: str, wanted: BenchmarkEntry | None, revision: str | None, split: str | None) -> Benchmark:
@@ -166,7 +218,11 @@ def _hub_sources(name: str, known: BenchmarkEntry | None, split: str | None) -> 
 
 
 def _benchmark(
-    label: str, revision: str, rows: Iterator[Row], entry: BenchmarkEntry | None, source: str
+    label: str,
+    revision: str,
+    rows: Iterator[tuple[str, Any]],
+    entry: BenchmarkEntry | None,
+    source: str,
 ) -> Benchmark:
     """Turn rows into items with unique ids; without an entry, rows are in our own schema."""
     first = next(rows, None)
@@ -174,15 +230,16 @@ def _benchmark(
         raise ValueError(f"{source}: contains no prompts")
     if entry is None:  # RewardBench 2 has our schema, and more columns
         theirs = known_entry("reward-bench-2")
-        entry = theirs if all(name in first.values for name in theirs.columns) else known_entry(OWN)
+        is_theirs = isinstance(first[1], dict) and all(name in first[1] for name in theirs.needs)
+        entry = theirs if is_theirs else known_entry("rmcalib")
     places: list[str] = []
     items: list[Item] = []
     left_out: dict[str, int] = {}
-    for found in entry.read(_checked(chain([first], rows), entry, places)):
+    for found in _items(chain([first], rows), entry, places):
         if isinstance(found, str):
             left_out[found] = left_out.get(found, 0) + 1
         else:
-            items.append(found)
+            items.append(_checked(found, places[-1]))
     notes = tuple(f"{label}: {n:,} left out: {why}" for why, n in left_out.items())
     if not items:
         raise ValueError(f"{source}: contains no prompts ({'; '.join(notes)})")
@@ -193,18 +250,65 @@ def _benchmark(
     return Benchmark(label, revision, distinct, entry.name, notes)
 
 
-def _checked(rows: Iterable[Row], entry: BenchmarkEntry, places: list[str]) -> Iterator[Row]:
-    """Yield the rows if they have the columns of the benchmark, and add their places to `places`."""
-    for row in rows:
-        missing = [name for name in entry.columns if not row.has(name)]
-        if missing and not (entry.or_columns and all(map(row.has, entry.or_columns))):
-            others = [other.name for other in benchmarks().values() if all(map(row.has, other.columns))]
-            hint = f"; the row looks like {' or '.join(others[:2])}: give --format" if others else ""
-            raise row.error(
-                f"no value for {', '.join(missing)} (a row needs {', '.join(entry.columns)}){hint}"
-            )
-        places.append(row.where)
-        yield row
+def _items(rows: Iterator[tuple[str, Any]], entry: BenchmarkEntry, places: list[str]) -> Iterator[Item | str]:
+    """Yield items, or the reasons why rows are left out. The problems of all rows are one error."""
+    from rmcalib.benchmarks._formats import READERS, Raw
+
+    problems: list[str] = []
+    read = entry.reader
+
+    def parsed(parse: Any) -> Iterator[Any]:
+        for number, (where, values) in enumerate(rows):
+            places.append(where)
+            try:
+                if not isinstance(values, dict):
+                    raise ValueError(f"{where}: expected an object {{...}}")
+                yield parse(Raw(where, number, values))
+            except ValueError as error:
+                is_first = not problems and "no value for" in str(error)
+                problems.append(f"{error}{_hint(values, entry) if is_first else ''}")
+            if len(problems) == _MOST_PROBLEMS:
+                break
+        if problems:
+            more = len(problems) - 3
+            raise ValueError("; ".join(problems[:3]) + (f"; and {more} more problems" if more > 0 else ""))
+
+    if isinstance(read, str):
+        format = READERS[read]
+        yield from format.items(parsed(lambda raw: format.read(raw, entry)))
+    else:
+        yield from parsed(lambda raw: _called(read, raw))
+
+
+def _called(read: Any, raw: Raw) -> Item | str:
+    """Return what the function of a plug-in makes of a row."""
+    try:
+        found = read(raw.values)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{raw.where}: {type(error).__name__}: {error}") from error
+    if not isinstance(found, (Item, str)):
+        raise ValueError(
+            f"{raw.where}: the reader returned {type(found).__name__}, neither an Item nor a str"
+        )
+    return found
+
+
+def _checked(item: Item, where: str) -> Item:
+    """Return an item that is complete: a plug-in may have made it."""
+    item = typed(Item, vars(item), where)
+    if item.votes is not None and len(item.votes) != len(item.responses):
+        raise ValueError(f"{where}: {len(item.votes)} votes for {len(item.responses)} responses")
+    if item.n_correct >= len(item.responses) or (item.votes is None and not item.n_correct):
+        raise ValueError(f"{where}: a prompt needs a correct and a wrong response, or votes")
+    return item
+
+
+def _hint(values: Any, entry: BenchmarkEntry) -> str:
+    """Return what a row with missing values needs, and which benchmarks it looks like."""
+    needed = {name: other.needs for name, other in benchmarks().items() if other.needs}
+    like = [name for name, needs in needed.items() if all(values.get(one) is not None for one in needs)]
+    hint = f"; the row looks like {' or '.join(like[:2])}: give --format" if like else ""
+    return f" (a row needs {', '.join(entry.needs)}){hint}"
 
 
 def _check_ids(ids: list[str], names: list[str], places: list[str], source: str) -> None:
@@ -218,10 +322,10 @@ def _check_ids(ids: list[str], names: list[str], places: list[str], source: str)
             raise ValueError(f"{here}: id {names[i]!r} appears twice (first in {there})")
 
 
-def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[Row]:
+def _hub_rows(source: HubSource, commit: str, revision: str | None) -> Iterator[tuple[str, Any]]:
     more = {} if source.category is None else {"subset": source.category}
     table = _hub_table(source, commit, revision)
-    yield from (Row(f"{source.id}, row {i}", {**row, **more}) for i, row in enumerate(table))
+    yield from ((f"{source.id}, row {i}", {**row, **more}) for i, row in enumerate(table))
 
 
 def _hub_table(source: HubSource, commit: str, revision: str | None) -> Any:

@@ -1,62 +1,70 @@
-"""Official scores: the numbers that a benchmark's authors report, computed from rewards."""
+"""Official scores: the numbers that a benchmark's authors report, computed from rewards as they do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib.benchmarks._entry import BenchmarkEntry, OfficialScore, ScoredItems
+from rmcalib.benchmarks._entries import BenchmarkEntry, entry_for
 from rmcalib.benchmarks._items import Benchmark
-from rmcalib.benchmarks._registry import entry_for
 
-__all__ = ["official_score", "scored_items"]
+__all__ = [
+    "OFFICIAL",
+    "OfficialScore",
+    "ScoredItems",
+    "official_score",
+    "scored_items",
+    "shared_first_place",
+    "ties_scores",
+    "ties_sums",
+]
+
+TIES = "Ties"
 
 
-class HasRewards(Protocol):
-    """The part of `rmcalib.scores.Scores` that `official_score` uses."""
+@dataclass(frozen=True)
+class OfficialScore:
+    """One number that a benchmark's authors report.
 
-    @property
-    def item_id(self) -> npt.NDArray[np.str_]:
-        """Id of the prompt of each response."""
+    Parameters
+    ----------
+    metric : str
+        Name of the number, such as `"accuracy"`.
+    category : str
+        Category of the prompts; `"all"` for the headline.
+    value : float
+        The number, usually between 0 and 1.
+    n : int
+        Number of prompts that it is computed from.
 
-    @property
-    def category(self) -> npt.NDArray[np.str_]:
-        """Category of each response."""
+    Examples
+    --------
+    >>> OfficialScore("accuracy", "all", 0.75, 4).value
+    0.75
+    """
 
-    @property
-    def offsets(self) -> IntArray:
-        """Index of the first response of each prompt, and the end."""
-
-    @property
-    def reward(self) -> FloatArray:
-        """Reward of each response."""
-
-    @property
-    def is_correct(self) -> BoolArray:
-        """Which responses are correct."""
-
-    @property
-    def votes(self) -> IntArray | None:
-        """Votes for each response, if people voted."""
-
-    @property
-    def manifest(self) -> Mapping[str, Any]:
-        """How the scores were made."""
+    metric: str
+    category: str
+    value: float
+    n: int
 
 
 def official_score(
-    scores: HasRewards, benchmark: Benchmark | BenchmarkEntry | str | None = None
+    scores: Any, benchmark: Benchmark | BenchmarkEntry | str | None = None
 ) -> list[OfficialScore]:
     """Compute the scores that the benchmark's authors report, as they do.
 
     Parameters
     ----------
-    scores : HasRewards
-        `rmcalib.scores.Scores`.
+    scores : Scores
+        Rewards of the prompts (`rmcalib.scores.Scores`).
     benchmark : Benchmark | BenchmarkEntry | str, optional
         The benchmark, its entry or its name; default the one in the manifest of the scores. Some official
         scores use columns of the benchmark; without them, they use the rewards alone.
@@ -79,25 +87,41 @@ def official_score(
     entry = benchmark if isinstance(benchmark, BenchmarkEntry) else entry_for(benchmark)
     if entry is None or entry.official is None:
         return []
-    return entry.official(scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None))
+    compute = OFFICIAL[entry.official] if isinstance(entry.official, str) else entry.official
+    return compute(scored_items(scores, benchmark if isinstance(benchmark, Benchmark) else None), entry)
 
 
-def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> ScoredItems:
-    """Return scores as the flat arrays from which official scores are computed.
+@dataclass(frozen=True)
+class ScoredItems:
+    """Rewards of n prompts with N responses in total, as flat arrays.
 
-    Parameters
-    ----------
-    scores : HasRewards
-        `rmcalib.scores.Scores`.
-    benchmark : Benchmark, optional
-        Adds the other columns of its prompts.
+    `ids` and `category` are str (n,), `offsets` (n + 1,) has the first response of each prompt and N at the
+    end, `reward`, `is_correct` and `votes` are (N,), and `columns` has the other columns of each prompt, if
+    the benchmark itself is available.
+    """
 
-    Returns
-    -------
-    ScoredItems
+    ids: npt.NDArray[np.str_]
+    category: npt.NDArray[np.str_]
+    offsets: IntArray
+    reward: FloatArray
+    is_correct: BoolArray
+    votes: IntArray | None = None
+    columns: tuple[Mapping[str, str], ...] = ()
 
-    Examples
-    --------
+    @property
+    def starts(self) -> IntArray:
+        """Index of the first response of each prompt: int (n,)."""
+        return self.offsets[:-1]
+
+    @property
+    def sizes(self) -> IntArray:
+        """Number of responses of each prompt: int (n,)."""
+        return np.diff(self.offsets)
+
+
+def scored_items(scores: Any, benchmark: Benchmark | None = None) -> ScoredItems:
+    """Return `rmcalib.scores.Scores` as the arrays from which official scores are computed.
+
     >>> from rmcalib.scores import Scores
     >>> scored_items(Scores.from_arrays([[2.0, 1.0]])).sizes.tolist()
     [2]
@@ -110,3 +134,277 @@ def scored_items(scores: HasRewards, benchmark: Benchmark | None = None) -> Scor
         columns = tuple(known.get(identifier, {}) for identifier in ids.tolist())
     category, truth = scores.category[starts], scores.is_correct
     return ScoredItems(ids, category, scores.offsets, scores.reward, truth, scores.votes, columns)
+
+
+# Which responses have the largest rewards
+
+
+def has_largest_reward(items: ScoredItems) -> BoolArray:
+    """Return which responses have the largest reward of their prompt: (N,)."""
+    largest = np.maximum.reduceat(items.reward, items.starts)
+    return np.asarray(items.reward == np.repeat(largest, items.sizes))
+
+
+def best_beats_all(items: ScoredItems) -> BoolArray:
+    """Return whether every correct response of a prompt has a larger reward than every wrong one: (n,)."""
+    worst = np.minimum.reduceat(np.where(items.is_correct, items.reward, np.inf), items.starts)
+    rival = np.maximum.reduceat(np.where(items.is_correct, -np.inf, items.reward), items.starts)
+    return np.asarray(worst > rival)
+
+
+def shared_first_place(items: ScoredItems) -> FloatArray:
+    """Return the accuracy of each prompt (n,), where responses with equal rewards share first place.
+
+    It is 1/t if the first correct response is one of the t responses with the largest reward, else 0.
+
+    >>> from rmcalib.scores import Scores
+    >>> shared_first_place(scored_items(Scores.from_arrays([[2.0, 1.0], [1.0, 1.0], [0.0, 1.0]])))
+    array([1. , 0.5, 0. ])
+    """
+    first = has_largest_reward(items)
+    sharing = np.add.reduceat(first, items.starts, dtype=np.int64)
+    correct = np.flatnonzero(items.is_correct)
+    chosen = correct[np.searchsorted(correct, items.starts)]
+    place: FloatArray = np.where(first[chosen], 1.0 / sharing, 0.0)
+    return place
+
+
+def mean_by_category(
+    metric: str,
+    values: npt.NDArray[np.float64 | np.bool_],
+    items: ScoredItems,
+    *,
+    kept: BoolArray | None = None,
+    average_categories: bool = False,
+) -> list[OfficialScore]:
+    """Return the mean of `values` (n,) over all prompts, and by category in order of appearance.
+
+    `kept` (n,) selects the prompts that count. With `average_categories`, the headline is the mean of the
+    values of the categories.
+    """
+    kept = np.ones(len(values), dtype=bool) if kept is None else kept
+    rows = []
+    for name in dict.fromkeys(items.category[kept].tolist()):
+        own = values[kept & (items.category == name)]
+        rows.append(OfficialScore(metric, name, float(own.mean()), len(own)))
+    if not rows:
+        return [OfficialScore(metric, "all", float("nan"), 0)]
+    overall = np.mean([row.value for row in rows]) if average_categories else values[kept].mean()
+    return [OfficialScore(metric, "all", float(overall), int(kept.sum())), *rows]
+
+
+# The scores. Each takes the rewards and the benchmark's entry; the headline comes first.
+
+
+def accuracy(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """Return the fraction of prompts where the correct responses beat all others, in all and by category."""
+    return mean_by_category("accuracy", best_beats_all(items), items)
+
+
+def decided_accuracy(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """Return the accuracy over the prompts that have a correct response: votes may be tied."""
+    decided = np.asarray(np.logical_or.reduceat(items.is_correct, items.starts))
+    return mean_by_category("accuracy", best_beats_all(items), items, kept=decided)
+
+
+def sections(items: ScoredItems, entry: BenchmarkEntry) -> list[OfficialScore]:
+    """RewardBench: the mean of the sections, the sections (weighted means), and the subsets."""
+    subsets = {row.category: row for row in accuracy(items, entry)[1:]}
+    found = []
+    for section, weights in entry.sections.items():
+        own = [(subsets[name], weight) for name, weight in weights.items() if name in subsets]
+        if own:
+            values, total = zip(*((row.value, weight) for row, weight in own), strict=True)
+            mean = float(np.average(values, weights=total))
+            found.append(OfficialScore("section_score", section, mean, sum(row.n for row, _ in own)))
+    headline = float(np.mean([row.value for row in found])) if found else float("nan")
+    return [OfficialScore("score", "all", headline, sum(row.n for row in found)), *found, *subsets.values()]
+
+
+def categories_and_ties(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """RewardBench 2: the mean of the categories, and the accuracy of each; Ties has its own score."""
+    rows = mean_by_category("accuracy", shared_first_place(items), items)
+    at_ties = np.repeat(items.category == TIES, items.sizes)
+    scores = []
+    for row in rows[1:]:
+        if row.category == TIES:
+            ids = np.repeat(items.ids, items.sizes)[at_ties]
+            terms = ties_sums(ids, items.reward[at_ties], items.is_correct[at_ties])
+            total = terms.sum(axis=0, keepdims=True)
+            value = float(ties_scores(total)[0]) if total[0, -1] > 0 else float("nan")
+            row = OfficialScore("ties_score", TIES, value, row.n)
+        scores.append(row)
+    mean = float(np.mean([row.value for row in scores]))
+    return [OfficialScore("score", "all", mean, rows[0].n), *scores]
+
+
+def ties_sums(ids: npt.NDArray[np.str_], reward: FloatArray, is_correct: BoolArray) -> FloatArray:
+    """Return the terms of RewardBench 2's Ties score for each number N in the ids `ref:N` and `tied:N`.
+
+    For each prompt, let g = worst correct − best wrong reward, w = best correct − worst correct reward, and
+    a = [g > 0]. The eight columns are
+
+    - a_tied, and whether there is a prompt `tied:N`;
+    - a_ref, and whether there is a prompt `ref:N`;
+    - [g_tied > w_tied], [min(g_ref, g_tied) > w_tied] and tanh(min(g_ref, g_tied) / w_tied − 1), where
+      0/0 = 0, if there are both prompts, else 0;
+    - whether there are both prompts.
+
+    >>> ids = np.repeat(["ref:1", "tied:1"], [2, 3])
+    >>> ties_sums(ids, np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False])).shape
+    (1, 8)
+    """
+    starts: IntArray = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
+    worst = np.minimum.reduceat(np.where(is_correct, reward, np.inf), starts)
+    best = np.maximum.reduceat(np.where(is_correct, reward, -np.inf), starts)
+    gap = worst - np.maximum.reduceat(np.where(is_correct, -np.inf, reward), starts)
+    width = best - worst
+    kind, _, number = np.array([name.partition(":") for name in ids[starts].tolist()]).T
+    numbers, place = np.unique(number, return_inverse=True)
+    per_kind = {}
+    for name in ("ref", "tied"):
+        at = np.flatnonzero(kind == name)
+        gaps, widths = np.full(len(numbers), np.nan), np.full(len(numbers), np.nan)
+        gaps[place[at]], widths[place[at]] = gap[at], width[at]
+        per_kind[name] = gaps, widths
+    (g_ref, _), (g_tied, w) = per_kind["ref"], per_kind["tied"]
+    both = ~np.isnan(g_ref) & ~np.isnan(g_tied)
+    least = np.fmin(g_ref, g_tied)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        margin = np.nan_to_num(np.tanh(least / w - 1), nan=0.0)
+    columns = (
+        g_tied > 0,
+        ~np.isnan(g_tied),
+        g_ref > 0,
+        ~np.isnan(g_ref),
+        both & (g_tied > w),
+        both & (least > w),
+        np.where(both, margin, 0.0),
+        both,
+    )
+    return np.column_stack([column.astype(np.float64) for column in columns])
+
+
+def ties_scores(sums: FloatArray) -> FloatArray:
+    """Return RewardBench 2's Ties score, a number between -0.01 and 1.01.
+
+    It is 0.3 mean a_tied + 0.3 mean a_ref + 0.2 mean [g_tied > w] + 0.2 mean [min(g_ref, g_tied) > w]
+    + 0.01 mean tanh(min(g_ref, g_tied) / w − 1), in the terms of `ties_sums`.
+
+    >>> ids = np.repeat(["ref:1", "tied:1"], [2, 3])
+    >>> reward, correct = np.array([3.0, 0.0, 2.0, 1.5, 0.0]), np.array([True, False, True, True, False])
+    >>> terms = ties_sums(ids, reward, correct)
+    >>> ties_scores(terms.sum(axis=0, keepdims=True)).round(4)
+    array([1.0096])
+    """
+    a_tied, n_tied, a_ref, n_ref, wide, wide_both, margin, n_both = sums.T
+    n_tied, n_ref, n_both = (np.maximum(n, 1) for n in (n_tied, n_ref, n_both))
+    score: FloatArray = (
+        0.3 * a_tied / n_tied
+        + 0.3 * a_ref / n_ref
+        + 0.2 * (wide + wide_both) / n_both
+        + 0.01 * margin / n_both
+    )
+    return score
+
+
+def styles(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """RM-Bench: easy, normal and hard accuracy, as means over the domains and by domain.
+
+    Entry (i, j) of a 3 × 3 table is the fraction of prompts where the correct response in style i has at
+    least the reward of the wrong one in style j. Styles range from concise to detailed with Markdown. Normal
+    accuracy is the mean of the diagonal. Hard accuracy is the mean above it, where the wrong response looks
+    better; easy accuracy is the mean below. The two safety sets count as one domain.
+    """
+    if (items.sizes != 6).any():
+        return []
+    reward = items.reward.reshape(-1, 2, 3)
+    wins = reward[:, 0, :, None] >= reward[:, 1, None, :]
+    domains: dict[str, list[str]] = {}
+    for name in dict.fromkeys(items.category.tolist()):
+        domains.setdefault(name.partition("-")[0], []).append(name)
+    rows: list[OfficialScore] = []
+    levels: list[tuple[float, float, float]] = []
+    for domain, names in domains.items():
+        parts = [wins[items.category == name].mean(axis=0) for name in names]
+        levels.append(_levels(np.mean(parts, axis=0)))
+        rows += _style_rows(domain, levels[-1], int(np.isin(items.category, names).sum()))
+    easy, normal, hard = np.mean(levels, axis=0).tolist()
+    return [*_style_rows("all", (easy, normal, hard), len(reward)), *rows]
+
+
+def _levels(table: FloatArray) -> tuple[float, float, float]:
+    above, below = np.triu_indices(3, 1), np.tril_indices(3, -1)
+    return float(table[below].mean()), float(np.diag(table).mean()), float(table[above].mean())
+
+
+def _style_rows(category: str, levels: tuple[float, float, float], n: int) -> list[OfficialScore]:
+    named = zip(("easy_accuracy", "normal_accuracy", "hard_accuracy"), levels, strict=True)
+    score = OfficialScore("score", category, float(np.mean(levels)), n)
+    return [score, *(OfficialScore(name, category, value, n) for name, value in named)]
+
+
+def reciprocal_rank(items: ScoredItems, entry: BenchmarkEntry) -> list[OfficialScore]:
+    """RewardMATH: the accuracy, and the mean of one over the rank of the best correct response.
+
+    Wrong responses with its reward come first.
+    """
+    best = np.maximum.reduceat(np.where(items.is_correct, items.reward, -np.inf), items.starts)
+    above = ~items.is_correct & (items.reward >= np.repeat(best, items.sizes))
+    inverse = 1.0 / (1 + np.add.reduceat(above, items.starts, dtype=np.int64))
+    return [accuracy(items, entry)[0], mean_by_category("mean_reciprocal_rank", inverse, items)[0]]
+
+
+def conflict_pairs(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """PPE: accuracy on pairs, and of the response with the largest reward, as means over data sets.
+
+    The pairs are those that the authors drew (`sampled_conflict_pairs`). Without the columns of the
+    benchmark, they are all pairs of a correct and a wrong response, and the metric is `all_pairs_accuracy`.
+    """
+    drawn = [columns.get("sampled_conflict_pairs") for columns in items.columns]
+    wins = np.empty(len(items.starts))
+    for n, (start, end) in enumerate(pairwise(items.offsets.tolist())):
+        reward, correct = items.reward[start:end], items.is_correct[start:end]
+        if drawn and None not in drawn:
+            first, second = np.array(json.loads(drawn[n] or ""), dtype=np.int64).reshape(-1, 2).T
+            wins[n] = (reward[first] > reward[second]).mean() if len(first) else np.nan
+        else:
+            wins[n] = (reward[correct][:, None] > reward[~correct]).mean()
+    name = "pair_accuracy" if drawn and None not in drawn else "all_pairs_accuracy"
+    top = has_largest_reward(items)
+    right = np.add.reduceat(top & items.is_correct, items.starts, dtype=np.int64)
+    best = right / np.add.reduceat(top, items.starts, dtype=np.int64)
+    return [
+        *mean_by_category(name, wins, items, average_categories=True),
+        *mean_by_category("best_of_k_accuracy", best, items, average_categories=True),
+    ]
+
+
+def agreement(items: ScoredItems, _: BenchmarkEntry) -> list[OfficialScore]:
+    """MT-bench: the fraction of votes, without ties, for the response with the larger reward."""
+    if items.votes is None:
+        return []
+    first = has_largest_reward(items)
+    alone = np.repeat(np.add.reduceat(first, items.starts, dtype=np.int64) == 1, items.sizes)
+    agreeing = np.add.reduceat(items.votes * (first & alone), items.starts)
+    total = np.add.reduceat(items.votes, items.starts)
+    rows = []
+    for name in ("all", *dict.fromkeys(items.category.tolist())):
+        own = (items.category == name) | (name == "all")
+        counted = int(total[own].sum())
+        value = float(agreeing[own].sum() / counted) if counted else float("nan")
+        rows.append(OfficialScore("agreement", name, value, int((total[own] > 0).sum())))
+    return rows
+
+
+OFFICIAL: dict[str, Callable[[ScoredItems, BenchmarkEntry], list[OfficialScore]]] = {
+    "accuracy": accuracy,
+    "decided-accuracy": decided_accuracy,
+    "sections": sections,
+    "categories-and-ties": categories_and_ties,
+    "styles": styles,
+    "reciprocal-rank": reciprocal_rank,
+    "conflict-pairs": conflict_pairs,
+    "agreement": agreement,
+}
+"""The scores, by the names that YAML files use."""

@@ -82,7 +82,7 @@ def _content(entry: BenchmarkEntry) -> dict[str, Any]:
         "hub": [{"id": source.id, "split": source.split, "config": source.config} for source in entry.hub],
         "categories": list(entry.categories),
         "no_single_answer": sorted(entry.no_single_answer),
-        "columns": list(entry.columns),
+        "columns": list(entry.needs),
         "official_score": entry.official_about or None,
         "aliases": list(entry.aliases),
     }
@@ -98,8 +98,7 @@ def _in_full(entry: BenchmarkEntry) -> str:
         "licence": entry.licence,
         "Hub": ", ".join(places) or "no: give a file with --format",
         "homepage": entry.homepage,
-        "columns": ", ".join(entry.columns),
-        "or columns": ", ".join(entry.or_columns),
+        "columns": ", ".join(entry.needs),
         "categories": ", ".join(entry.categories),
         "official score": entry.official_about or "none",
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmcalib.cli._shared.options import Common, Seed, named_folder, refuse_options, with_options
-from rmcalib.cli._shared.places import output_file
+from rmcalib.cli._shared.places import output_file, writes_stdout
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Models, Scoring
 from rmcalib.cli._shared.sources import benchmark_for, model_names, run_model
@@ -76,6 +76,7 @@ def calibrate_model(
             useful = () if checkpoint is None else _LOADING
             unused = [name for name in ("model", "benchmark", *RUNNING_A_MODEL) if name not in useful]
             refuse_options(context, unused, "scores that exist already")
+        silent = writes_stdout({"--to": to}, as_json=common.json)
         replaced = replaces_calibrator(to)
         _check_destination(checkpoint, push_to_hub, scoring)
         scores = _scores(source, model, scoring, quiet=common.quiet)
@@ -88,7 +89,7 @@ def calibrate_model(
             made = _write(result, checkpoint, model[0] if model else None, push_to_hub, scoring)
     if common.json:
         typer.echo(json.dumps(_content(result, to, made)))
-    elif not common.quiet:
+    elif not (common.quiet or silent):
         _print(result, to)
         _print_checkpoint(made)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmcalib.cli._shared.options import Common, Seed, with_options
-from rmcalib.cli._shared.places import output_file
+from rmcalib.cli._shared.places import output_file, writes_stdout
 from rmcalib.cli._shared.progress import plain_warnings, say
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def combine_judges(
     from rmcalib.report import open_scores
 
     check_choice(method, "--method", METHODS)
-    if to.suffix != ".parquet":
+    silent = writes_stdout({"--to": to}, as_json=common.json)
+    if to.suffix != ".parquet" and not silent:
         raise ValueError(f"--to {to}: the name of a file of scores ends in .parquet")
     repeated = [run for run in runs if runs.count(run) > 1]
     if repeated:
@@ -69,7 +70,7 @@ def combine_judges(
     if common.json:
         content = {"n": panel.n, "panels": panel.panels, "members": panel.members, "best": panel.best}
         typer.echo(json.dumps({**content, "file": str(to)}))
-    elif not common.quiet:
+    elif not (common.quiet or silent):
         _print(panel, to)
 
 

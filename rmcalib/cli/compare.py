@@ -12,7 +12,7 @@ import typer
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.calibrators import apply_to_own
 from rmcalib.cli._shared.options import Common, Markdown, Measuring, with_options
-from rmcalib.cli._shared.places import input_file, refuse_overwriting
+from rmcalib.cli._shared.places import input_file, refuse_overwriting, writes_stdout
 from rmcalib.cli._shared.progress import plain_warnings, say, working
 
 if TYPE_CHECKING:
@@ -34,7 +34,12 @@ def compare(
     ] = "overall",
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV to this file or URL."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write all rows as CSV to this file or URL (-: standard output).",
+        ),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
@@ -71,8 +76,10 @@ def compare(
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
-    for option, target in (("--output", output), ("--markdown", markdown)):
+    written = {"--output": output, "--markdown": markdown}
+    for option, target in written.items():
         refuse_overwriting(option, target, (a, b, *(calibrator or ())))
+    silent = writes_stdout(written, as_json=common.json)
     quiet = common.quiet
     with plain_warnings(quiet=quiet, verbose=common.verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
@@ -105,7 +112,7 @@ def compare(
     if common.json:
         content = {"a": names[0], "b": names[1], "differences": rows}
         typer.echo(json.dumps({**content, "conditions_met": [one.text for one in met]}))
-    elif not quiet:
+    elif not (quiet or silent):
         _print(rows, names, category, measuring.resamples)
     for line in failed:
         say(line)

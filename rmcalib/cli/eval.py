@@ -14,7 +14,7 @@ from rmcalib.cli._shared.calibrators import CalibratorFile, load_calibrator
 from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.kinds import MissingScores, Steps
 from rmcalib.cli._shared.options import REPORT, Common, Markdown, Measuring, refuse_options, with_options
-from rmcalib.cli._shared.places import output_folder, refuse_overwriting
+from rmcalib.cli._shared.places import output_folder, refuse_overwriting, writes_stdout
 from rmcalib.cli._shared.progress import plain_warnings, say
 from rmcalib.cli._shared.scoring_options import RUNNING_A_MODEL, WHAT, Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
@@ -152,6 +152,7 @@ def evaluate_models(
     written = {"--export-rewardbench": report.export_rewardbench, "--markdown": report.markdown}
     for option, target in written.items():
         refuse_overwriting(option, target, (what.scores, report.calibrator, *several))
+    silent = writes_stdout(written, as_json=common.json)
     quiet, main = common.quiet, is_main_process()
     with plain_warnings(quiet=quiet or not main, verbose=common.verbose), joined() as team:
         with team.step():
@@ -182,7 +183,8 @@ def evaluate_models(
         done, failed = run_jobs(names, jobs)
     if main:
         joint = _joint(done, scoring) if len(several) > 1 and done else None
-        _show(done, failed, joint, scoring.output, report.markdown, common)
+        shown = replace(common, quiet=True) if silent else common
+        _show(done, failed, joint, scoring.output, report.markdown, shown)
         if failed and not common.json and not quiet:
             say_failures(failed, len(names) * len(jobs), "model" if len(jobs) == 1 else "run")
         if failed or any(one.met for one in done):

@@ -12,7 +12,7 @@ from rmcalib._util.terminal import clean_line, count
 from rmcalib.cli._shared.calibrators import CalibratorFile, calibrated, load_calibrator
 from rmcalib.cli._shared.judge_options import DryRun, show_costs
 from rmcalib.cli._shared.options import Common, with_options
-from rmcalib.cli._shared.places import output_folder
+from rmcalib.cli._shared.places import output_folder, writes_stdout
 from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import Export, Models, Scoring
 from rmcalib.cli._shared.sources import (
@@ -48,6 +48,7 @@ def score_models(
 
     names = model_names(model)
     check_export(export_rewardbench, names, scoring.output)
+    silent = writes_stdout({"--export-rewardbench": export_rewardbench}, as_json=common.json)
     quiet, main = common.quiet, is_main_process()
     with plain_warnings(quiet=quiet or not main, verbose=common.verbose), joined() as team:
         with team.step():
@@ -79,7 +80,7 @@ def score_models(
         return
     if common.json:
         typer.echo(json.dumps({"scored": done, "failed": failed}))
-    elif not quiet:
+    elif not (quiet or silent):
         for entry in done:
             counts = entry["manifest"]["counts"]
             line = (

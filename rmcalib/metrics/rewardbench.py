@@ -7,8 +7,9 @@ import re
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.benchmarks import entry_for, scored_items, shared_first_place, ties_scores
-from rmcalib.benchmarks import ties_sums as sums_of_ties
+from rmcalib.benchmarks._entries import entry_for
+from rmcalib.benchmarks._official import scored_items, shared_first_place, ties_scores
+from rmcalib.benchmarks._official import ties_sums as sums_of_ties
 from rmcalib.scores import Scores
 
 __all__ = [

@@ -224,7 +224,8 @@ Markdown = Annotated[
         "--markdown",
         metavar="FILE",
         parser=output_file,
-        help="Also write a summary as Markdown, for a pull request or the page of a workflow.",
+        help="Also write a summary as Markdown, for a pull request or the page of a workflow; - is "
+        "standard output.",
         rich_help_panel=REPORT,
     ),
 ]

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-__all__ = ["Place", "input_file", "is_url", "output_file", "output_folder", "refuse_overwriting"]
+from rmcalib._util.files import check_output
+
+__all__ = [
+    "Place",
+    "input_file",
+    "is_url",
+    "output_file",
+    "output_folder",
+    "refuse_overwriting",
+    "writes_stdout",
+]
 
 Place = Annotated[
     str,
@@ -55,7 +65,7 @@ def input_file(text: str) -> Path:
 
 
 def output_file(text: str) -> Path:
-    """Return the path of a local file that an option names, to write it.
+    """Return the path of a local file that an option names, to write it; ``-`` is standard output.
 
     >>> output_file("m.md").name
     'm.md'
@@ -63,7 +73,24 @@ def output_file(text: str) -> Path:
     path = _local_file(text, "give a file of this machine")
     if path.is_dir():
         raise typer.BadParameter(f"'{text}' is a directory; name a file")
+    try:
+        check_output(path)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     return path
+
+
+def writes_stdout(targets: Mapping[str, str | Path | None], *, as_json: bool) -> bool:
+    """Return whether an option writes to standard output (``-``), so that the command prints nothing there.
+
+    >>> writes_stdout({"--markdown": Path("-")}, as_json=False), writes_stdout({"--to": None}, as_json=True)
+    (True, False)
+    """
+    taken = [f"{option} -" for option, target in targets.items() if str(target) == "-"]
+    if len(taken) + as_json > 1:
+        others = " and ".join([*taken[1:], *(["--json"] if as_json else [])])
+        raise ValueError(f"{taken[0]}: {others} writes to standard output too; name a file")
+    return bool(taken)
 
 
 def refuse_overwriting(option: str, target: str | Path | None, read: Iterable[str | Path | None]) -> None:

@@ -1,1 +1,0 @@
-"""One module per family of benchmarks: reads its files and computes its official score."""

@@ -1,0 +1,349 @@
+"""Every benchmark is read as its authors publish it; a bad file gives an error of one line that names it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmcalib.benchmarks import Benchmark, benchmarks, load_benchmark
+from tests.benchmarks.shapes import SHAPES, best_of_n, judgment, pair, said, talk, write
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+HI, SKY, SING = (said("user", "Hi"),), (said("user", "Sky?"),), (said("user", "Sing."),)
+
+
+def load(
+    folder: Path, name: str, rows: list[dict[str, Any]] | None = None, suffix: str = ".jsonl"
+) -> Benchmark:
+    path = write(folder / f"mine{suffix}", SHAPES[name] if rows is None else rows)
+    return load_benchmark(str(path), format=name)
+
+
+def changed(name: str, row: int = 0, **changes: Any) -> list[dict[str, Any]]:
+    rows = copy.deepcopy(SHAPES[name])
+    rows[row] |= changes
+    return rows
+
+
+# Of each benchmark: id, category, responses, number of correct ones, votes, ties, cluster; and how many rows
+# are left out.
+Expected = tuple[str, str, tuple[str, ...], int, tuple[int, ...] | None, int, str | None]
+EXPECTED: dict[str, tuple[list[Expected], int]] = {
+    "reward-bench-1": (
+        [
+            (str(i), subset, ("Apple.", "Brick."), 1, None, 0, None)
+            for i, subset in enumerate(
+                ("alpacaeval-easy", "mt-bench-hard", "donotanswer", "math-prm", "hep-go")
+            )
+        ],
+        0,
+    ),
+    "reward-bench-2": ([("7", "Math", ("4", "5", "6", "7"), 1, None, 0, None)], 0),
+    "rm-bench": (
+        [
+            (
+                str(i),
+                domain,
+                ("Hello.", "Hello to you.", "**Hello** to you.", "Bye.", "Bye to you.", "**Bye** to you."),
+                3,
+                None,
+                0,
+                None,
+            )
+            for i, domain in enumerate(("chat", "safety-refuse", "safety-response"))
+        ],
+        0,
+    ),
+    "rmb": (
+        [
+            ("u1", "Helpfulness", ("The moon.", "The wind 0.", "The wind 1."), 1, None, 0, None),
+            ("u2", "Harmlessness", ("The moon.", *(f"The wind {i}." for i in range(4))), 1, None, 0, None),
+        ],
+        0,
+    ),
+    "rmb-pairwise": (
+        [
+            ("p1", "Helpfulness", ("The moon.", "The wind 0."), 1, None, 0, None),
+            ("p2", "Harmlessness", ("The moon.", "The wind 0."), 1, None, 0, None),
+        ],
+        0,
+    ),
+    "judgebench": (
+        [
+            ("id-0", "mmlu-pro", ("Seven.", "Eight."), 1, None, 0, "3"),
+            ("id-1", "livecodebench", ("Eight.", "Seven."), 1, None, 0, "3"),
+        ],
+        0,
+    ),
+    "rewardmath": (
+        [
+            ("0", "MATH", ("It is\n2.", "It is\n3."), 1, None, 0, None),
+            ("1", "MATH", ("5.", "6.", "7."), 1, None, 0, None),
+        ],
+        0,
+    ),
+    "ppe-human": (
+        [
+            ("q0", "human", ("First joke.", "Second joke."), 1, (1, 0), 0, "q0"),
+            ("q1", "human", ("Second joke.", "First joke."), 1, (1, 0), 0, "q1"),
+            ("q2", "human", ("First joke.", "Second joke."), 0, (0, 0), 1, "q2"),
+            ("q3", "human", ("First joke.", "Second joke."), 0, (0, 0), 1, "q3"),
+        ],
+        0,
+    ),
+    "ppe-correctness": (
+        [("q1/m", "correctness", ("Answer 1", "Answer 3", "Answer 0", "Answer 2"), 2, None, 0, "q1")],
+        0,
+    ),
+    "helpsteer3": (
+        [
+            ("0", "code", ("sorted(x)", "x.sort"), 1, (2, 1), 0, None),
+            ("1", "general", ("Goodbye!", "No."), 1, (2, 0), 1, None),
+        ],
+        0,
+    ),
+    "multipref": ([("c1", "all", ("The Nile.", "The wall."), 1, (2, 1), 1, "p1")], 0),
+    "mt-bench-human": ([("81/1/alpha/beta", "writing", ("A poem.", "B poem."), 1, (2, 1), 1, "81")], 1),
+    "arena-55k": ([("1", "arena", ("bye", "hi"), 1, (1, 0), 0, None)], 1),
+    "arena-140k": (
+        [
+            ("b0", "arena", ("Lo.", "La."), 1, (1, 0), 0, None),
+            ("b1", "arena", ("La.", "Lo."), 0, (0, 0), 1, None),
+        ],
+        1,
+    ),
+    "ultrafeedback": ([("0", "truthful_qa", ("Mars.", "Moon.", "Sun."), 1, None, 0, None)], 1),
+    "trl": (
+        [
+            ("0", "all", ("4", "5"), 1, None, 0, None),
+            ("1", "all", ("Hello!", "What?"), 1, None, 0, None),
+            ("2", "all", ("Blue.", "Green."), 1, None, 0, None),
+            ("3", "all", (" blue.", " green."), 1, None, 0, None),
+            ("4", "all", ("I am fine", "I am not"), 1, None, 0, None),
+            ("5", "all", ("Blue.", "Red."), 1, None, 0, None),
+        ],
+        1,
+    ),
+    "rmcalib": (
+        [
+            ("1", "Math", ("4", "5"), 1, None, 0, None),
+            ("2", "Chat", ("Yes", "No"), 1, (3, 1), 2, None),
+        ],
+        0,
+    ),
+}
+# Other columns of the first item.
+COLUMNS = {
+    "reward-bench-1": {"chosen_model": "m1", "rejected_model": "m2"},
+    "rm-bench": {"subset": "chat", "error_key": "greeting"},
+    "rmb": {
+        "category_path": "BoN_set/Helpfulness/Brainstorming/ideas.json",
+        "task": "Brainstorming/ideas",
+        "language": "English",
+    },
+    "judgebench": {"source": "mmlu-pro-math", "original_id": "3", "response_model": "m"},
+    "ppe-correctness": {
+        "model_name": "m",
+        "mean_score": "0.5",
+        "sampled_conflict_pairs": "[[0, 2], [1, 3]]",  # numbers of the sorted responses
+    },
+    "helpsteer3": {
+        "domain": "code",
+        "language": "python",
+        "overall_preference": "-2",
+        "individual_preference": "-3 -1 1",
+    },
+    "mt-bench-human": {"turn": "1", "model_a": "alpha", "model_b": "beta"},
+    "ultrafeedback": {"source": "truthful_qa", "ratings": "8.5 3 2"},
+    "rmcalib": {"language": "en"},
+}
+PROMPTS = {
+    "arena-55k": ['Say "hi", please.'],
+    "arena-140k": [SING, SING],
+    "mt-bench-human": [(said("user", "Write a poem."),)],
+    "trl": ["2+2?", HI, SKY, "The sky is", HI, SKY],
+}
+
+
+def test_every_benchmark_is_tested() -> None:
+    assert set(EXPECTED) == set(SHAPES) == set(benchmarks()) - {"demo"}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_items(name: str, tmp_path: Path) -> None:
+    bench = load(tmp_path, name)
+    expected, left_out = EXPECTED[name]
+    found = [(i.id, i.category, i.responses, i.n_correct, i.votes, i.ties, i.cluster) for i in bench.items]
+    assert found == expected
+    assert (bench.name, bench.format, len(bench.notes)) == ("mine", name, left_out)
+    assert bench.items[0].columns.items() >= COLUMNS.get(name, {}).items()
+    assert [item.prompt for item in bench.items] == PROMPTS.get(name, [i.prompt for i in bench.items])
+    assert load(tmp_path, name, suffix=".json").items == bench.items
+    if name not in ("trl", "rmcalib"):  # their rows have different columns, which a table does not allow
+        assert load(tmp_path, name, suffix=".parquet").items == bench.items
+
+
+def test_csv_files_hold_lists_as_json(tmp_path: Path) -> None:
+    assert load(tmp_path, "arena-55k", suffix=".csv").items == load(tmp_path, "arena-55k").items
+    rows = [
+        {key: json.dumps(value) if isinstance(value, list) else value for key, value in row.items()}
+        for row in SHAPES["helpsteer3"]
+    ]
+    assert load(tmp_path, "helpsteer3", rows, ".csv").items == load(tmp_path, "helpsteer3").items
+
+
+def test_rmb_is_read_from_its_folders(tmp_path: Path) -> None:
+    root = tmp_path / "RMB_dataset"
+    for uid, path in (
+        ("b1", "BoN_set/Helpfulness/Chat/hi.json"),
+        ("b2", "BoN_set/Harmlessness/S1.json"),
+        ("p1", "Pairwise_set/Helpfulness/Chat/hi.json"),
+    ):
+        (root / path).parent.mkdir(parents=True)
+        write(root / path, [best_of_n(uid, path) if uid[0] == "b" else pair(uid, path)])
+    (root / "README.md").write_text("not read")
+    bench = load_benchmark(str(root), format="rmb")
+    assert (bench.name, [item.id for item in bench.items]) == ("RMB_dataset", ["b2", "b1"])
+    assert [item.id for item in load_benchmark(str(root), format="rmb-pairwise").items] == ["p1"]
+    inner = load_benchmark(str(root / "BoN_set"), format="rmb")
+    assert inner.items == bench.items
+    assert inner.revision != bench.revision  # the paths differ, and may contain the category
+    with pytest.raises(ValueError, match=r"hi\.json, row 0: .*bon_uid"):
+        load_benchmark(str(root / "Pairwise_set"), format="rmb")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("arena-55k", {"response_a": '["\\ud83d"]'}),
+        ("arena-140k", {"conversation_a": talk("Other?", "La.")}),
+        ("multipref", {"normal_worker_annotations": [], "expert_worker_annotations": []}),
+        ("ppe-correctness", {"scores": [True] * 4}),
+        ("ultrafeedback", {"completions": [{"response": "Mars.", "overall_score": 1}]}),
+        ("trl", {"chosen": "4", "rejected": "4"}),
+    ],
+)
+def test_rows_that_say_nothing_are_left_out_and_counted(
+    name: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    bench = load(tmp_path, name, [changed(name, 0, **changes)[0], *SHAPES[name]])
+    assert len(bench) == len(EXPECTED[name][0])
+    assert any("left out" in note for note in bench.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "named"),
+    [
+        ("rm-bench", {"rejected": ["a", "b"]}, "rejected"),
+        ("judgebench", {"label": "A=B"}, "label"),
+        ("helpsteer3", {"individual_preference": [{"score": 4}]}, "individual_preference.0.score"),
+        ("helpsteer3", {"context": talk("Hi", "Hello")}, "context"),
+        ("ppe-correctness", {"scores": [True]}, "scores"),
+        ("ppe-correctness", {"sampled_conflict_pairs": [[0, 9]]}, "sampled_conflict_pairs"),
+        ("mt-bench-human", {"turn": 3}, "turn 3"),
+        ("arena-55k", {"winner_tie": "1"}, "winner_tie"),
+        ("arena-55k", {"prompt": '["One?", "Two?"]'}, "response_a"),
+        ("rewardmath", {"solution_reference": "human_to_GPT-4"}, "human_to_GPT-4"),
+        ("trl", {"prompt": None, "chosen": "abc", "rejected": "xyz"}, "chosen"),
+        ("trl", {"chosen": [said("user", "a")], "rejected": [said("assistant", "b")]}, "chosen"),
+        ("rmcalib", {"votes": [1], "responses": ["a", "b"]}, "votes"),
+        ("rmcalib", {"votes": [1, -1], "responses": ["a", "b"]}, r"votes\.1"),
+        ("rmcalib", {"votes": [0, 0], "responses": ["a", "b"]}, "voted"),
+        ("rmcalib", {"chosen": []}, "chosen"),
+        ("rmcalib", {"rejected": []}, "rejected"),
+        ("rmcalib", {"chosen": [1]}, "chosen.0"),
+        ("rmcalib", {"prompt": []}, "prompt"),
+        ("rmcalib", {"prompt": [{"role": "user"}]}, "prompt.*content"),
+        ("rmcalib", {"prompt": [said("wizard", "x")]}, "wizard"),
+        ("rmcalib", {"prompt": talk("Hi", "Hello")}, "prompt"),
+        ("rmcalib", {"id": "a\0"}, "id is"),
+        ("rmcalib", {"id": " "}, "id is"),
+        ("rmcalib", {"id": True}, "id is"),
+        ("rmcalib", {"id": float("inf")}, "id is"),
+        ("rmcalib", {"id": "x" * 50_000}, "id is"),
+        ("rmcalib", {"id": 10**4000}, "id is"),
+        ("rmcalib", {"subset": ["Math"]}, "subset is"),
+        ("rmcalib", {"subset": ""}, "subset is"),
+        ("rmcalib", {"chosen": ["\ud800"]}, "surrogate"),
+    ],
+)
+def test_a_wrong_value_is_named(name: str, changes: dict[str, Any], named: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"mine\.jsonl, line 1: .*{named}") as found:
+        load(tmp_path, name, changed(name, 0, **changes))
+    one_line(found.value, tmp_path)
+
+
+def one_line(error: ValueError, folder: Path) -> None:
+    assert str(error).startswith(str(folder))
+    assert "\n" not in str(error)
+    assert len(str(error)) < 3 * len(str(folder)) + 1500
+
+
+def test_all_problems_are_in_one_message(tmp_path: Path) -> None:
+    rows = [{"id": True, "chosen": [1], "rejected": "b", "subset": "s"}, {"id": "2", "prompt": "p"}]
+    with pytest.raises(ValueError) as found:
+        load(tmp_path, "rmcalib", rows)
+    for part in ("line 1", "prompt", "id is True", "chosen.0", "line 2", "rejected, subset"):
+        assert part in str(found.value)
+    one_line(found.value, tmp_path)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_missing_columns_truncated_files_and_other_formats_are_named(name: str, tmp_path: Path) -> None:
+    for column in benchmarks()[name].needs:
+        rows = copy.deepcopy(SHAPES[name])
+        for one in ("domain", "subset") if column == "domain" else (column,):
+            rows[0].pop(one, None)
+        if column == "responses":
+            rows[0] |= {f"response_{i}": None for i in range(1, 5)}
+        with pytest.raises(ValueError, match=rf"line 1: .*{column}"):
+            load(tmp_path, name, rows)
+    path = write(tmp_path / "mine.jsonl", SHAPES[name])
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"mine\.jsonl, line \d+: not JSON"):
+        load_benchmark(str(path), format=name)
+    other = "judgebench" if name != "judgebench" else "multipref"
+    with pytest.raises(ValueError, match=rf"line {len(SHAPES[name]) + 1}: .* looks like {other}"):
+        load(tmp_path, name, [*SHAPES[name], SHAPES[other][0]])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_wrong_types_give_an_error_of_one_line(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Values anywhere in a row are replaced by others of any type."""
+    folder = tmp_path_factory.mktemp("types")
+    rows: Any = copy.deepcopy(SHAPES[name])
+    place = data.draw(st.sampled_from(rows))
+    key = data.draw(st.sampled_from(sorted(place)))
+    while isinstance(place[key], (list, dict)) and place[key] and data.draw(st.booleans()):
+        place = place[key]
+        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+    place[key] = data.draw(JSON)
+    try:
+        load(folder, name, rows)
+    except ValueError as error:
+        one_line(error, folder)
+
+
+def test_mt_bench_collects_votes_in_both_orders_of_the_models(tmp_path: Path) -> None:
+    rows = [judgment("model_a", "x"), judgment("model_b", "y", a="beta", b="alpha")]
+    (item,) = load(tmp_path, "mt-bench-human", rows).items
+    assert (item.responses[0], item.votes) == ("A poem.", (2, 0))
+
+
+def test_helpsteer3_without_annotators_has_one_vote(tmp_path: Path) -> None:
+    item = load(tmp_path, "helpsteer3", changed("helpsteer3", individual_preference=[])).items[0]
+    assert (item.votes, item.ties) == ((1, 0), 0)
