@@ -19,7 +19,8 @@ import numpy.typing as npt
 
 from rmcalib._util.arrays import IntArray
 from rmcalib._util.terminal import count
-from rmcalib.benchmarks import distinct_ids, known_entry
+from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._schema import Problems, as_lists, shown
 
 __all__ = [
