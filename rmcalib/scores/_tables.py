@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.benchmarks import distinct_ids
+from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
 from rmcalib.scores._schema import SCHEMA, Problems, shown
 
