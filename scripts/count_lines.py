@@ -1,0 +1,51 @@
+"""Count lines of code by package: without docstrings, comments and blank lines. `python scripts/count_lines.py [folder]`"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+_SKIPPED = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+
+
+def code_lines(source: str) -> int:
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in _SKIPPED:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module) and node.body:
+            first = node.body[0]
+            is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            if is_text and isinstance(first.value.value, str):  # type: ignore[attr-defined]
+                lines -= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return len(lines)
+
+
+def main() -> None:
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else "rmcalib")
+    lines: Counter[str] = Counter()
+    modules: Counter[str] = Counter()
+    for path in sorted(root.rglob("*.py")):
+        inner = path.relative_to(root).parts
+        package = inner[0] if len(inner) > 1 else "."
+        lines[package] += code_lines(path.read_text(encoding="utf-8"))
+        modules[package] += 1
+    for package in sorted(lines):
+        print(f"{package:16} {lines[package]:7,} lines {modules[package]:4} modules")
+    print(f"{'all':16} {lines.total():7,} lines {modules.total():4} modules")
+
+
+if __name__ == "__main__":
+    main()
