@@ -78,7 +78,8 @@ def corp(
     probabilities : array of shape (n,)
         Forecasts in [0, 1].
     outcomes : array of shape (n,)
-        1 if the event happened, 0 otherwise.
+        1 if the event happened, 0 otherwise. A share y, such as 1/2 for a tie, has y times the score of 1
+        plus 1 − y times that of 0.
     score : {"brier", "log"}
         "brier" for (p − y)², "log" for the negative log-likelihood in nats.
 
@@ -96,7 +97,7 @@ def corp(
     array([0. , 0.5, 1. ])
     """
     check_choice(score, "score", ("brier", "log"))
-    p, y = as_forecast(probabilities, outcomes)
+    p, y = as_forecast(probabilities, outcomes, shares=True)
     knots, index = np.unique(p, return_inverse=True)
     frequency = fit_isotonic(p, y).values
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
@@ -371,7 +372,8 @@ def _scale_divergence(r: FloatArray, sizes: IntArray, temperature: float) -> flo
 
 
 def _mean_score(p: FloatArray, y: FloatArray, score: Literal["brier", "log"]) -> float:
+    from scipy.special import xlogy
+
     if score == "brier":
-        return float(((p - y) ** 2).mean())
-    with np.errstate(divide="ignore"):
-        return float(-np.log(np.where(y == 1, p, 1 - p)).mean()) + 0.0
+        return float((y * (1 - p) ** 2 + (1 - y) * p**2).mean())
+    return float(-(xlogy(y, p) + xlogy(1 - y, 1 - p)).mean()) + 0.0

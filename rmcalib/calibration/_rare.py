@@ -13,24 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
-from rmcalib.calibration._intervals import skew_interval
+from rmcalib.calibration._intervals import clopper_pearson, skew_interval
 
-__all__ = ["clopper_pearson", "first_and_next", "frequency_distances", "jump_interval", "with_more_errors"]
-
-
-def clopper_pearson(happened: float, n: float, level: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of a proportion: ``happened`` of ``n``, which need not be whole numbers.
-
-    >>> low, high = clopper_pearson(0, 100)
-    >>> low, round(high, 4)
-    (0.0, 0.0362)
-    """
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    low = float(betaincinv(happened, n - happened + 1, tail)) if happened > 0 else 0.0
-    high = float(betaincinv(happened + 1, n - happened, 1 - tail)) if happened < n else 1.0
-    return low, high
+__all__ = ["first_and_next", "frequency_distances", "jump_interval", "outcome_limits"]
 
 
 def jump_interval(
@@ -84,7 +69,7 @@ def jump_interval(
 def frequency_distances(jump: FloatArray, possible: FloatArray, level: float) -> tuple[float, float]:
     """Return how much larger and smaller the mean of the positive jumps may be, given an exact frequency.
 
-    ``jump`` (n,) are the jumps, and ``possible`` (n,) those of prompts that did not jump; see `jump_interval`.
+    ``jump`` (n,) are the jumps; ``possible`` (n,) has those of the other prompts. See `jump_interval`.
 
     >>> more, fewer = frequency_distances(np.zeros(100), np.full(100, 2.0), 0.95)
     >>> round(more, 3), fewer
@@ -115,31 +100,35 @@ def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
     return first, np.where(np.isfinite(lower[below]), below, first)
 
 
-def with_more_errors(
-    happened: FloatArray, first: IntArray, second: IntArray, level: float = 0.95
-) -> FloatArray:
-    """Return outcome shares (N,) with as many wrong choices as the exact interval of their frequency allows.
+def outcome_limits(
+    probability: FloatArray, happened: FloatArray, sizes: IntArray, level: float = 0.95
+) -> tuple[FloatArray, FloatArray]:
+    """Return outcome shares (N,) with as few and as many wrong choices as their exact interval allows.
 
-    ``happened`` (N,) is 1 for the outcome of each group; ``first`` and ``second`` (G,) are the rows of the
-    most probable outcome and of the runner-up. If k of G choices are wrong and u is the upper limit of their
-    frequency, u G − k more are wrong in expectation: 1 of k + 1 parts of them on groups whose choice was
-    right, where the runner-up happens instead, and the others where choices were wrong, by weight. A measure
-    that is linear in the outcomes, such as a mean loss, becomes that of `jump_interval`.
+    ``probability`` (N,) of the outcomes of groups of ``sizes`` (G,), and ``happened`` (N,): 1 for one outcome
+    of each group. A choice is wrong if a less probable outcome happened than the most probable one. Let k be
+    wrong, and [l, u] the interval of their frequency. With fewer errors, k − lG of the wrong ones are right
+    instead. With more, uG − k are wrong in addition, in k + 1 equal parts: one for each wrong choice, which
+    counts more than once, and one for all right ones, where the runner-up happens instead. Mean losses then
+    differ from the observed one by the distances of `frequency_distances`.
 
-    >>> with_more_errors(np.array([1.0, 0.0] * 100), np.arange(0, 200, 2), np.arange(1, 200, 2))[:2].round(4)
-    array([0.9638, 0.0362])
+    >>> p, happened = np.array([0.9, 0.1] * 100), np.array([1.0, 0.0] * 100)
+    >>> [shares[:2].round(4).tolist() for shares in outcome_limits(p, happened, np.full(100, 2))]
+    [[1.0, 0.0], [0.9638, 0.0362]]
     """
-    n, row = len(first), np.flatnonzero(happened)
-    wrong = happened[first] == 0
+    first, second = first_and_next(probability, sizes)
+    n, row = len(sizes), np.flatnonzero(happened)
+    wrong = probability[row] < probability[first]
     movable = ~wrong & (first != second)
-    k = int(wrong.sum())
-    part = (n * clopper_pearson(k, n, level)[1] - k) / (k + 1)
-    result = happened.copy()
-    result[row[wrong]] += part
-    result[first[wrong]] -= part
-    result[second[movable]] += part / max(int(movable.sum()), 1)
-    result[first[movable]] -= part / max(int(movable.sum()), 1)
-    return result
+    k, n_movable = int(wrong.sum()), max(int(movable.sum()), 1)
+    low, high = clopper_pearson(k, n, level)
+    fewer, more, part = happened.copy(), happened.copy(), (n * high - k) / (k + 1)
+    for shares, change in ((fewer, (n * low - k) / max(k, 1)), (more, part)):
+        shares[row[wrong]] += change
+        shares[first[wrong]] -= change
+    more[second[movable]] += part / n_movable
+    more[row[movable]] -= part / n_movable
+    return fewer, more
 
 
 def _combined(x: float, y: float, rho: float) -> float:

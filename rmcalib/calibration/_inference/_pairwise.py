@@ -18,7 +18,7 @@ from rmcalib.calibration._binning import (
 )
 from rmcalib.calibration._inference._binned import binned_influence, unlimited
 from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, rare_errors, simulate
 from rmcalib.calibration._nulls import sorted_rows
 from rmcalib.calibration._outcomes import FeatureOutcomes, SmallInts, parts_of, rows_of
 
@@ -92,18 +92,22 @@ def pairwise_inference(
     def errors(sums: FloatArray) -> FloatArray:
         return binned_error(unpack_bins(sums), options)
 
+    def true_error(expected: FloatArray) -> FloatArray:
+        return errors(unlimited(options) * expected)
+
     null, draws, truths = simulate(
         outcomes,
         probabilities,
         errors,
-        lambda expected: errors(unlimited(options) * expected),
+        true_error,
         steps=FEWER_STEPS,
         resamples=resamples,
         rng=rng,
         most=FEWER_DRAWS,
     )
     value = float(binned_error(total, options))
-    return Inference(value, null, draws, truths, binned_influence(observed, options))
+    rarely = rare_errors(outcomes, np.exp(logs), correct.astype(np.float64), true_error)
+    return Inference(value, null, draws, truths, binned_influence(observed, options), rarely=rarely)
 
 
 @dataclass(frozen=True)
