@@ -184,8 +184,7 @@ def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
     one, other, prompt = _pair_rows(forecasts)
     known = forecasts.scores.pair_probabilities
     if known is None:
-        # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
-        return forecasts.log_probability[one] - forecasts.log_probability[other], prompt
+        return forecasts.logit[one] - forecasts.logit[other], prompt
     from scipy.special import logit
 
     sizes = np.diff(forecasts.scores.offsets)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
-from rmcalib.metrics import Settings, catalogue, compare_scores, find_value, metric_rows
+from rmcalib.metrics import FEWEST, Settings, catalogue, compare_scores, find_value, metric_rows
+from rmcalib.report import headline
 from rmcalib.scores import Scores
 
 FEW = Settings(resamples=99)
@@ -17,7 +20,7 @@ def rows_of(scores: Scores, metrics: list[str], settings: Settings = FEW) -> lis
 
 def test_no_interval_collapses_when_every_choice_is_right() -> None:
     n = 40
-    scores = Scores.from_arrays(np.tile([3.0, 0.0, -1.0], (n, 1)))
+    scores = Scores.from_arrays(np.tile([8.0, 0.0, -1.0], (n, 1)))
     rate = 1 - 0.025 ** (1 / n)
     least = {  # how much each value changes if this fraction of the choices is wrong
         "accuracy": -rate,
@@ -89,3 +92,42 @@ def test_several_correct_responses_have_a_mean_and_a_frequency_and_no_error() ->
     assert found["correct_first_probability"]["value"] == pytest.approx(((e + 1) + 2) / (2 * (e + 2)))
     assert (found["correct_first"]["value"], found["correct_first"]["n"]) == (0.5, 2)
     assert found["pairwise_ece"]["n"] == 1  # the prompt with one correct response
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1e-17, 1e90])
+def test_results_that_do_not_depend_on_scale_do_not_depend_on_extreme_scales(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    rewards = rng.normal(size=(60, 4))
+    correct = (2 * rewards + rng.gumbel(size=(60, 4))).argmax(axis=1)
+    names = ["accuracy", "pairwise_accuracy", "usable_information", "nll_at_temperature", "temperature"]
+    usual, extreme = (rows_of(Scores.from_arrays(rewards * s, correct), names) for s in (1.0, scale))
+    for a, b in zip(usual, extreme, strict=True):
+        factor = scale if a["metric"] == "temperature" else 1.0
+        for name in ("value", "low", "high"):
+            assert b[name] / factor == pytest.approx(a[name], rel=1e-6), a["metric"]  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_rewards_beyond_floating_point_arithmetic_are_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match="reward is"):
+        Scores.from_arrays([[1.5 * scale, 0.0], [scale, 0.0]])
+
+
+def test_pairs_of_many_responses_take_little_memory() -> None:
+    rng = np.random.default_rng(0)
+    scores = Scores.from_arrays(rng.normal(size=(2, 1500)))
+    tracemalloc.start()
+    row = find_value(rows_of(scores, ["pairwise_ece", "pairwise_accuracy", "ece"]), "pairwise_ece")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert row is not None
+    assert row["low"] is not None
+    assert peak < 100e6  # the 4.5 million pairs alone would take 144 MB
+
+
+@pytest.mark.parametrize("n", [1, 2, 19, 20])
+def test_few_prompts_have_no_verdict(n: int) -> None:
+    names = ["mean_confidence", "accuracy", "overconfidence", "lost_information", "usable_information"]
+    rows = rows_of(Scores.from_arrays(np.tile([0.0, 9.0], (n, 1))), names)
+    assert find_value(rows, "accuracy")["n"] == n  # type: ignore[index]
+    assert ("over-confident by" in headline(rows)) == (n >= FEWEST)

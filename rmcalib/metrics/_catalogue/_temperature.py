@@ -27,7 +27,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
 
 FEWEST = 20
-"""The smallest number of prompts that a temperature is fitted on."""
+"""The smallest number of prompts for a verdict, and that a temperature is fitted on."""
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
     "cold": "every forecast is right, so larger rewards are always better",
