@@ -65,6 +65,7 @@ from rmcalib.calibration._rankings.summary import (
     stagewise,
     summarise,
 )
+from rmcalib.calibration._rare import jump_interval
 from rmcalib.calibration._smooth_ece import smooth_ece
 from rmcalib.calibration._temperature import (
     TemperatureFit,
@@ -108,6 +109,7 @@ __all__ = [  # noqa: RUF022 (by subject)
     "mean_interval",
     "proportion_interval",
     "skew_interval",
+    "jump_interval",
     "Interval",
     "binned_inference",
     "smooth_inference",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, che
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._maps import fit_isotonic
+from rmcalib.calibration._rare import first_and_next, frequency_distances
 from rmcalib.calibration._temperature import find_temperature
 from rmcalib.calibration._top_1 import (
     LOG_RANGE,
@@ -20,6 +22,7 @@ from rmcalib.calibration._top_1 import (
     slopes,
     sorted_by_group,
     temperature_limits,
+    top_1_slope,
 )
 
 __all__ = ["Decomposition", "ScaleLoss", "corp", "pair_scale_loss", "scale_loss"]
@@ -75,7 +78,8 @@ def corp(
     probabilities : array of shape (n,)
         Forecasts in [0, 1].
     outcomes : array of shape (n,)
-        1 if the event happened, 0 otherwise.
+        1 if the event happened, 0 otherwise. A share y, such as 1/2 for a tie, has y times the score of 1
+        plus 1 − y times that of 0.
     score : {"brier", "log"}
         "brier" for (p − y)², "log" for the negative log-likelihood in nats.
 
@@ -93,7 +97,7 @@ def corp(
     array([0. , 0.5, 1. ])
     """
     check_choice(score, "score", ("brier", "log"))
-    p, y = as_forecast(probabilities, outcomes)
+    p, y = as_forecast(probabilities, outcomes, shares=True)
     knots, index = np.unique(p, return_inverse=True)
     frequency = fit_isotonic(p, y).values
     own, best, base = (_mean_score(q, y, score) for q in (p, frequency[index], np.full(len(y), y.mean())))
@@ -191,6 +195,15 @@ def scale_loss(
     now, best = (losses(r, correct, sizes, t) for t in (1.0, temperature))
     uniform = np.log(sizes)
     scale = float(uniform.mean()) or 1.0  # 0 if every prompt has only one response
+    first, second = first_and_next(r, sizes)
+    rarely = _with_more_errors(
+        lambda t: float(losses(r, correct, sizes, t).mean()),
+        lambda beta: top_1_slope(r, correct, sizes, beta),
+        frequency_distances(r[first] - r[correct], r[first] - r[second], level)[0],
+        len(sizes),
+    )
+    may_be_useless = np.isinf(limits[1])
+    limits = limits[0], max(limits[1], rarely.temperature)
     delta = max(float((now - best).mean()), 0.0)
     # The mean log number of responses varies between samples of prompts, too.
     gain = now - best - delta * uniform / scale
@@ -198,17 +211,24 @@ def scale_loss(
     near = _error_at_zero(*slopes(r, correct, sizes, 1.0)) if on_scale else 0.0
     one = _root_interval(gain, delta, near, level)
     other = [_scale_divergence(r, sizes, t) for t in limits]
-    low, high = min(one[0], *other), max(one[1], *other)
+    low, high = min(one[0], *other, rarely.delta), max(one[1], *other, rarely.delta)
     usable = 1 - float(best.mean()) / scale
     worth = (uniform * (1 - usable) - best) / scale
     below, above = skew_interval(worth - worth.mean(), level)
+    if may_be_useless:  # usable information is the gain over a uniform guess, and near 0 its root is normal
+        mean = np.add.reduceat(r, np.cumsum(sizes) - sizes) / sizes
+        spread = np.add.reduceat((r - np.repeat(mean, sizes)) ** 2, np.cumsum(sizes) - sizes) / sizes
+        near_0 = _error_at_zero(mean - r[correct], spread)
+        above = max(above, _root_interval(worth * scale, usable * scale, near_0, level)[1] / scale - usable)
     n, slope = len(sizes), np.zeros(len(sizes))
     if fit.at_limit is None:
         slope, curvature = slopes(r, correct, sizes, temperature)
         slope = temperature * (slope - slope.mean()) / max(float(curvature.mean()), 1e-300)
     return ScaleLoss(
         lost=Interval(delta / scale, 0.0 if on_scale else low / scale, high / scale, level, 0),
-        usable=Interval(usable, max(usable + below, 0.0), min(usable + above, 1.0), level, 0),
+        usable=Interval(
+            usable, max(min(usable + below, 1 - rarely.best / scale), 0.0), min(usable + above, 1.0), level, 0
+        ),
         temperature=Interval(temperature, *limits, level, 0),
         # For rewards on the right scale, delta is near² χ²/2 with one degree of freedom, of median 0.455.
         lost_centre=max(delta - 0.455 * near**2 / 2, 0.0) / scale,
@@ -268,7 +288,10 @@ def pair_scale_loss(
             margin = np.where(d == 0, 0.0, d / temperature)
         return per_group(np.logaddexp(0.0, -margin))
 
-    fit = find_temperature(lambda beta: float(per_group(-d * expit(-beta * d)).mean()), n, LOG_RANGE)
+    def mean_slope(beta: float) -> float:
+        return float(per_group(-d * expit(-beta * d)).mean())
+
+    fit = find_temperature(mean_slope, n, LOG_RANGE)
     now, best = loss(1.0), loss(fit.optimum)
     delta = max(float((now - best).mean()), 0.0)
 
@@ -283,12 +306,42 @@ def pair_scale_loss(
         slope, curvature = slopes_at(fit.temperature)
         if curvature.mean() > 0:  # as in `temperature_limits`; at least the factor of independent pairs
             width *= max(float(slope.var(ddof=1) / curvature.mean()), float(weight.mean()))
-    on_scale = delta * n <= width
+    closest = np.full(n, np.inf)
+    np.minimum.at(closest, index, np.abs(d) * weight)
+    margin = frequency_distances(per_group(np.maximum(-d, 0.0)), closest, level)[0]
+    rarely = _with_more_errors(lambda t: float(loss(t).mean()), mean_slope, margin, n)
+    # 1 may lie between the best temperature and the one with more wrong choices.
+    on_scale = delta * n <= width or fit.optimum <= 1 <= rarely.temperature
     near = _error_at_zero(*slopes_at(1.0)) if on_scale else 0.0
     low, high = _root_interval(now - best - delta, delta, near, level)
+    low, high = min(low, rarely.delta), max(high, rarely.delta)
     unit = float(np.log(2))
     gain = (now - best - (now - best).mean()) / (unit * n)
     return Interval(delta / unit, 0.0 if on_scale else low / unit, high / unit, level, 0), gain
+
+
+@dataclass(frozen=True)
+class _Rarely:
+    """The best temperature, its loss, and the loss of T = 1 beyond it, if more choices were wrong."""
+
+    temperature: float
+    best: float
+    delta: float
+
+
+def _with_more_errors(
+    loss: Callable[[float], float], slope: Callable[[float], float], margin: float, n: int
+) -> _Rarely:
+    """Fit the temperature to losses with more wrong choices than were seen.
+
+    The loss of a wrong choice exceeds that of a right one by the margin of their rewards over T. ``loss``
+    maps T to the mean loss, ``slope`` maps 1/T to its derivative, and ``margin`` is the mean that is added.
+    """
+    fit = find_temperature(lambda beta: slope(beta) + margin, n, LOG_RANGE)
+    if fit.at_limit == "cold":
+        return _Rarely(0.0, loss(0.0), max(loss(1.0) - loss(0.0), 0.0))
+    best = loss(fit.temperature) + margin / fit.temperature
+    return _Rarely(fit.optimum, best, max(loss(1.0) + margin - best, 0.0))
 
 
 def _root_interval(gain: FloatArray, delta: float, near: float, level: float) -> tuple[float, float]:
@@ -319,7 +372,8 @@ def _scale_divergence(r: FloatArray, sizes: IntArray, temperature: float) -> flo
 
 
 def _mean_score(p: FloatArray, y: FloatArray, score: Literal["brier", "log"]) -> float:
+    from scipy.special import xlogy
+
     if score == "brier":
-        return float(((p - y) ** 2).mean())
-    with np.errstate(divide="ignore"):
-        return float(-np.log(np.where(y == 1, p, 1 - p)).mean()) + 0.0
+        return float((y * (1 - p) ** 2 + (1 - y) * p**2).mean())
+    return float(-(xlogy(y, p) + xlogy(1 - y, 1 - p)).mean()) + 0.0

@@ -202,15 +202,18 @@ def log_score(probabilities: ArrayLike, outcomes: ArrayLike, *, groups: ArrayLik
         return float(-np.log(likelihood).mean() + 0.0)
 
 
-def as_forecast(probabilities: ArrayLike, outcomes: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return checked probabilities and outcomes (n,) of the same length.
+def as_forecast(
+    probabilities: ArrayLike, outcomes: ArrayLike, *, shares: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Return checked probabilities and outcomes (n,) of the same length; ``shares`` allows any in [0, 1].
 
     >>> as_forecast([0.5], [1, 0])
     Traceback (most recent call last):
     ...
     ValueError: outcomes: 2 outcomes for 1 probabilities
     """
-    p, y = as_probabilities(probabilities), as_outcomes(outcomes)
+    p = as_probabilities(probabilities)
+    y = as_probabilities(outcomes, "outcomes") if shares else as_outcomes(outcomes)
     if len(p) != len(y):
         raise ValueError(f"outcomes: {len(y)} outcomes for {len(p)} probabilities")
     return p, y

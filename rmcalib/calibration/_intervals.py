@@ -158,11 +158,11 @@ def skew_interval(values: FloatArray, level: float = 0.95) -> tuple[float, float
 
 
 def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
-    """Return a proportion with Wilson's interval.
+    """Return a proportion with the exact interval of Clopper and Pearson.
 
-    (A + z²/2n ± z √(A(1 − A)/n + z²/4n²)) / (1 + z²/n) for the proportion A of n values in {0, 1}. Values
-    between 0 and 1, such as 1/2 for a tie between two responses, vary less: n is then replaced by the
-    effective number A(1 − A)/s², where s² is the variance of the mean.
+    Its limits are quantiles of beta distributions with the numbers nA and n(1 − A) of ones and zeros, for the
+    proportion A of n values in {0, 1}. Values between 0 and 1, such as 1/2 for a tie between two responses,
+    vary less: n is then replaced by the effective number A(1 − A)/s², where s² is the variance of the mean.
 
     Parameters
     ----------
@@ -180,10 +180,8 @@ def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
     --------
     >>> interval = proportion_interval([1] * 97 + [0] * 3)
     >>> interval.value, round(interval.low, 3), round(interval.high, 3)
-    (0.97, 0.915, 0.99)
+    (0.97, 0.915, 0.994)
     """
-    from scipy.special import ndtri
-
     check_level(level)
     x = as_floats(values, "values", ndim=1)
     if x.min() < 0 or x.max() > 1:
@@ -191,11 +189,22 @@ def proportion_interval(values: ArrayLike, *, level: float = 0.95) -> Interval:
     share, variance, n = float(x.mean()), float(x.var()), float(len(x))
     if variance > 0:
         n *= share * (1 - share) / variance
-    z2 = float(ndtri((1 + level) / 2)) ** 2
-    middle = share + z2 / (2 * n)
-    margin = np.sqrt(z2 * (share * (1 - share) / n + z2 / (4 * n**2)))
-    low, high = (middle - margin) / (1 + z2 / n), (middle + margin) / (1 + z2 / n)
-    return Interval(share, max(float(low), 0.0), min(float(high), 1.0), level, 0)
+    return Interval(share, *clopper_pearson(share * n, n, level), level, 0)
+
+
+def clopper_pearson(happened: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Return the exact interval of a proportion: ``happened`` of ``n``, which need not be whole numbers.
+
+    >>> low, high = clopper_pearson(0, 100)
+    >>> low, round(high, 4)
+    (0.0, 0.0362)
+    """
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(happened, n - happened + 1, tail)) if happened > 0 else 0.0
+    high = float(betaincinv(happened + 1, n - happened, 1 - tail)) if happened < n else 1.0
+    return low, high
 
 
 def student_quantile(level: float, n: int) -> float:

@@ -193,7 +193,7 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
     probabilities : array of shape (n,)
         Forecasts in [0, 1]; equal ones are pooled.
     outcomes : array of shape (n,)
-        1 if the event happened, 0 otherwise.
+        1 if the event happened, 0 otherwise; or a share, such as 1/2 for a tie.
 
     Returns
     -------
@@ -207,7 +207,7 @@ def fit_isotonic(probabilities: ArrayLike, outcomes: ArrayLike) -> IsotonicMap:
     """
     from scipy.optimize import isotonic_regression
 
-    p, y = as_forecast(probabilities, outcomes)
+    p, y = as_forecast(probabilities, outcomes, shares=True)
     knots, index = np.unique(p, return_inverse=True)
     counts = np.bincount(index)
     fitted = isotonic_regression(np.bincount(index, y) / counts, weights=counts)

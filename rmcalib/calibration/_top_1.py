@@ -50,16 +50,21 @@ def fit_top_1_temperature(rewards: ArrayLike, outcomes: ArrayLike, groups: Array
     2.8854
     """
     r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
-    starts, won = np.cumsum(sizes) - sizes, r[correct]
-
-    def slope(beta: float) -> float:
-        p = np.exp(segment_log_softmax(r * beta, sizes))
-        return float((np.add.reduceat(p * r, starts) - won).mean())
-
-    found = find_temperature(slope, len(sizes), LOG_RANGE)
-    if found.at_limit == "cold" and (won < np.maximum.reduceat(r, starts)).any():
+    found = find_temperature(lambda beta: top_1_slope(r, correct, sizes, beta), len(sizes), LOG_RANGE)
+    largest = np.maximum.reduceat(r, np.cumsum(sizes) - sizes)
+    if found.at_limit == "cold" and (r[correct] < largest).any():
         return replace(found, at_limit=None)  # the optimum lies beyond the range: rewards are very close
     return found
+
+
+def top_1_slope(r: FloatArray, correct: BoolArray, sizes: IntArray, beta: float) -> float:
+    """Return the derivative of the mean of −log P(correct) by β = 1/T, for rows (N,) sorted by group.
+
+    >>> top_1_slope(np.array([1.0, -1.0]), np.array([True, False]), np.array([2]), 0.0)
+    -1.0
+    """
+    p = np.exp(segment_log_softmax(r * beta, sizes))
+    return float((np.add.reduceat(p * r, np.cumsum(sizes) - sizes) - r[correct]).mean())
 
 
 def temperature_interval(

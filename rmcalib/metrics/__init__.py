@@ -35,7 +35,7 @@ from rmcalib.metrics._diagrams import (
     reliability_panels,
     reliability_table,
 )
-from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._events import accuracy_of
 from rmcalib.metrics._examples import Example, worst_examples
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, single_answers, top_1_prompts
 from rmcalib.metrics._statistic import Settings, Statistic, Ties
@@ -67,6 +67,7 @@ __all__ = [
     "Table",
     "Ties",
     "Transfer",
+    "accuracy_of",
     "answer_rows",
     "audit",
     "catalogue",
@@ -87,7 +88,6 @@ __all__ = [
     "metric_rows",
     "named_scores",
     "on_common_prompts",
-    "picked_rows",
     "rank_models",
     "reliability_panels",
     "reliability_table",

@@ -11,8 +11,8 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark
-from rmcalib.calibration import check_level, mean_difference, proportion_interval
-from rmcalib.metrics._events import accuracy_of, picked_rows
+from rmcalib.calibration import check_level, mean_difference
+from rmcalib.metrics._events import accuracy_of, confidence_of, if_right_and_if_wrong, of_first_choice
 from rmcalib.metrics._forecasts import Forecasts, forecast, select_prompts, top_1_prompts
 from rmcalib.metrics._texts import response_lengths
 from rmcalib.scores import Scores
@@ -83,7 +83,6 @@ def audit(
     group_by: Iterable[str] = GROUPINGS,
     columns: Mapping[str, Mapping[str, str]] | None = None,
     level: float = 0.95,
-    seed: int = 0,
 ) -> Audit:
     """Return the gap of a model (mean confidence minus accuracy) in each group of prompts.
 
@@ -105,8 +104,6 @@ def audit(
         need not be given.
     level : float
         Confidence level of the intervals. A group is flagged if its adjusted p-value is at most 1 − level.
-    seed : int
-        Seed of the choice between responses with equal rewards.
 
     Returns
     -------
@@ -132,8 +129,8 @@ def audit(
     part = select_prompts(everything, one_answer)
     known = {**benchmark_columns(benchmark), **(columns or {})}
     names = check_groupings(group_by, known)
-    groupings = {name: _labels(part, name, known, seed) for name in names}
-    return Audit(audit_rows(part, {k: v for k, v in groupings.items() if v is not None}, level, seed), level)
+    groupings = {name: _labels(part, name, known) for name in names}
+    return Audit(audit_rows(part, {k: v for k, v in groupings.items() if v is not None}, level), level)
 
 
 def check_groupings(names: Iterable[str], known: Benchmark | Iterable[str] | None = None) -> list[str]:
@@ -176,10 +173,10 @@ def benchmark_columns(benchmark: Benchmark | None) -> dict[str, dict[str, str]]:
     return columns
 
 
-def audit_rows(part: Forecasts, groupings: Mapping[str, Labels], level: float, seed: int = 0) -> list[Row]:
+def audit_rows(part: Forecasts, groupings: Mapping[str, Labels], level: float) -> list[Row]:
     """Return one row per grouping and group, given the label of each prompt (n,) in each grouping."""
-    picked, _ = picked_rows(part, seed)
-    says, right = part.probability[picked], accuracy_of(part)
+    says = confidence_of(part)
+    rights = [accuracy_of(one) for one in (part, *if_right_and_if_wrong(part))]
     rows = []
     for name, labels in groupings.items():
         groups = [group for group in dict.fromkeys(labels) if group is not None]
@@ -187,7 +184,8 @@ def audit_rows(part: Forecasts, groupings: Mapping[str, Labels], level: float, s
             continue
         for group in groups if name == "category" else sorted(groups, key=_natural):
             members = np.array([label == group for label in labels])
-            rows.append({"group_by": name, "group": group, **_gap(says[members], right[members], level)})
+            own = [one[members] for one in (says, *rights)]
+            rows.append({"group_by": name, "group": group, **_gap(*own, level=level)})
     known = [row for row in rows if row["p_value"] is not None]
     for row, adjusted in zip(known, holm([row["p_value"] for row in known]), strict=True):
         row["p_adjusted"], row["flagged"] = adjusted, adjusted <= round(1 - level, 12)
@@ -208,27 +206,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def _gap(says: FloatArray, right: FloatArray, level: float) -> Row:
-    from scipy.special import ndtr
-
+def _gap(
+    says: FloatArray, right: FloatArray, at_most: FloatArray, at_least: FloatArray, *, level: float
+) -> Row:
+    """Return the gap of n prompts, given how right each choice is, and at most and at least would be."""
     n = len(says)
     row: Row = {"n": n, "says": float(says.mean()), "right": float(right.mean())}
     row["gap"] = row["says"] - row["right"]
     unknown = dict.fromkeys(("low", "high", "p_value", "p_adjusted")) | {"flagged": False}
     if n < _FEWEST:
         return row | unknown | {"note": f"fewer than {_FEWEST} prompts"}
-    found = mean_difference(right, says, level=level)
-    low, high, p_value = found.low, found.high, found.p_value
-    if right.std() == 0:
-        # All are right, or all are wrong: the variance is not observed, but Wilson's interval allows for it.
-        limits = proportion_interval(right, level=level)
-        low, high = row["says"] - limits.high, row["says"] - limits.low
-        spread = np.sqrt(row["says"] * (1 - row["says"]) / n)  # Wilson's interval inverts this test
-        p_value = float(2 * ndtr(-abs(row["gap"]) / spread)) if spread > 0 else float(row["gap"] == 0)
-    return row | unknown | {"low": low, "high": high, "p_value": p_value, "note": ""}
+    found = mean_difference(right, says, level=level, base=says - at_most, others=[says - at_least])
+    return row | unknown | {"low": found.low, "high": found.high, "p_value": found.p_value, "note": ""}
 
 
-def _labels(part: Forecasts, name: str, columns: Mapping[str, Mapping[str, str]], seed: int) -> Labels | None:
+def _labels(part: Forecasts, name: str, columns: Mapping[str, Mapping[str, str]]) -> Labels | None:
     """Return the group of each prompt, None where it has none; None if the grouping is unknown here."""
     if name in columns:
         ids = part.scores.item_id[part.scores.offsets[:-1]][part.source].tolist()
@@ -238,8 +230,7 @@ def _labels(part: Forecasts, name: str, columns: Mapping[str, Mapping[str, str]]
     if name == "responses":
         return [count(size, "response") for size in part.sizes.tolist()]
     if name == "length":
-        picked, _ = picked_rows(part, seed)
-        length = part.length[picked]
+        length = of_first_choice(part, part.length)
         if np.isnan(length).any():
             return None
         quarter = np.searchsorted(np.quantile(length, [0.25, 0.5, 0.75]), length, side="left")

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib.calibration import Draw, Reliability, consistency_band, corp, reliability
-from rmcalib.metrics._events import margins, outcomes, set_forecasts
+from rmcalib.metrics._events import margins, outcomes
 from rmcalib.metrics._forecasts import Forecasts, select_prompts, top_1_prompts
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import category_names
@@ -161,8 +161,7 @@ def margin_table(
 def reliability_panels(forecasts: Forecasts, settings: Settings) -> Rows:
     """Return the bins of the reliability diagrams of forecasts.
 
-    One panel for all prompts with one correct response, one for each category, and one for prompts with
-    several correct responses: there the event is that a correct one is first.
+    One panel for all prompts with one correct response, and one for each category.
 
     Parameters
     ----------
@@ -257,11 +256,6 @@ def _panel_forecasts(forecasts: Forecasts) -> list[tuple[str, FloatArray, FloatA
     for panel, members in _panels(forecasts):
         part = select_prompts(forecasts, members)
         tables.append((panel, part.probability, outcomes(part), part.prompt))
-    several = ~top_1_prompts(forecasts)
-    if several.any():
-        part = select_prompts(forecasts, several)
-        names = " and ".join(dict.fromkeys(part.category.tolist()))
-        tables.append((f"{names}: correct ones first", *set_forecasts(part)))
     return tables
 
 

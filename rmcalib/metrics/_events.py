@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib.calibration._rare import first_and_next
 from rmcalib.metrics._forecasts import Forecasts, once
 
 __all__ = [
     "accuracy_of",
     "centred",
+    "confidence_of",
+    "correct_first_probability",
     "first_correct_probability",
+    "first_shares",
     "fraction_correct",
+    "if_right_and_if_wrong",
     "margins",
+    "of_first_choice",
     "outcomes",
     "pair_log_odds",
     "pairwise_forecasts",
-    "picked_rows",
-    "set_forecasts",
+    "scale_free_rewards",
 ]
 
 
@@ -28,53 +35,77 @@ def outcomes(forecasts: Forecasts) -> FloatArray:
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:
     """Return the accuracy of each prompt (n,): the fraction of correct responses with the largest reward."""
-    return fraction_correct(forecasts, forecasts.reward)
+    return of_first_choice(forecasts, outcomes(forecasts))
 
 
-def fraction_correct(forecasts: Forecasts, key: FloatArray) -> FloatArray:
-    """Return the fraction of correct responses among those with their prompt's largest ``key`` (N,): (n,)."""
-    largest = key == np.repeat(np.maximum.reduceat(key, forecasts.starts), forecasts.sizes)
-    hits = np.add.reduceat(largest & forecasts.is_correct, forecasts.starts, dtype=np.int64)
-    return hits / np.add.reduceat(largest, forecasts.starts, dtype=np.int64)
+def confidence_of(forecasts: Forecasts) -> FloatArray:
+    """Return the probability of each prompt's first choice: (n,)."""
+    return np.exp(np.maximum.reduceat(forecasts.log_probability, forecasts.starts))
 
 
-@once
-def picked_rows(forecasts: Forecasts, seed: int = 0) -> tuple[IntArray, FloatArray]:
-    """Return the most probable response of each prompt, and whether it is correct.
+def of_first_choice(forecasts: Forecasts, values: FloatArray) -> FloatArray:
+    """Return the value of each prompt's first choice (n,): the mean of ``values`` (N,) over tied responses.
 
-    Among equal rewards the choice is random: in benchmarks that list correct responses first, the first one
-    would always be correct.
+    No order of the responses and no lot decides among responses of the same reward.
 
     Parameters
     ----------
     forecasts : Forecasts
-        Forecasts of n prompts.
-    seed : int
-        Seed of the random choice.
-
-    Returns
-    -------
-    rows : int array (n,)
-        The row of each chosen response.
-    right : float array (n,)
-        1 if it is correct, else 0.
+        Forecasts of n prompts with N responses.
+    values : float array (N,)
+        One number per response.
 
     Examples
     --------
     >>> from rmcalib.metrics import forecast
     >>> from rmcalib.scores import Scores
-    >>> rows, right = picked_rows(forecast(Scores.from_arrays([[1.0, 0.0], [0.0, 1.0]])))
-    >>> rows.tolist(), right.tolist()
-    ([0, 3], [1.0, 0.0])
+    >>> forecasts = forecast(Scores.from_arrays([[1.0, 1.0, 0.0], [0.0, 1.0, 2.0]]))
+    >>> of_first_choice(forecasts, forecasts.is_correct.astype(float))
+    array([0.5, 0. ])
     """
-    largest = forecasts.reward == np.repeat(
+    share = first_shares(forecasts)
+    return np.add.reduceat(np.where(share > 0, values, 0.0) * share, forecasts.starts)
+
+
+@once
+def first_shares(forecasts: Forecasts) -> FloatArray:
+    """Return each response's share of the first place (N,): 1/t for t responses with the largest reward."""
+    largest = _is_largest(forecasts, forecasts.reward)
+    tied = np.add.reduceat(largest, forecasts.starts, dtype=np.int64)
+    return np.asarray(largest / np.repeat(tied, forecasts.sizes))
+
+
+def fraction_correct(forecasts: Forecasts, key: FloatArray) -> FloatArray:
+    """Return the fraction of correct responses among those with their prompt's largest ``key`` (N,): (n,)."""
+    largest = _is_largest(forecasts, key)
+    hits = np.add.reduceat(largest & forecasts.is_correct, forecasts.starts, dtype=np.int64)
+    return hits / np.add.reduceat(largest, forecasts.starts, dtype=np.int64)
+
+
+@once
+def if_right_and_if_wrong(forecasts: Forecasts) -> tuple[Forecasts, Forecasts]:
+    """Return the forecasts with other outcomes: the first choice, or the runner-up, is the correct response.
+
+    Intervals need what a metric would be then; see `rmcalib.calibration.jump_interval`. If all rewards of a
+    prompt are equal, it has no runner-up, and nothing changes.
+    """
+
+    def alternative(rows: IntArray) -> Forecasts:
+        correct = np.zeros(len(forecasts.reward), dtype=bool)
+        correct[rows] = True
+        return replace(forecasts, is_correct=correct, memory={})
+
+    first, second = first_and_next(forecasts.reward, forecasts.sizes)
+    return alternative(first), alternative(second)
+
+
+@once
+def scale_free_rewards(forecasts: Forecasts) -> FloatArray:
+    """Return the rewards minus the largest of their prompt, divided by the largest such distance: (N,)."""
+    distance = forecasts.reward - np.repeat(
         np.maximum.reduceat(forecasts.reward, forecasts.starts), forecasts.sizes
     )
-    lot = np.where(largest, np.random.default_rng(seed).random(len(largest)), -1.0)
-    drawn = lot == np.repeat(np.maximum.reduceat(lot, forecasts.starts), forecasts.sizes)
-    rows = np.flatnonzero(drawn)
-    rows = rows[np.unique(forecasts.prompt[rows], return_index=True)[1]]
-    return rows, forecasts.is_correct[rows].astype(np.float64)
+    return np.asarray(distance / (np.abs(distance).max() or 1.0))
 
 
 def margins(forecasts: Forecasts) -> FloatArray:
@@ -153,8 +184,7 @@ def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
     one, other, prompt = _pair_rows(forecasts)
     known = forecasts.scores.pair_probabilities
     if known is None:
-        # Log-probabilities differ by r_i/T − r_j/T, so that pairs follow the forecast's temperature.
-        return forecasts.log_probability[one] - forecasts.log_probability[other], prompt
+        return forecasts.logit[one] - forecasts.logit[other], prompt
     from scipy.special import logit
 
     sizes = np.diff(forecasts.scores.offsets)
@@ -165,28 +195,18 @@ def pair_log_odds(forecasts: Forecasts) -> tuple[FloatArray, IntArray]:
     return np.asarray(logit(p[there])), prompt[there]
 
 
-def set_forecasts(forecasts: Forecasts) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Return P(a correct response is first) and P(a wrong one is): probabilities, outcomes, prompts (2n,).
-
-    These are the sums over the correct and over the wrong responses of each prompt, with outcomes 1 and 0.
-    They are used where several responses are correct.
+def correct_first_probability(forecasts: Forecasts) -> FloatArray:
+    """Return P(a correct response is first) of each prompt (n,): the sum over its correct responses.
 
     >>> from rmcalib.metrics import forecast
     >>> from rmcalib.scores import Scores
     >>> columns = {"item_id": ["a"] * 4, "category": ["x"] * 4, "response": [0, 1, 2, 3],
     ...            "is_correct": [True, True, True, False], "reward": [0.0] * 4}
-    >>> set_forecasts(forecast(Scores.from_columns(columns)))[:2]
-    (array([0.75, 0.25]), array([1., 0.]))
+    >>> correct_first_probability(forecast(Scores.from_columns(columns)))
+    array([0.75])
     """
-    from scipy.special import expit
-
-    log_odds = _log_sum(forecasts, forecasts.is_correct) - _log_sum(forecasts, ~forecasts.is_correct)
-    prompt = np.arange(len(forecasts))
-    return (
-        expit(np.concatenate([log_odds, -log_odds])),
-        _yes_then_no(len(forecasts)),
-        np.concatenate([prompt, prompt]),
-    )
+    total = np.add.reduceat(forecasts.probability * forecasts.is_correct, forecasts.starts)
+    return np.minimum(total, 1.0)
 
 
 def _pair_rows(forecasts: Forecasts) -> tuple[IntArray, IntArray, IntArray]:
@@ -207,9 +227,5 @@ def _yes_then_no(n: int) -> FloatArray:
     return np.repeat([1.0, 0.0], n)
 
 
-def _log_sum(forecasts: Forecasts, rows: BoolArray) -> FloatArray:
-    """Log of the summed probability of some rows of each prompt; every prompt has at least one: (n,)."""
-    values = np.where(rows, forecasts.log_probability, -np.inf)
-    peak = np.maximum.reduceat(values, forecasts.starts)
-    total = np.add.reduceat(np.exp(values - np.repeat(peak, forecasts.sizes)), forecasts.starts)
-    return peak + np.log(total)
+def _is_largest(forecasts: Forecasts, key: FloatArray) -> BoolArray:
+    return np.asarray(key == np.repeat(np.maximum.reduceat(key, forecasts.starts), forecasts.sizes))

@@ -42,6 +42,8 @@ class Forecasts:
     ----------
     log_probability : float array (N,)
         Log P(i is the best), one entry per response.
+    logit : float array (N,)
+        Rewards divided by the temperature. Log-probabilities have the same differences, up to rounding.
     is_correct : bool array (N,)
         Whether each response is correct.
     reward, length : float array (N,)
@@ -71,6 +73,7 @@ class Forecasts:
     """
 
     log_probability: FloatArray
+    logit: FloatArray
     is_correct: BoolArray
     reward: FloatArray
     length: FloatArray
@@ -163,8 +166,11 @@ def forecast(
     length = np.asarray(lengths, dtype=np.float64)
     if length.shape != scores.reward.shape:
         raise ValueError(f"lengths: {length.shape[0]} lengths for {len(scores)} responses; expected one each")
+    log_probability = log_softmax(scores.reward, offsets, temperature=temperature)
+    sizes = np.diff(offsets)
     return Forecasts(
-        log_probability=log_softmax(scores.reward, offsets, temperature=temperature),
+        log_probability=log_probability,
+        logit=scores.reward / np.repeat(np.broadcast_to(temperature, sizes.shape), sizes),
         is_correct=scores.is_correct,
         reward=scores.reward,
         length=length,
@@ -265,6 +271,7 @@ def select_prompts(forecasts: Forecasts, kept: BoolArray) -> Forecasts:
     rows = np.repeat(kept, forecasts.sizes)
     return Forecasts(
         log_probability=forecasts.log_probability[rows],
+        logit=forecasts.logit[rows],
         is_correct=forecasts.is_correct[rows],
         reward=forecasts.reward[rows],
         length=forecasts.length[rows],

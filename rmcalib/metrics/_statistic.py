@@ -14,15 +14,15 @@ from typing import Literal
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray, check_choice, chunks
+from rmcalib._util.arrays import FloatArray, check_choice, chunks
 from rmcalib.calibration import (
     Difference,
     Inference,
     Interval,
+    jump_interval,
     mean_difference,
     proportion_interval,
     resampling_weights,
-    skew_interval,
 )
 from rmcalib.calibration import difference as interval_difference
 
@@ -87,8 +87,11 @@ class Statistic:
         One number per prompt, if the value is their mean. Differences are then paired exactly.
     limits : Callable[[float], Limits | None], optional
         Maps a level to the limits of the interval, or to None if there are none.
-    choices : int array (n,), optional
-        The row of each prompt's first choice, if ``values`` depends on whether it is right.
+    if_right, if_wrong : float array (n,), optional
+        What ``values`` would be if each first choice were right, and if the runner-up were.
+    rewards : float array (N,), optional
+        The rewards up to their scale, if ``values`` depends on whether the first choice is right. Two models
+        whose rewards differ only in scale have the same first choices.
     influence : Callable[[], FloatArray], optional
         Returns (n,) the contribution of each prompt to the deviation of the value; sums to 0.
     centre : Callable[[], float], optional
@@ -113,7 +116,9 @@ class Statistic:
     note: str = ""
     values: FloatArray | None = None
     limits: Callable[[float], Limits | None] | None = None
-    choices: IntArray | None = None
+    if_right: FloatArray | None = None
+    if_wrong: FloatArray | None = None
+    rewards: FloatArray | None = None
     influence: Callable[[], FloatArray] | None = None
     centre: Callable[[], float] | None = None
     resampled: Callable[[FloatArray], FloatArray] | None = None
@@ -135,23 +140,43 @@ class Statistic:
         return cls(None, n, note)
 
     @classmethod
-    def mean(cls, values: FloatArray) -> Statistic:
+    def mean(
+        cls,
+        values: FloatArray,
+        if_right: FloatArray | None = None,
+        if_wrong: FloatArray | None = None,
+        *,
+        within: Limits = (-np.inf, np.inf),
+    ) -> Statistic:
         """Return the mean of one number per prompt (n,), with the interval of `skew_interval`.
+
+        If a value depends on whether the first choice is right, ``if_right`` and ``if_wrong`` (n,) have what
+        it would be in either case. The interval is then that of `jump_interval`, which allows for wrong
+        choices even where there are none. No mean is outside of ``within``.
 
         >>> statistic = Statistic.mean(np.array([0.0, 1.0, 2.0, 3.0]))
         >>> statistic.value, statistic.interval().low < 1.5
         (1.5, True)
         """
+        base = values if if_right is None else if_right
+        others = () if if_wrong is None else (if_wrong,)
+
+        def limits(level: float) -> Limits:
+            low, high = jump_interval(values, base, others, level)
+            return max(low, within[0]), min(high, within[1])
+
         return cls(
             float(values.mean()),
             len(values),
             values=values,
-            limits=lambda level: skew_interval(values, level),
+            limits=limits,
+            if_right=if_right,
+            if_wrong=if_wrong,
         )
 
     @classmethod
     def proportion(cls, values: FloatArray) -> Statistic:
-        """Return the mean of numbers in [0, 1] (n,) that are mostly 0 or 1, with Wilson's interval.
+        """Return the mean of numbers in [0, 1] (n,) that are mostly 0 or 1, with its exact interval.
 
         >>> Statistic.proportion(np.array([1.0] * 97 + [0.0] * 3)).interval().low.__round__(3)
         0.915
@@ -280,8 +305,8 @@ def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | N
     if a.value is None or b.value is None or a.n < 2:
         return None
     if a.values is not None and b.values is not None:
-        jumps = a.choices is not None and b.choices is not None and not np.array_equal(a.choices, b.choices)
-        return mean_difference(a.values, b.values, level=settings.level, jumps=jumps)
+        base, others = _alternatives(a, b)
+        return mean_difference(a.values, b.values, level=settings.level, base=base, others=others)
     if a.influence is not None and b.influence is not None:
         if a.value == b.value and np.array_equal(a.influence(), b.influence()):
             return Difference(0.0, 0.0, 0.0, 1.0)  # the same forecast
@@ -297,6 +322,18 @@ def difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | N
     beyond = min(int((draws <= 0).sum()), int((draws >= 0).sum()))
     p_value = min(1.0, 2 * (beyond + 1) / (len(draws) + 1))
     return Difference(b.value - a.value, low, high, p_value)
+
+
+def _alternatives(a: Statistic, b: Statistic) -> tuple[FloatArray | None, list[FloatArray]]:
+    """What b − a would be for each prompt if both choices were right, and what else it could be."""
+    if a.if_right is None or b.if_right is None or a.if_wrong is None or b.if_wrong is None:
+        return None, []
+    base = b.if_right - a.if_right
+    if a.rewards is None or b.rewards is None:
+        return base, [b.if_wrong - a.if_wrong]
+    same = a.rewards.shape == b.rewards.shape and np.allclose(a.rewards, b.rewards, rtol=1e-9, atol=1e-12)
+    # One model may be right and the other wrong, even if that was never seen.
+    return base, [] if same else [base - 1, base + 1]
 
 
 def _percentiles(draws: FloatArray, settings: Settings) -> Limits:

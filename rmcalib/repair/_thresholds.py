@@ -138,7 +138,7 @@ def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
 
     successes, total = np.asarray(k, dtype=float), np.asarray(n, dtype=float)
     rest = total - successes
-    found = betaincinv(successes + 1, np.maximum(rest, 1.0), level)
+    found = betaincinv(successes + 1, np.where(rest > 0, rest, 1.0), level)
     return np.where(rest > 0, found, 1.0)
 
 

@@ -52,7 +52,9 @@ OTHER_KINDS = ("steps", "spread", "quantiles")
 DETAIL = "judge_"
 """Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 LARGEST_REWARD = 1e100
-"""Larger rewards are refused: their differences and squares overflow float64. float32 ends at 3.4e38."""
+"""Larger rewards are refused, and rewards that are all smaller than 1 over it.
+
+Their differences and squares overflow or vanish in float64. float32 ends at 3.4e38."""
 
 _EXPECTED = {
     np.str_: "a text",
@@ -219,8 +221,11 @@ def _details(name: str, values: Any) -> FloatArray:
 
 def _check_range(name: str, array: npt.NDArray[Any]) -> None:
     if name == "reward":
-        bad = np.abs(array) > LARGEST_REWARD
-        problem = f"is too large (at most {LARGEST_REWARD:g}): divide the rewards by a constant"
+        size, most, least = np.abs(array), LARGEST_REWARD, 1 / LARGEST_REWARD
+        bad, problem = size > most, f"is too large (at most {most:g}): divide the rewards by a constant"
+        if 0 < size.max(initial=0.0) < least:
+            bad = size == size.max()
+            problem = f"is too small (at least {least:g}): multiply the rewards by a constant"
     elif name in VOTE_COLUMNS:
         bad, problem = (array < 0) | (array > _MOST_VOTES), f"is not a number of votes (0 to {_MOST_VOTES:,})"
     elif name == "n_tokens":

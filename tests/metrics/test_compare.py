@@ -126,6 +126,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
     ]
     needs_none = {
         "accuracy",
+        "correct_first",
         "rewardbench_score",
         "margin_mean",
         "margin_median",

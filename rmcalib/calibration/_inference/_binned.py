@@ -25,7 +25,7 @@ from rmcalib.calibration._ece import (
     as_forecast,
 )
 from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import STEPS, simulate
+from rmcalib.calibration._inference._simulation import STEPS, rare_errors, simulate
 from rmcalib.calibration._intervals import (
     Interval,
     bootstrap_sums,
@@ -39,7 +39,7 @@ from rmcalib.calibration._nulls import (
     is_one_per_group,
     sorted_rows,
 )
-from rmcalib.calibration._outcomes import CellOutcomes
+from rmcalib.calibration._outcomes import CellOutcomes, FeatureOutcomes, Outcomes, sparse_rows
 
 __all__ = ["binned_inference", "binned_influence", "ece_interval"]
 
@@ -137,6 +137,7 @@ def binned_inference(
     options: ErrorOptions,
     *,
     one_per_group: bool,
+    share: FloatArray | None = None,
     resamples: int = 1000,
     rng: np.random.Generator | int = 0,
 ) -> Inference:
@@ -154,6 +155,9 @@ def binned_inference(
         How the error is computed.
     one_per_group : bool
         Whether exactly one row of each group happens.
+    share : float array (n,), optional
+        What the outcome of an independent row is if it happens, where it is not 1: 1/t for the choice among
+        t tied responses, one of which is correct. Such a row happens with probability p / share.
     resamples : int
         Data sets drawn under the null; at most 400 are drawn under each alternative.
     rng : numpy Generator or int
@@ -179,18 +183,27 @@ def binned_inference(
     total = unpack_bins(sums.sum(axis=0))
     gap = ((total.outcome - total.probability) / np.maximum(total.count, 1))[index]
     scale = unlimited(options)
-    outcomes = CellOutcomes.of_rows(groups, index, n_bins, one_per_group=one_per_group)
+    cells = CellOutcomes.of_rows(groups, index, n_bins, one_per_group=one_per_group)
+    outcomes: Outcomes = cells
+    most = np.ones(len(p)) if share is None else share[order]
+    if (most < 1).any():
+        added = sparse_rows(cells.cell, np.repeat(most, 2), n_bins)
+        outcomes = FeatureOutcomes(cells.sizes, added)
+    happened = y if one_per_group else np.column_stack([y > 0, y <= 0]).reshape(-1).astype(np.float64)
 
     def errors(happened: FloatArray, scale: float = 1.0) -> FloatArray:
         count = np.broadcast_to(scale * total.count, happened.shape)
         probability = np.broadcast_to(scale * total.probability, happened.shape)
         return binned_error(BinSums(count, probability, happened), options)
 
+    def true_error(expected: FloatArray) -> FloatArray:
+        return errors(scale * np.minimum(expected, total.count), scale)
+
     null, draws, truths = simulate(
         outcomes,
-        lambda size: outcomes.probabilities(p + size * gap),
+        lambda size: cells.probabilities((p + size * gap) / most),
         errors,
-        lambda expected: errors(scale * expected, scale),
+        true_error,
         steps=STEPS,
         resamples=resamples,
         rng=rng,
@@ -205,6 +218,7 @@ def binned_inference(
         largest=1.0 if options.discrepancy in ("abs", "jeffreys_unit") else np.inf,
         square=_squared_error(sums) if squared else None,
         # Exactly one row of each group happens, so a single bin has no gap, whatever the forecast.
+        rarely=rare_errors(outcomes, cells.probabilities(p / most), happened, true_error),
         unseen=2 * len(sums) / len(p) if one_per_group and (total.count > 0).sum() == 1 else 0.0,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._nulls import NullTest, compare_with_null
+from rmcalib.calibration._rare import jump_interval
 
 __all__ = ["Difference", "Inference", "difference", "mean_difference"]
 
@@ -36,6 +38,9 @@ class Inference:
     unseen : float
         The largest error of a group that is unlike all observed ones, if the error is 0 by construction
         because all forecasts lie in one bin; else 0.
+    rarely : Callable[[float], tuple[float, float]], optional
+        Maps a level to the errors that result if as few, and as many, choices are wrong as the exact interval
+        of their frequency allows.
 
     Examples
     --------
@@ -53,6 +58,7 @@ class Inference:
     largest: float = 1.0
     square: tuple[float, float] | None = None
     unseen: float = 0.0
+    rarely: Callable[[float], tuple[float, float]] | None = None
 
     def test(self) -> NullTest:
         """Return the test of calibration: how often a calibrated forecast shows so large an error."""
@@ -74,7 +80,8 @@ class Inference:
         high = float(np.interp(self.value, np.maximum.accumulate(smallest), self.truths))
         # With probability 1 − alpha, at most this fraction of all groups is unlike the observed ones.
         rest = self.unseen * (1 - alpha ** (1 / len(self.influence)))
-        high = max(min(max(high, above), self.largest), self.value, rest)
+        fewer, more = (self.value, 0.0) if self.rarely is None else self.rarely(level)
+        high = max(min(max(high, above, rest, more), self.largest), self.value)
         if self.test().p_value > alpha:
             return Interval(self.value, 0.0, high, level, len(self.null))
         # No error is smaller than 0, so calibration itself is tested on one side.
@@ -85,7 +92,7 @@ class Inference:
         if below > 0 or self.square is not None:
             low = min(low, below)
         # The test rejects 0, even if nothing more is known.
-        low = min(max(low, 1e-3 * self.value), self.value)
+        low = min(max(min(low, fewer), 1e-3 * self.value), self.value)
         return Interval(self.value, low, high, level, len(self.null))
 
     def _smooth_limits(self, level: float) -> tuple[float, float]:
@@ -182,8 +189,15 @@ def difference(
     return Difference(value, low, high, p_value)
 
 
-def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95, jumps: bool = False) -> Difference:
-    """Return mean(b) − mean(a) for numbers (n,) of the same prompts, with the interval of `skew_interval`.
+def mean_difference(
+    a: FloatArray,
+    b: FloatArray,
+    *,
+    level: float = 0.95,
+    base: FloatArray | None = None,
+    others: Sequence[FloatArray] = (),
+) -> Difference:
+    """Return mean(b) − mean(a) for numbers (n,) of the same prompts, with the interval of `jump_interval`.
 
     Parameters
     ----------
@@ -191,10 +205,9 @@ def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95, jumps:
         One number of either model for each prompt.
     level : float
         Confidence level.
-    jumps : bool
-        Whether the numbers of a prompt can differ by 1, because one model is right and the other wrong. Few
-        prompts, or none, may show such a jump. Two prompts are then added, one with +1 and one with −1
-        (Bonett and Price 2012).
+    base, others : float array (n,), Sequence[FloatArray]
+        What each b − a would be if both choices were right, and what it would be otherwise, where few
+        prompts, or none, may show it. By default b − a itself: nothing jumps.
 
     Returns
     -------
@@ -206,15 +219,15 @@ def mean_difference(a: FloatArray, b: FloatArray, *, level: float = 0.95, jumps:
     >>> found = mean_difference(np.zeros(8), np.array([1.0, 2.0] * 4))
     >>> found.value, found.low > 1, found.p_value < 0.01
     (1.5, True, True)
-    >>> found = mean_difference(np.zeros(100), np.zeros(100), jumps=True)
+    >>> none, one = np.zeros(100), np.ones(100)
+    >>> found = mean_difference(none, none, base=none, others=[one, -one])
     >>> round(found.low, 3), round(found.high, 3)
-    (-0.028, 0.028)
+    (-0.036, 0.036)
     """
     check_level(level)
     moved = b - a
     value = float(moved.mean())
-    low, high = skew_interval(np.append(moved, [1.0, -1.0]) if jumps else moved, level)
-    low, high = min(low, value), max(high, value)
+    low, high = jump_interval(moved, moved if base is None else base, others, level)
     return Difference(value, low, high, _p_value(value, value - low, high - value, level))
 
 

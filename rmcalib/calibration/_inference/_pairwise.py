@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,13 +19,15 @@ from rmcalib.calibration._binning import (
 )
 from rmcalib.calibration._inference._binned import binned_influence, unlimited
 from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, rare_errors, simulate
 from rmcalib.calibration._nulls import sorted_rows
 from rmcalib.calibration._outcomes import FeatureOutcomes, SmallInts, parts_of, rows_of
 
 __all__ = ["pairwise_inference"]
 
 _CLIP = 1e-9
+_BLOCK = 1_000_000  # pairs in memory at a time
+_KEPT = 10_000_000  # responses times sums: up to here, the sums of all pairs are kept
 
 
 def pairwise_inference(
@@ -73,11 +76,7 @@ def pairwise_inference(
     logs, correct, sizes = log_probability[order], is_correct[order], np.bincount(groups)
     options = ErrorOptions(bins)
     edges = bin_edges(np.empty(0), options)
-    winner, other = _ordered_pairs(sizes)
-    p = expit(logs[winner] - logs[other])
-    del other  # pairs are many: keep only what is needed below
-    index = bin_index(p, edges)
-    outcomes = _PairOutcomes(sizes, p, index, bins)
+    outcomes = _PairOutcomes(sizes, logs, edges)
     observed = outcomes.observed(correct)
     total = unpack_bins(observed.sum(axis=0))
     gap = (total.outcome - total.probability) / np.maximum(total.count, 1)
@@ -85,42 +84,48 @@ def pairwise_inference(
     def probabilities(size: float) -> FloatArray:
         if size == 0:
             return np.exp(logs)
-        shifted = np.clip(p + (size * gap)[index], _CLIP, 1 - _CLIP)
-        odds = np.bincount(winner, np.log(shifted) - np.log1p(-shifted), len(logs)) / np.repeat(sizes, sizes)
-        return np.exp(segment_log_softmax(odds, sizes))
+        odds = np.zeros(len(logs))
+        for winner, other in _ordered_pairs(sizes):
+            p = expit(logs[winner] - logs[other])
+            shifted = np.clip(p + (size * gap)[bin_index(p, edges)], _CLIP, 1 - _CLIP)
+            odds += np.bincount(winner, np.log(shifted) - np.log1p(-shifted), len(logs))
+        return np.exp(segment_log_softmax(odds / np.repeat(sizes, sizes), sizes))
 
     def errors(sums: FloatArray) -> FloatArray:
         return binned_error(unpack_bins(sums), options)
+
+    def true_error(expected: FloatArray) -> FloatArray:
+        return errors(unlimited(options) * expected)
 
     null, draws, truths = simulate(
         outcomes,
         probabilities,
         errors,
-        lambda expected: errors(unlimited(options) * expected),
+        true_error,
         steps=FEWER_STEPS,
         resamples=resamples,
         rng=rng,
         most=FEWER_DRAWS,
     )
     value = float(binned_error(total, options))
-    return Inference(value, null, draws, truths, binned_influence(observed, options))
+    rarely = rare_errors(outcomes, np.exp(logs), correct.astype(np.float64), true_error)
+    return Inference(value, null, draws, truths, binned_influence(observed, options), rarely=rarely)
 
 
 @dataclass(frozen=True)
 class _PairOutcomes:
     """Outcomes (N,), one per response that may be the correct one. Each adds the bin sums (3B,) of its pairs.
 
-    sizes: (G,) number of responses. p: (P,) forecast of each ordered pair of a group. index: (P,) its bin.
+    sizes: (G,) number of responses. logs: (N,) log P(i first). edges: (B + 1,) of the bins.
     """
 
     sizes: IntArray
-    p: FloatArray
-    index: IntArray
-    bins: int
+    logs: FloatArray
+    edges: FloatArray
 
     @property
     def n_sums(self) -> int:
-        return 3 * self.bins
+        return 3 * (len(self.edges) - 1)
 
     @cached_property
     def _whole(self) -> FeatureOutcomes:
@@ -129,6 +134,8 @@ class _PairOutcomes:
     def features(self, groups: slice) -> Any:
         from scipy.sparse import csr_array
 
+        if len(self.logs) * self.n_sums <= _KEPT:
+            return self._whole.features(groups)
         return csr_array(self._sums(groups))
 
     def counts(self, rows: SmallInts, step: SmallInts, n_steps: int) -> FloatArray:
@@ -136,30 +143,34 @@ class _PairOutcomes:
 
     def observed(self, correct: BoolArray) -> FloatArray:
         """Return the bin sums of each group (G, 3B), given which response is the correct one (N,)."""
-        sums = [self._sums(part)[correct[rows_of(self.sizes, part)]] for part in parts_of(self)]
+        sums = [self.features(part)[correct[rows_of(self.sizes, part)]].toarray() for part in parts_of(self)]
         return np.concatenate(sums)
 
     def _sums(self, groups: slice) -> FloatArray:
         """Bin sums of a group's pairs if row i is the correct response, for every row of groups: (N', 3B)."""
-        winner, other = _ordered_pairs(self.sizes[groups])
-        pairs = rows_of(self.sizes * (self.sizes - 1), groups)
-        p, index, bins = self.p[pairs], self.index[pairs], self.bins
-        n = int(self.sizes[groups].sum())
-        won, lost = winner * bins + index, other * bins + index  # the pair (other, winner) has outcome 0
-        cells = np.concatenate([won, lost])
-        sums = [
-            np.bincount(cells, minlength=n * bins),
-            np.bincount(cells, np.concatenate([p, p]), n * bins),
-            np.bincount(won, minlength=n * bins),
-        ]
-        return np.concatenate([part.reshape(n, bins) for part in sums], axis=1).astype(np.float64)
+        from scipy.special import expit
+
+        logs, bins = self.logs[rows_of(self.sizes, groups)], len(self.edges) - 1
+        count, probability, outcome = np.zeros((3, len(logs) * bins))
+        for winner, other in _ordered_pairs(self.sizes[groups]):
+            p = expit(logs[winner] - logs[other])
+            index = bin_index(p, self.edges)
+            won, lost = winner * bins + index, other * bins + index  # the pair (other, winner) has outcome 0
+            for cells in (won, lost):
+                count += np.bincount(cells, minlength=len(count))
+                probability += np.bincount(cells, p, len(count))
+            outcome += np.bincount(won, minlength=len(count))
+        return np.concatenate([x.reshape(len(logs), bins) for x in (count, probability, outcome)], axis=1)
 
 
-def _ordered_pairs(sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """Rows of all ordered pairs of different rows of a group."""
+def _ordered_pairs(sizes: IntArray) -> Iterator[tuple[IntArray, IntArray]]:
+    """Yield the rows of all ordered pairs of different rows of a group, in blocks that fit into memory."""
     repeats = np.repeat(sizes, sizes)  # how many rows the group of each row has
-    one = np.repeat(np.arange(len(repeats)), repeats)
-    start = np.repeat(np.repeat(np.cumsum(sizes) - sizes, sizes), repeats)
-    other = start + np.arange(len(one)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    different = one != other
-    return one[different], other[different]
+    start = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    block = np.cumsum(repeats) // _BLOCK
+    for rows in np.split(np.arange(len(repeats)), np.flatnonzero(np.diff(block)) + 1):
+        one = np.repeat(rows, repeats[rows])
+        within = np.arange(len(one)) - np.repeat(np.cumsum(repeats[rows]) - repeats[rows], repeats[rows])
+        other = np.repeat(start[rows], repeats[rows]) + within
+        different = one != other
+        yield one[different], other[different]

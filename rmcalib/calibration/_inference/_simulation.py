@@ -9,8 +9,9 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration._draws import draw_sums, expected_sums
 from rmcalib.calibration._outcomes import Outcomes
+from rmcalib.calibration._rare import outcome_limits
 
-__all__ = ["DRAWS", "FEWER_DRAWS", "FEWER_STEPS", "STEPS", "simulate"]
+__all__ = ["DRAWS", "FEWER_DRAWS", "FEWER_STEPS", "STEPS", "rare_errors", "simulate"]
 
 Steps = tuple[tuple[float, int], ...]
 
@@ -52,3 +53,22 @@ def simulate(
         mixed.append(before + np.arange(1, n + 1)[:, None] / n * (after - before))
     truths = np.maximum.accumulate(true_error(np.concatenate(mixed)))
     return errors(null), errors(drawn).T, truths - truths[0]
+
+
+def rare_errors(
+    outcomes: Outcomes,
+    probability: FloatArray,
+    happened: FloatArray,
+    true_error: Callable[[FloatArray], FloatArray],
+) -> Callable[[float], tuple[float, float]]:
+    """Return the function that maps a level to the true errors with fewer and with more wrong choices.
+
+    ``probability`` and ``happened`` (A,) belong to the outcomes; see `outcome_limits`.
+    """
+
+    def at(level: float) -> tuple[float, float]:
+        shares = outcome_limits(probability, happened, outcomes.sizes, level)
+        fewer, more = true_error(np.maximum(expected_sums(outcomes, shares), 0.0))
+        return float(fewer), float(more)
+
+    return at

@@ -10,7 +10,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration._inference._estimates import Inference
-from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, simulate
+from rmcalib.calibration._inference._simulation import FEWER_DRAWS, FEWER_STEPS, rare_errors, simulate
 from rmcalib.calibration._nulls import sorted_rows
 from rmcalib.calibration._outcomes import CellOutcomes, SmallInts, rows_of, sparse_rows
 from rmcalib.calibration._smooth_ece import (
@@ -88,7 +88,9 @@ def smooth_inference(
         most=FEWER_DRAWS,
     )
     influence = np.bincount(groups, _smooth_influence(p, y, residual, value))
-    return Inference(value, null, draws, truths, influence - influence.mean())
+    happened = y if one_per_group else np.column_stack([y, 1 - y]).reshape(-1)
+    rarely = rare_errors(outcomes, cells.probabilities(p), happened, errors)
+    return Inference(value, null, draws, truths, influence - influence.mean(), rarely=rarely)
 
 
 @dataclass(frozen=True)

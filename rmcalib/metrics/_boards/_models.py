@@ -16,7 +16,7 @@ from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import reliability
 from rmcalib.metrics._catalogue import Metric, catalogue
 from rmcalib.metrics._diagrams import bin_rows
-from rmcalib.metrics._events import accuracy_of, picked_rows
+from rmcalib.metrics._events import accuracy_of, confidence_of
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings
 from rmcalib.metrics._table import OVERALL, parts_of, rows_of
@@ -126,10 +126,9 @@ def _reliability(part: Forecasts, model: str, bins: int) -> list[Row]:
 
 def _rejection(part: Forecasts, model: str, seed: int) -> list[Row]:
     """Accuracy on the remaining prompts when the least confident ones are dropped."""
-    picked, _ = picked_rows(part, seed)
     # Equal confidences are ordered at random: the order of the file may follow difficulty.
     chance = np.random.default_rng(seed).random(len(part))
-    order = np.lexsort((chance, -part.log_probability[picked]))
+    order = np.lexsort((chance, -confidence_of(part)))
     cumulative = np.cumsum(accuracy_of(part)[order])
     kept = np.maximum(np.ceil((1 - _REJECTED) * len(part)).astype(np.int64), 1)
     return [

@@ -20,10 +20,9 @@ from rmcalib.calibration import (
     smooth_ece,
     smooth_inference,
 )
-from rmcalib.metrics._catalogue._first_choice import confidence_of
 from rmcalib.metrics._catalogue._metric import Measure, Metric
 from rmcalib.metrics._catalogue._nulls import null_metrics
-from rmcalib.metrics._events import outcomes, pairwise_forecasts, picked_rows
+from rmcalib.metrics._events import accuracy_of, confidence_of, first_shares, outcomes, pairwise_forecasts
 from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
@@ -109,13 +108,15 @@ def _ece(forecasts: Forecasts, settings: Settings) -> Inference:
 
 @once
 def _confidence_inference(forecasts: Forecasts, settings: Settings) -> Inference:
-    _, right = picked_rows(forecasts, settings.seed)
+    share = np.maximum.reduceat(first_shares(forecasts), forecasts.starts)
+    # Rounding must not make the probability that one of t tied responses is correct larger than 1.
     return binned_inference(
-        confidence_of(forecasts, settings),
-        right,
+        np.minimum(confidence_of(forecasts), share),
+        accuracy_of(forecasts),
         np.arange(len(forecasts)),
         ErrorOptions(bins=settings.bins),
         one_per_group=False,
+        share=share,
         resamples=settings.resamples,
         rng=settings.seed,
     )

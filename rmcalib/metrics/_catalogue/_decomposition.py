@@ -6,7 +6,7 @@ from typing import Literal
 
 from rmcalib.calibration import Decomposition, corp
 from rmcalib.metrics._catalogue._metric import Metric
-from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._events import accuracy_of, confidence_of
 from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
@@ -26,14 +26,13 @@ _SCORES = {"brier": "Brier score", "log": "log loss"}
 
 
 @once
-def _split(forecasts: Forecasts, seed: int, score: Score) -> Decomposition:
-    picked, right = picked_rows(forecasts, seed)
-    return corp(forecasts.probability[picked], right, score=score)
+def _split(forecasts: Forecasts, score: Score) -> Decomposition:
+    return corp(confidence_of(forecasts), accuracy_of(forecasts), score=score)
 
 
 def _entry(score: Score, part: str) -> Metric:
-    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:
-        value = getattr(_split(forecasts, settings.seed, score), part)
+    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+        value = getattr(_split(forecasts, score), part)
         return Statistic.constant(value, len(forecasts), note="a wrong first choice has probability 1")
 
     better, meaning = _PARTS[part]

@@ -8,7 +8,7 @@ import numpy as np
 
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.metrics._catalogue._metric import Metric, Need
-from rmcalib.metrics._events import centred, fraction_correct, margins, picked_rows
+from rmcalib.metrics._events import centred, fraction_correct, margins, of_first_choice
 from rmcalib.metrics._forecasts import Forecasts
 from rmcalib.metrics._statistic import Settings, Statistic
 
@@ -28,11 +28,12 @@ def reward_length_correlation(forecasts: Forecasts, settings: Settings) -> Stati
     return Statistic.of_sums(*sums)
 
 
-def confidence_length_correlation(forecasts: Forecasts, settings: Settings) -> Statistic:
+def confidence_length_correlation(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
     """Correlate the most probable response's probability and length over prompts."""
-    picked, _ = picked_rows(forecasts, settings.seed)
-    prompts = np.arange(len(forecasts))
-    sums = spearman_sums(forecasts.log_probability[picked], forecasts.length[picked], prompts)
+    confidence, length = (
+        of_first_choice(forecasts, one) for one in (forecasts.log_probability, forecasts.length)
+    )
+    sums = spearman_sums(confidence, length, np.arange(len(forecasts)))
     if sums is None:
         return Statistic.missing(len(forecasts), "all confidences or all lengths are equal")
     return Statistic.of_sums(*sums)

@@ -6,6 +6,7 @@ on each other, count as one observation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration import Interval, pair_scale_loss
 from rmcalib.metrics._catalogue._metric import Measure, Metric, Need
-from rmcalib.metrics._events import pair_log_odds
+from rmcalib.metrics._events import if_right_and_if_wrong, pair_log_odds
 from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic
 
@@ -47,15 +48,21 @@ def brier(log_odds: FloatArray) -> FloatArray:
     return np.asarray(expit(-log_odds) ** 2)
 
 
-def _mean_of(function: object) -> Measure:
+def _mean_of(function: Callable[[FloatArray], FloatArray], within: tuple[float, float] = (0, 1)) -> Measure:
     """Return the statistic of a function of log-odds (P,): its mean over prompts."""
 
-    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+    def means(forecasts: Forecasts) -> FloatArray:
         log_odds, prompt = _known(forecasts)
-        if not len(prompt):
+        return np.bincount(prompt, function(log_odds)) / np.bincount(prompt)
+
+    def statistic(forecasts: Forecasts, settings: Settings) -> Statistic:  # noqa: ARG001
+        values = means(forecasts)
+        if not len(values):
             return Statistic.missing(len(forecasts), "no pair is known")
-        counts = np.bincount(prompt)
-        return Statistic.mean(np.bincount(prompt, function(log_odds)) / counts)  # type: ignore[operator]
+        right, wrong = (means(one) for one in if_right_and_if_wrong(forecasts))
+        if not len(values) == len(right) == len(wrong):  # the pairs of some prompts are unknown
+            return Statistic.mean(values, within=within)
+        return Statistic.mean(values, right, wrong, within=within)
 
     return statistic
 
@@ -112,7 +119,7 @@ PAIRS = (
     Metric(
         "pairwise_overconfidence",
         "confidence minus accuracy in pairs; positive is over-confident",
-        _mean_of(gap),
+        _mean_of(gap, (-1, 1)),
         better="zero",
         unit="probability",
         needs=_NEEDS,

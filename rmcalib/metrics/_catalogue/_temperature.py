@@ -19,6 +19,7 @@ from rmcalib.calibration import (
     scale_loss,
 )
 from rmcalib.metrics._catalogue._metric import Measure, Metric
+from rmcalib.metrics._catalogue._scores import brier_of, mean_loss, nll_of
 from rmcalib.metrics._events import centred, outcomes
 from rmcalib.metrics._forecasts import Forecasts, log_softmax, once, select_prompts
 from rmcalib.metrics._statistic import Settings, Statistic
@@ -26,7 +27,7 @@ from rmcalib.metrics._statistic import Settings, Statistic
 __all__ = ["INFORMATION", "TEMPERATURE", "cross_fitted_logs", "scale"]
 
 FEWEST = 20
-"""The smallest number of prompts that a temperature is fitted on."""
+"""The smallest number of prompts for a verdict, and that a temperature is fitted on."""
 _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
     "cold": "every forecast is right, so larger rewards are always better",
@@ -72,13 +73,17 @@ def ece_at_temperature(forecasts: Forecasts, settings: Settings) -> Statistic:
 
 def brier_at_temperature(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Brier score after dividing by a temperature fitted on other prompts."""
-    p = np.exp(cross_fitted_logs(forecasts, settings.seed))
-    return Statistic.mean(np.add.reduceat((p - outcomes(forecasts)) ** 2, forecasts.starts))
+    return mean_loss(_at_temperature(forecasts, settings), brier_of, most=2.0)
 
 
 def nll_at_temperature(forecasts: Forecasts, settings: Settings) -> Statistic:
     """Negative log-likelihood after dividing by a temperature fitted on other prompts."""
-    return Statistic.mean(-cross_fitted_logs(forecasts, settings.seed)[forecasts.is_correct])
+    return mean_loss(_at_temperature(forecasts, settings), nll_of)
+
+
+def _at_temperature(forecasts: Forecasts, settings: Settings) -> Forecasts:
+    logs = cross_fitted_logs(forecasts, settings.seed)
+    return replace(forecasts, log_probability=logs, memory={})
 
 
 @once

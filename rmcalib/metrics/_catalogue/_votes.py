@@ -25,7 +25,7 @@ from rmcalib.calibration import (
 )
 from rmcalib.metrics._catalogue._metric import Measure, Metric
 from rmcalib.metrics._catalogue._nulls import null_metrics
-from rmcalib.metrics._events import picked_rows
+from rmcalib.metrics._events import first_shares
 from rmcalib.metrics._forecasts import Forecasts, once
 from rmcalib.metrics._statistic import Settings, Statistic, Ties
 
@@ -69,9 +69,13 @@ def _all_ballots(whole: Forecasts, ties: Ties, seed: int) -> tuple[_Ballots, Boo
     ).take(counted)
     if ties in ("davidson", "rao-kupper") and level.any():
         votes = with_tie_outcome(votes, ties, rng=seed)
-    place = picked_rows(whole, seed)[0] - whole.starts  # the first choice, within its prompt
-    rows = votes.starts + place[counted]
-    return _Ballots(votes, votes.probability[rows], votes.shares[rows]), counted
+    # A tie is one more row of a prompt, after its responses.
+    kept, sizes = np.repeat(counted, whole.sizes), whole.sizes[counted]
+    starts = np.cumsum(sizes) - sizes
+    rows = np.arange(sizes.sum()) + np.repeat(votes.starts - starts, sizes)
+    first = first_shares(whole)[kept]
+    says, shares = (np.add.reduceat(first * one[rows], starts) for one in (votes.probability, votes.shares))
+    return _Ballots(votes, says, shares), counted
 
 
 @once

@@ -285,7 +285,7 @@ def evaluate(
         manifest=scores.manifest,
         settings=settings,
         made_from=made_from(every, recipe, benchmark, settings, wanted, grouped, curve),
-        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
+        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level).rows
         if grouped and not reason
         else [],
         isotonic=isotonic_panels(everything) if curve == "isotonic" and not reason else [],
