@@ -45,7 +45,6 @@ SEVERAL = (
         "correct_first_probability",
         "mean P(a correct response is first), where several are correct and in Ties",
         correct_first_probability,
-        better="high",
         unit="probability",
         prompts="several",
         label="P(a correct one is first)",
