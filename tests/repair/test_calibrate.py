@@ -107,6 +107,15 @@ def test_categories_that_disagree_are_reported() -> None:
     assert same.p_equal > 0.01
 
 
+def test_the_prompts_it_was_fitted_on_do_not_show_that_a_calibrator_holds(tmp_path: Path) -> None:
+    scores = drawn(400, scale=3.0)
+    calibrate(scores).calibrator.save(tmp_path / "c.json")
+    scores.to_parquet(tmp_path / "s.parquet")
+    calibrator = Calibrator.load(tmp_path / "c.json")
+    assert calibrator.check(Scores.from_parquet(tmp_path / "s.parquet")).holds is None
+    assert calibrator.check(drawn(400, scale=3.0, seed=7)).holds is True
+
+
 def test_a_calibrator_is_checked_on_other_scores() -> None:
     fitted = calibrate(drawn(400, scale=3.0)).calibrator
     assert fitted.check(drawn(400, scale=3.0, seed=7)).holds

@@ -103,13 +103,13 @@ def test_a_panel_of_useless_judges_does_not_gain() -> None:
     """It is closer to a uniform guess than its best member, which is no gain."""
     rng = np.random.default_rng(2)
     gained, lower = 0, 0
-    for _ in range(30):
+    for _ in range(12):
         rewards = [rng.normal(size=(120, M)) for _ in range(6)]
-        panel = combine(as_scores(rewards, rng.integers(0, M, size=120)))
+        panel = combine(as_scores(rewards, rng.integers(0, M, size=120)), folds=3)
         gained += any(row["gains"] for row in panel.panels)
         lower += any((row["gain_low"] or 0) > 0 for row in panel.panels)
-    assert lower >= 4  # the best member alone is too easy to beat
-    assert gained <= 4
+    assert lower >= 2  # the best member alone is too easy to beat
+    assert gained <= 1
 
 
 def test_the_scale_of_a_judge_does_not_matter() -> None:

@@ -292,11 +292,9 @@ def _badness(name: str, values: FloatArray) -> FloatArray:
 
 def _ranks(errors: FloatArray, last: BoolArray) -> list[int | None]:
     """1 for the best; ``last`` come after the others; equal ones share the better rank; None for no value."""
-    known = [(bool(late), error) for late, error in zip(last, errors, strict=True) if np.isfinite(error)]
-    return [
-        1 + sum(other < (bool(late), error) for other in known) if np.isfinite(error) else None
-        for late, error in zip(last, errors, strict=True)
-    ]
+    places = list(zip(last.tolist(), errors.tolist(), strict=True))
+    known = [place for place in places if np.isfinite(place[1])]
+    return [1 + sum(other < place for other in known) if np.isfinite(place[1]) else None for place in places]
 
 
 def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | None) -> bool | None:
