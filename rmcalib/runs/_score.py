@@ -23,7 +23,7 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     from rmcalib.judges import RewardModel
 
-__all__ = ["OnProgress", "keep_scores", "score"]
+__all__ = ["OnProgress", "is_own_run", "keep_scores", "score"]
 
 T = TypeVar("T")
 
@@ -216,7 +216,25 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
 
 
 def is_own_run(folder: Path, scores: Scores) -> bool:
-    """Return whether `scores` were read from the finished run of a judge in this folder."""
+    """Return whether scores were read from the finished run of a judge in this folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of a run.
+    scores : Scores
+        The scores.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     is_own_run(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
+    False
+    """
     manifest, file = read_object(folder / "run.json"), folder / "scores.parquet"
     if manifest.get("status") != "finished" or manifest.get("hash") in (None, content_hash(scores)):
         return False

@@ -108,7 +108,7 @@ class Job:
 
     def _would_lose_texts(self, folder: Path, scores: Scores) -> bool:
         """Return whether the folder has the page of the run that the scores are from, which has the texts."""
-        from rmcalib.runs._score import is_own_run
+        from rmcalib.runs import is_own_run
 
         if self.given is None or self.benchmark is not None or not (folder / "report.html").is_file():
             return False
