@@ -1,19 +1,26 @@
-"""Test whether one temperature fits several sets of prompts."""
+"""Test whether one temperature fits several sets of prompts.
+
+With few prompts, or rewards so far apart that few prompts say anything about the temperature, the statistic
+is not χ²-distributed. So its distribution is simulated: correct responses are drawn from the forecasts at the
+common temperature. The log loss of a set at β = 1/T is Σ_g log Σ_j exp(β r_gj) − β Σ_g r_g,correct. Only the
+last sum depends on what was drawn, so the first one is computed once, on a grid of β, for all draws.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_integer, segment_log_softmax
 from rmcalib.calibration._top_1 import fit_top_1_temperature, losses, sorted_by_group, variance_factor
 
 __all__ = ["Equality", "equal_temperatures"]
 
 _BEYOND = 20.0  # how far beyond the fitted temperatures to search, on a log scale
+_REACH, _COARSE, _FINE = 8.0, 0.1, 0.01  # the grid of log β around the common temperature, and its steps
 
 
 @dataclass(frozen=True)
@@ -27,9 +34,10 @@ class Equality:
     statistic : float
         How much worse it fits than one temperature per set.
     degrees : int
-        Degrees of freedom of its χ² distribution: the number of sets minus one.
+        Degrees of freedom: the number of sets minus one.
     p_value : float
-        The probability of a statistic at least this large if one temperature is right for all sets.
+        The fraction of simulated statistics that are at least this large, if one temperature is right for
+        all sets: (1 + number) / (1 + resamples).
 
     Examples
     --------
@@ -44,18 +52,28 @@ class Equality:
     p_value: float
 
 
-def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -> Equality:
+def equal_temperatures(
+    sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]],
+    *,
+    resamples: int = 999,
+    rng: np.random.Generator | int = 0,
+) -> Equality:
     """Test whether top-1 forecasts softmax(rewards/T) need the same T on several sets of prompts.
 
     The statistic is min_T Σ_s 2 n_s (NLL_s(T) − NLL_s(T̂_s)) / max(1, I_s/J_s), with the log loss NLL_s and
     the best temperature T̂_s of each set. I_s is the variance of the slopes of the prompts' log-likelihoods
-    and J_s their mean curvature: the same correction as in `temperature_interval`.
+    and J_s their mean curvature: the same correction as in `temperature_interval`. Its distribution is
+    simulated, with correct responses drawn from the forecasts at the common temperature.
 
     Parameters
     ----------
     sets : sequence of (rewards, outcomes, groups)
         At least two sets. Each has three arrays (N,): the rewards of all responses of all prompts, the
         outcomes (1 for the one correct response of each prompt, 0 otherwise), and the labels of the prompts.
+    resamples : int
+        Number of simulated data sets.
+    rng : numpy Generator or int
+        Source of randomness, or its seed.
 
     Returns
     -------
@@ -73,10 +91,10 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
     True
     """
     from scipy.optimize import minimize_scalar
-    from scipy.special import chdtrc
 
     if len(sets) < 2:
         raise ValueError(f"sets: expected at least two sets of prompts, got {len(sets)}")
+    check_integer(resamples, "resamples", 1)
     parts, fitted, gaps = [], [], []
     for rewards, outcomes, groups in sets:
         r, correct, sizes = sorted_by_group(rewards, outcomes, groups)
@@ -104,8 +122,93 @@ def equal_temperatures(sets: Sequence[tuple[ArrayLike, ArrayLike, ArrayLike]]) -
     statistic, degrees = max(worse(place), 0.0), len(sets) - 1
     limits = {ends[0]: 0.0, ends[1]: np.inf}
     common = limits.get(place, float(np.exp(place)))
-    return Equality(common, statistic, degrees, float(chdtrc(degrees, statistic)))
+    drawn = _simulated([part[:3] for part in parts], place, resamples, np.random.default_rng(rng))
+    p_value = float((drawn >= drawn[0] * (1 - 1e-9) - 1e-9).mean())
+    return Equality(common, statistic, degrees, p_value)
 
 
 def _loss(r: FloatArray, correct: BoolArray, sizes: IntArray, log_t: float) -> float:
     return float(losses(r, correct, sizes, float(np.exp(log_t))).sum())
+
+
+def _simulated(
+    parts: Sequence[tuple[FloatArray, BoolArray, IntArray]],
+    log_t: float,
+    resamples: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the statistic of the outcomes that were observed, then of simulated ones: (1 + R,)."""
+    from scipy.interpolate import CubicSpline
+
+    fine = np.arange(-_REACH, _REACH + _FINE / 2, _FINE) - log_t
+    total = np.zeros((1 + resamples, len(fine)))
+    for r, correct, sizes in parts:
+        table = _Table.of(r, sizes, log_t)
+        fixed, beta = CubicSpline(table.log_beta, table.sums)(fine), np.exp(fine)
+        for i, won in enumerate(_draw(r, correct, sizes, log_t, resamples, rng)):
+            loss = fixed - beta * won.sum()
+            k = int(loss.argmin())
+            total[i] += (loss - loss[k]) * (2 / table.factor(fine[k], won))
+    return np.asarray(total.min(axis=1))
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What a set's log loss needs at any β: the sums of log Σ exp(β r), and each prompt's mean and variance.
+
+    Rewards are taken from the largest of their prompt, so that nothing overflows.
+    """
+
+    log_beta: FloatArray
+    sums: FloatArray
+    mean: FloatArray
+    curvature: FloatArray
+
+    @classmethod
+    def of(cls, r: FloatArray, sizes: IntArray, log_t: float) -> _Table:
+        starts = np.cumsum(sizes) - sizes
+        below = _from_largest(r, sizes)
+        log_beta = np.arange(-_REACH - _COARSE, _REACH + 1.5 * _COARSE, _COARSE) - log_t
+        sums, mean, curvature = [], [], []
+        for beta in np.exp(log_beta):
+            weight = np.exp(beta * below)
+            norm = np.add.reduceat(weight, starts)
+            first = np.add.reduceat(weight * below, starts) / norm
+            second = np.add.reduceat(weight * below**2, starts) / norm
+            sums.append(np.log(norm).sum())
+            mean.append(first)
+            curvature.append(beta**2 * np.maximum(second - first**2, 0.0).mean())
+        return cls(log_beta, np.array(sums), np.array(mean), np.array(curvature))
+
+    def factor(self, log_beta: float, won: FloatArray) -> float:
+        """Return max(1, I/J), as in `variance_factor`, if the correct responses have the rewards ``won``."""
+        place = (log_beta - self.log_beta[0]) / _COARSE
+        k = int(place)
+        share = place - k
+        mean = (1 - share) * self.mean[k] + share * self.mean[k + 1]
+        curvature = (1 - share) * self.curvature[k] + share * self.curvature[k + 1]
+        if curvature <= 0 or len(won) < 2:
+            return 1.0
+        slope = np.exp(log_beta) * (mean - won)
+        return max(1.0, float(slope.var(ddof=1) / curvature))
+
+
+def _from_largest(r: FloatArray, sizes: IntArray) -> FloatArray:
+    starts = np.cumsum(sizes) - sizes
+    return r - np.repeat(np.maximum.reduceat(r, starts), sizes)
+
+
+def _draw(
+    r: FloatArray, correct: BoolArray, sizes: IntArray, log_t: float, resamples: int, rng: np.random.Generator
+) -> Iterator[FloatArray]:
+    """Yield the rewards of the correct responses (G,), below the largest: observed ones, then drawn ones."""
+    below, starts = _from_largest(r, sizes), np.cumsum(sizes) - sizes
+    yield below[correct]
+    chance = np.exp(segment_log_softmax(below / np.exp(log_t), sizes))
+    reached = np.cumsum(chance)
+    before = np.repeat(reached[starts] - chance[starts], sizes)
+    reached = np.minimum(reached - before, 1.0)  # within each prompt
+    reached[starts + sizes - 1] = 1.0
+    for _ in range(resamples):
+        late = np.repeat(rng.random(len(sizes)), sizes) >= reached
+        yield below[starts + np.add.reduceat(late, starts, dtype=np.int64)]

@@ -41,7 +41,8 @@ def compare(
         typer.Option(
             metavar="CONDITION",
             help="Exit with code 1 if this holds for a difference B - A, such as 'accuracy.high<0' or "
-            "'lost_information.low>0.01'; several allowed.",
+            "'lost_information.low>0.01'; 'abs(overconfidence).low>0' is about the difference of the gaps' "
+            "sizes; several allowed.",
         ),
     ] = None,
     markdown: Markdown = None,
@@ -88,12 +89,8 @@ def compare(
         if category not in (*found, "all"):
             raise ValueError(f"--category: unknown {category!r} (have: {', '.join(found)}, all)")
         check_categories(conditions, [name for name in found if name != "overall"])
-        differences = [{**row, "value": row["difference"]} for row in rows]
-        met = [one for one in conditions if one.met(differences)]
-        failed = [
-            f"{one.text} holds: the difference of {one.subject} is {one.value(differences):.4g}"
-            for one in met
-        ]
+        met = [(one, one.difference(rows)) for one in conditions if one.holds(one.difference(rows))]
+        failed = [f"{one.text} holds: the difference of {one.subject} is {value:.4g}" for one, value in met]
         if output is not None:
             write_csv(output, rows)
         if not quiet:
@@ -104,7 +101,7 @@ def compare(
         write_text(markdown, comparison_summary(names, rows, failed))
     if common.json:
         content = {"a": names[0], "b": names[1], "differences": rows}
-        typer.echo(json.dumps({**content, "conditions_met": [one.text for one in met]}))
+        typer.echo(json.dumps({**content, "conditions_met": [one.text for one, _ in met]}))
     elif not quiet:
         _print(rows, names, category, measuring.resamples)
     for line in failed:
@@ -144,7 +141,6 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
 
     from rmcalib._util.display import p_value, signed
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.publish import better
     from rmcalib.report import HEADLINE
 
     terminal = open_console()
@@ -165,13 +161,16 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
             p_text = "" if row["p_value"] is None else p_value(row["p_value"], 2 / (resamples + 1))
             label = HEADLINE.get(metric, metric)
             heading = metric if label.replace(" ", "_") == metric else f"{label} ({metric})"
-            add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, better(row))
+            add_row(
+                columns, heading, *values, signed(row["difference"]), interval, p_text, row["better"].upper()
+            )
         print_table(terminal, columns, least=_WIDTH)
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
         terminal.print(Text(f"\nNo calibration of {clean_line(note)}."), soft_wrap=True)
     if any("length" in row["metric"] for row in rows):
         terminal.print(Text("\nLengths are in tokens; a report uses characters if it has the texts."))
     terminal.print("\n'better' is empty where the interval includes 0. One in twenty leaves 0 out by chance.")
+    terminal.print("Of two gaps, the smaller one is better, whatever their signs.")
 
 
 def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:

@@ -2,18 +2,22 @@
 
 Differences are paired: prompts that are hard for both models cancel. Noise increases calibration errors, and
 by more for some models than for others. So these errors are compared by their intervals, which reach 0 where
-noise alone explains the error.
+noise alone explains the error. Of two gaps the smaller one is better, whatever their signs, so the sizes of
+gaps are compared as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmcalib._util.arrays import check_integer
-from rmcalib.calibration import check_level
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, check_integer
+from rmcalib.calibration import Difference, check_level
+from rmcalib.calibration import difference as interval_difference
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics._catalogue import Metric, chosen_metrics
 from rmcalib.metrics._common import on_common_prompts
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "compare", "compare_scores"]
 
 Row = dict[str, Any]
+ROUNDING = 1e-9
+"""A difference of at most this fraction of the two values is rounding."""
+_SIZE = ("size_difference", "size_low", "size_high", "size_p_value")
 
 
 @dataclass(frozen=True)
@@ -89,8 +96,9 @@ def compare(
     Returns
     -------
     Comparison
-        Its ``table`` has the columns category, metric, a, b, difference (b − a), low, high, p_value, n and
-        note.
+        Its ``table`` has the columns category, metric, a, b, difference (b − a), low, high, p_value (1 for no
+        difference), size_difference (of the absolute values, for gaps only), size_low, size_high,
+        size_p_value, better ("a", "b" or empty), n and note.
 
     Examples
     --------
@@ -147,7 +155,7 @@ def compare_scores(
     Returns
     -------
     list of dict
-        Rows of category, metric, a, b, difference (b − a), low, high, p_value, n and note.
+        The rows of `Comparison.table`; see `compare`.
 
     Examples
     --------
@@ -182,10 +190,93 @@ def _row(
     reasons = (why_missing(metric, part_a, why[0]), why_missing(metric, part_b, why[1]))
     if any(reasons):
         return _without(a, b, reasons)
-    row = {"a": a.value, "b": b.value, "difference": b.value - a.value}
-    found = difference(a, b, settings)
-    limits = (None, None, None) if found is None else (found.low, found.high, found.p_value)
-    return row | dict(zip(("low", "high", "p_value"), limits, strict=True)) | {"n": a.n, "note": ""}
+    found, sizes = _corrected(difference(a, b, settings), a, b), None
+    if metric.better == "zero":
+        sizes = _corrected(_size_difference(a, b, settings), a, b)
+    return {
+        "a": a.value,
+        "b": b.value,
+        "difference": b.value - a.value if found is None else found.value,
+        **_columns(("low", "high", "p_value"), found),
+        "size_difference": None if sizes is None else sizes.value,
+        **_columns(_SIZE[1:], sizes),
+        "better": _better(metric, a.value, b.value, sizes if metric.better == "zero" else found),
+        "n": a.n,
+        "note": "",
+    }
+
+
+def _columns(names: tuple[str, ...], found: Difference | None) -> Row:
+    values = (None, None, None) if found is None else (found.low, found.high, found.p_value)
+    return dict(zip(names, values, strict=True))
+
+
+def _better(metric: Metric, a: float, b: float, found: Difference | None) -> str:
+    """Return "a" or "b"; empty if the interval holds 0, or if no direction is better."""
+    if found is None or metric.better is None or found.low <= 0 <= found.high:
+        return ""
+    return "b" if metric.badness(b) < metric.badness(a) else "a"
+
+
+def _corrected(found: Difference | None, a: Statistic, b: Statistic) -> Difference | None:
+    """Replace a difference within rounding of the two values by 0, with p-value 1."""
+    assert a.value is not None
+    assert b.value is not None
+    rounding = ROUNDING * max(abs(a.value), abs(b.value))
+    if found is None or abs(found.value) > rounding:
+        return found
+    if _same(a, b):
+        return Difference(0.0, 0.0, 0.0, 1.0)
+    low, high = (0.0 if abs(limit) <= rounding else limit for limit in (found.low, found.high))
+    return Difference(0.0, min(low, 0.0), max(high, 0.0), 1.0)
+
+
+def _same(a: Statistic, b: Statistic) -> bool:
+    """Return whether every prompt contributes the same to both statistics, up to rounding."""
+    if a.choices is not None and b.choices is not None and not np.array_equal(a.choices, b.choices):
+        return False
+    one, other = _influence(a), _influence(b)
+    if one is None or other is None:
+        return False
+    scale = max(np.abs(one).max(), np.abs(other).max())
+    return bool(np.abs(one - other).max() <= 1e-6 * scale)
+
+
+def _influence(statistic: Statistic) -> FloatArray | None:
+    """Return what each prompt contributes to the deviation of a mean or an estimate (n,); None if unknown."""
+    if statistic.values is not None:
+        return (statistic.values - statistic.values.mean()) / statistic.n
+    return None if statistic.influence is None else statistic.influence()
+
+
+def _size_difference(a: Statistic, b: Statistic, settings: Settings) -> Difference | None:
+    """Return |b| − |a| with its interval and p-value.
+
+    With d = b − a and s = b + a, |b| − |a| is min(|d|, |s|) with the sign of d·s, so neither is larger if and
+    only if d or s is 0. The p-value is the larger one of d and s (an intersection-union test). The limits are
+    the extremes for d and s in their intervals, which lie at corners.
+    """
+    apart, total = difference(a, b, settings), _sum(a, b, settings)
+    if apart is None or total is None or a.value is None or b.value is None:
+        return None
+    corners = [
+        float(np.sign(d) * np.sign(s) * min(abs(d), abs(s)))
+        for d in (apart.low, apart.high)
+        for s in (total.low, total.high)
+    ]
+    value = abs(b.value) - abs(a.value)
+    p_value = max(apart.p_value, total.p_value)
+    return Difference(value, min(*corners, value), max(*corners, value), p_value)
+
+
+def _sum(a: Statistic, b: Statistic, settings: Settings) -> Difference | None:
+    """Return b + a with its interval: the difference of b and −a."""
+    one, other = a.interval(settings), b.interval(settings)
+    mine, theirs = _influence(a), _influence(b)
+    if one is None or other is None or mine is None or theirs is None:
+        return None
+    turned = replace(one, value=-one.value, low=-one.high, high=-one.low)
+    return interval_difference(turned, other, -mine, theirs)
 
 
 def _without(a: Statistic, b: Statistic, why: tuple[str | None, str | None]) -> Row:
@@ -193,7 +284,8 @@ def _without(a: Statistic, b: Statistic, why: tuple[str | None, str | None]) -> 
     sides = {"a": (a, why[0]), "b": (b, why[1])}
     return {
         **{name: found.value if reason is None else None for name, (found, reason) in sides.items()},
-        **dict.fromkeys(("difference", "low", "high", "p_value")),
+        **dict.fromkeys(("difference", "low", "high", "p_value", *_SIZE)),
+        "better": "",
         "n": a.n,
         "note": "; ".join(f"{name.upper()}: {reason}" for name, (_, reason) in sides.items() if reason),
     }

@@ -48,9 +48,10 @@ class Settings:
     resamples, level, seed
         Number of resamples, confidence level and seed of the intervals.
     ties : Ties
-        How votes for "equally good" are counted. "split" divides such a vote among the responses, "drop"
-        leaves it out, "davidson" and "rao-kupper" forecast a tie as a separate outcome, with one parameter
-        that is fitted on other prompts.
+        How votes for "equally good" are counted. "drop" leaves them out: a Bradley-Terry probability is about
+        people who prefer a response. "split" divides such a vote among the responses, which makes calibrated
+        probabilities look over-confident. "davidson" and "rao-kupper" forecast a tie as a separate outcome,
+        with one parameter that is fitted on other prompts.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class Settings:
     resamples: int = 1000
     level: float = 0.95
     seed: int = 0
-    ties: Ties = "split"
+    ties: Ties = "drop"
 
     def __post_init__(self) -> None:
         """Check ``ties``."""

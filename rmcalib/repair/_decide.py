@@ -142,9 +142,10 @@ def decide(
 ) -> Decisions:
     """Find when a judge's first choice can be accepted without asking a person, and what that costs.
 
-    Thresholds that were fixed in advance are tested from the highest down, each with an exact binomial bound,
-    until one fails. Accept a response if its probability is at least the last threshold that passed. Accepted
-    responses are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
+    Accepting everything is tested first, with a fifth of 1 − level. If that fails, thresholds that were fixed
+    in advance are tested with the rest from the highest down, each with an exact binomial bound, until one
+    fails. Accept a response if its probability is at least the last threshold that passed. Accepted responses
+    are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
 
     Parameters
     ----------
@@ -275,9 +276,9 @@ def _threshold_words(found: Decisions) -> list[str]:
                 f"are needed to guarantee that at most {found.alpha:.0%} are wrong with {sure}."
             ]
         return [
-            f"No threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time with {sure}: "
-            f"of its {choice.n:,} surest choices, {choice.wrong:.1%} are wrong. A person must decide all "
-            "prompts."
+            f"No threshold could be shown, with {found.n:,} prompts and {sure}, to keep accepted responses "
+            f"wrong at most {found.alpha:.0%} of the time: of its {choice.n:,} surest choices, "
+            f"{choice.wrong:.1%} are wrong. Without one, a person decides all prompts."
         ]
     rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
     when = "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"

@@ -27,6 +27,7 @@ HEADLINE: dict[str, str] = {
     "mean_confidence": "says",
     "accuracy": "right",
     "overconfidence": "gap",
+    "kept_information": "kept information",
     "lost_information": "lost information",
     "usable_information": "usable information",
 }

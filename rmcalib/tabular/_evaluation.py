@@ -17,6 +17,8 @@ __all__ = ["NOTIONS", "Questions", "evaluate", "kendall_tau"]
 NOTIONS = ("rankwise", "rankwise-95", "full-rank")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel."""
+ALPHA = 0.05  # an error whose p-value is at most this is too large for a calibrated forecast
+LEAST = 19  # resamples: with fewer, no p-value is that small
 
 Row = dict[str, Any]
 
@@ -41,9 +43,8 @@ class Questions:
     intervals : bool
         Whether to compute intervals, which takes most of the time.
     stagewise : bool
-        Increase k in each family, and stop as soon as the exact rankwise error exceeds ``threshold``.
-    threshold : float
-        The largest error with which ``stagewise`` continues.
+        Increase k in each family, and stop at the first exact rankwise error that is too large for a
+        calibrated forecast (p ≤ 0.05); needs ``resamples``.
 
     Examples
     --------
@@ -59,7 +60,6 @@ class Questions:
     resamples: int = 200
     intervals: bool = True
     stagewise: bool = False
-    threshold: float = 0.1
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -74,6 +74,10 @@ class Questions:
             raise ValueError(
                 "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs: it stops "
                 "where that error is too large"
+            )
+        if self.stagewise and self.resamples < LEAST:
+            raise ValueError(
+                f"stagewise: needs at least {LEAST} resamples, to compare each error with its null"
             )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
@@ -129,7 +133,7 @@ def evaluate(
                 for row in fold.notion(family, k, notion, protocol)
             ]
             rows += found
-            if questions.stagewise and _exceeds(found, questions.threshold):
+            if questions.stagewise and _rejects(found):
                 break
     return rows
 
@@ -261,9 +265,8 @@ def _row(
     }
 
 
-def _exceeds(rows: list[Row], threshold: float) -> bool:
+def _rejects(rows: list[Row]) -> bool:
+    """Return whether the exact rankwise error is too large for a calibrated forecast; pairs have no test."""
     key = ("rankwise", "exact", "abs")
-    return any(
-        (row["notion"], row["protocol"], row["discrepancy"]) == key and row["value"] > threshold
-        for row in rows
-    )
+    own = [row for row in rows if (row["notion"], row["protocol"], row["discrepancy"]) == key]
+    return any(row["p_value"] is not None and row["p_value"] <= ALPHA for row in own)

@@ -24,9 +24,9 @@ from rmcalib.scores import Scores
 __all__ = ["DEFAULT_METRIC", "Entry", "leaderboard", "measure_entries"]
 
 Row = dict[str, Any]
-DEFAULT_METRIC = "lost_information"
+DEFAULT_METRIC = "kept_information"
 """The metric that models are sorted by if none is given."""
-_ALWAYS = ("lost_information", "ece", "ece_at_temperature", "reference_top_1")
+_ALWAYS = ("kept_information", "lost_information", "ece", "ece_at_temperature", "reference_top_1")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,9 @@ def leaderboard(
     Returns
     -------
     Board
-        Its ``table`` has one row per model, best first.
+        Its ``table`` has one row per model, best first. Models that are not shown to be better than a uniform
+        guess come last: ``better_than_guess`` is False if the upper limit of kept_information is below 0, or
+        the lower limit of accuracy is not above that of a random choice.
 
     Examples
     --------
@@ -149,6 +151,7 @@ def measure_entries(
     curves: tuple[list[Row], list[Row]] = ([], [])
     prompts: dict[str, str] = {}
     sizes: dict[str, float] = {}
+    chance: dict[str, float] = {}
     errors: dict[str, ModelErrors] = {}
     for i, entry in enumerate(entries):
         if on_model is not None:
@@ -162,6 +165,8 @@ def measure_entries(
         curves[1].extend(found.rejection)
         prompts[entry.name] = _digest(scores)
         sizes[entry.name] = round(len(scores) / scores.n_items, 1)
+        if found.chance is not None:
+            chance[entry.name] = found.chance
         if entry.no_calibration is None and (own := model_errors(scores)) is not None:
             errors[entry.name] = own
     return rank_models(
@@ -171,6 +176,7 @@ def measure_entries(
         categories=[name for name in dict.fromkeys(row["category"] for row in metrics) if name != OVERALL],
         correlated=tuple(dict.fromkeys((metric, *_ALWAYS))),
         ranked_by=("accuracy", *_ALWAYS),
+        chance=chance,
         methods=methods,
         settings=settings,
         curves=curves,

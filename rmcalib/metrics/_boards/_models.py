@@ -43,11 +43,13 @@ class ModelMeasures:
 
     ``metrics``: category, metric, value, low, high, n, note. ``reliability``: one row per bin. ``rejection``:
     the accuracy on the remaining prompts when a fraction of the prompts, the least confident, is dropped.
+    ``chance``: the accuracy of a random choice, the mean of 1/m; None without prompts that have one answer.
     """
 
     metrics: list[Row]
     reliability: list[Row]
     rejection: list[Row]
+    chance: float | None
 
 
 def ranked_metrics() -> dict[str, Metric]:
@@ -116,6 +118,7 @@ def measure_model(
         [{"model": model, **row} for row in rows],
         _reliability(top_1, model, settings.bins) if top_1 is not None and curves else [],
         _rejection(top_1, model, settings.seed) if top_1 is not None and curves else [],
+        float((1 / top_1.sizes).mean()) if top_1 is not None else None,
     )
 
 

@@ -41,7 +41,9 @@ class Board:
     categories : list[str]
         The categories of the benchmark.
     models : list[Row]
-        One row per model, best first. Models without a rank come last, with the reason in ``why``.
+        One row per model, best first. Models that are not shown to be better than a uniform guess
+        (``better_than_guess`` is False) come after those that are. Models without a rank come last, with the
+        reason in ``why``.
     metrics : list[Row]
         One row per model, category and metric.
     correlations : list[Row]
@@ -95,6 +97,7 @@ class Board:
         rows = []
         for row in self.models:
             flat: Row = {"rank": row["rank"], "model": row["model"], "score": row["score"]}
+            flat["better_than_guess"] = row["better_than_guess"]
             for key in keys:
                 found = row["values"].get(key)
                 flat[key] = found and found["value"]
@@ -120,6 +123,7 @@ def rank_models(
     curves: tuple[list[Row], list[Row]] = ([], []),
     notes: Sequence[str] = (),
     split_correlations: Sequence[Row] = (),
+    chance: Mapping[str, float] | None = None,
 ) -> Board:
     """Rank models by their metrics, and correlate errors with scores.
 
@@ -148,6 +152,9 @@ def rank_models(
         Warnings and remarks for readers.
     split_correlations : Sequence[Row]
         Correlations from different halves of the prompts (`correlate_models`).
+    chance : Mapping[str, float], optional
+        The accuracy of a random choice on each model's prompts. Models that are not shown to do better than a
+        uniform guess come after those that do.
 
     Returns
     -------
@@ -173,10 +180,16 @@ def rank_models(
     columns = {name: scores if name == "score" else _column(found, name) for name in (*ranked_by, metric)}
     if "ece_at_temperature" in columns:
         columns["ece_at_temperature"][_uninformative(found)] = np.nan
-    ranks = {name: _ranks(_badness(name, values)) for name, values in columns.items()}
+    informed = [_better_than_guess(found[name], (chance or {}).get(name)) for name in models]
+    guesses = np.array([one is False for one in informed], dtype=bool)
+    ranks = {
+        name: _ranks(_badness(name, values), guesses & (name not in ("score", "accuracy")))
+        for name, values in columns.items()
+    }
     rows = [
         _wide(found[name], name, categories, metric, scores[i])
         | {"ranks": {by: ranks[by][i] for by in ranked_by}, "rank": ranks[metric][i]}
+        | {"better_than_guess": informed[i]}
         for i, name in enumerate(models)
     ]
     for row in rows:
@@ -277,7 +290,20 @@ def _badness(name: str, values: FloatArray) -> FloatArray:
     return values if metric is None else np.array([metric.badness(value) for value in values])
 
 
-def _ranks(errors: FloatArray) -> list[int | None]:
-    """1 for the best; equal values share the better rank; None where there is no value."""
-    known = errors[np.isfinite(errors)]
-    return [1 + int((known < error).sum()) if np.isfinite(error) else None for error in errors]
+def _ranks(errors: FloatArray, last: BoolArray) -> list[int | None]:
+    """1 for the best; ``last`` come after the others; equal ones share the better rank; None for no value."""
+    places = list(zip(last.tolist(), errors.tolist(), strict=True))
+    known = [place for place in places if np.isfinite(place[1])]
+    return [1 + sum(other < place for other in known) if np.isfinite(place[1]) else None for place in places]
+
+
+def _better_than_guess(found: Mapping[tuple[str, str], Row], chance: float | None) -> bool | None:
+    """Return whether a model is shown to be better than a uniform guess; None where nobody can say."""
+    kept, accuracy, pairs = (
+        found.get((OVERALL, name), {}) for name in ("kept_information", "accuracy", "pairwise_accuracy")
+    )
+    if kept.get("high") is not None and kept["high"] < 0:
+        return False
+    if accuracy.get("low") is not None and chance is not None:
+        return bool(accuracy["low"] > chance)
+    return bool(pairs["low"] > 0.5) if pairs.get("low") is not None else None  # a judge of pairs only

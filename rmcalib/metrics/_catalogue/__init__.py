@@ -49,6 +49,7 @@ TRAINING_METRICS = (
     "mean_confidence",
     "accuracy",
     "overconfidence",
+    "kept_information",
     "lost_information",
     "temperature",
     "ece",

@@ -78,7 +78,6 @@ REFERENCE = (
         "reference_top_1",
         "1 − mean P(first correct response), which the paper's public code calls ECE; it is an error rate",
         reference_top_1,
-        better="low",
         unit="probability",
         prompts="all",
         label="1 − mean P(chosen) (reference)",

@@ -17,9 +17,10 @@ from rmcalib.calibration import (
     cross_fit,
     fit_top_1_temperature,
     scale_loss,
+    skew_interval,
 )
 from rmcalib.metrics._catalogue._metric import Measure, Metric
-from rmcalib.metrics._catalogue._scores import brier_of, mean_loss, nll_of
+from rmcalib.metrics._catalogue._scores import brier_of, mean_loss, nll, nll_of
 from rmcalib.metrics._events import centred, outcomes
 from rmcalib.metrics._forecasts import Forecasts, log_softmax, once, select_prompts
 from rmcalib.metrics._statistic import Settings, Statistic
@@ -32,6 +33,28 @@ _LIMITS = {
     "hot": "a uniform guess does as well as these rewards at any temperature",
     "cold": "every forecast is right, so larger rewards are always better",
 }
+
+
+def kept_information(forecasts: Forecasts, settings: Settings) -> Statistic:
+    """Information of the probabilities as stated: 1 − NLL(1) / mean log m = usable − lost."""
+    loss = nll(forecasts, settings)
+    assert loss.value is not None
+    assert loss.values is not None
+    uniform = np.log(forecasts.sizes)
+    scale = float(uniform.mean()) or 1.0  # 0 if every prompt has only one response
+    kept = 1 - loss.value / scale
+    # A ratio of two means: what each prompt contributes to its deviation.
+    worth = ((1 - kept) * uniform - loss.values) / scale
+    worth -= worth.mean()
+
+    def limits(level: float) -> Interval:
+        below, above = skew_interval(worth, level)
+        assert loss.limits is not None
+        ends = loss.limits(level)  # these allow for wrong choices that were not seen
+        low, high = (kept, kept) if ends is None else (1 - ends[1] / scale, 1 - ends[0] / scale)
+        return Interval(kept, min(kept + below, low), min(max(kept + above, high), 1.0), level, 0)
+
+    return Statistic.estimated(kept, limits, lambda: worth / len(worth), len(worth))
 
 
 def lost_information(forecasts: Forecasts, settings: Settings) -> Statistic:
@@ -148,6 +171,16 @@ def _with_enough_prompts(statistic: Measure) -> Measure:
 
 
 INFORMATION = (
+    Metric(
+        "kept_information",
+        "fraction of a uniform guess's uncertainty that the stated probabilities remove: usable minus lost; "
+        "negative if they are worse than a uniform guess",
+        kept_information,
+        better="high",
+        unit="fraction",
+        label="kept information",
+        group="headline",
+    ),
     Metric(
         "lost_information",
         "fraction of a uniform guess's uncertainty that is lost because the rewards have the wrong scale",

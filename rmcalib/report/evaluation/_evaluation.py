@@ -192,7 +192,7 @@ def evaluate(
     n_examples: int = 10,
     metrics: Iterable[str] | None = None,
     group_by: Iterable[str] = (),
-    ties: Ties = "split",
+    ties: Ties = "drop",
     curve: Curve = "bins",
 ) -> Evaluation:
     """Evaluate a reward model from its scores: calibration with intervals, overall and by category.

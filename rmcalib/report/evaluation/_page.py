@@ -47,6 +47,7 @@ _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
     "overconfidence": "says minus right, in percentage points",
+    "kept_information": "what the stated probabilities are worth: usable minus lost",
     "lost_information": "lost because the rewards have the wrong scale",
     "usable_information": "information of the rewards at their best scale",
 }
