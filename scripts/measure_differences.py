@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
@@ -30,15 +31,19 @@ from rmcalib.calibration import (
     scale_loss,
     smooth_inference,
 )
+from rmcalib.calibration._rare import first_and_next
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_statistics import (
+    ACCURATE,
     LOW,
+    ODD,
     PLAIN,
     RESAMPLES,
     RESULTS,
     Setting,
     coverage_table,
+    first_shares,
     markdown,
     softmax,
     true_values,
@@ -104,6 +109,18 @@ PAIRS = (
     Pair(
         "accuracy .97: 1 and 1, different models", Setting("accurate", 183, advantage=5.55), (1.0, 1.0), 1.0
     ),
+    *(
+        Pair(
+            f"{name}, accuracy {accuracy}: {a:g} and {b:g}, nearly the same",
+            Setting(f"{name} {accuracy}", n, m=m, advantage=advantage),
+            (a, b),
+            0.1,
+        )
+        for name, m, accuracy, advantage in ACCURATE
+        for n in (28, 100)
+        for a, b in ((1.0, 1.0), (1.0, 1.5))
+    ),
+    *(Pair(f"four, {what}: 1 and 1.5", Setting(what, 100, **how), (1.0, 1.5)) for what, how in ODD.items()),
 )
 
 
@@ -113,25 +130,41 @@ def differences(
     """The differences of one data set, as `rmcalib compare` computes them."""
     groups = np.nonzero(exists)[0]
     y = (np.arange(exists.shape[1]) == winner[:, None])[exists].astype(np.float64)
-    picks = [softmax(rewards, exists).argmax(axis=1) for rewards in pair]
-    jumps = not np.array_equal(*picks)
-    found = []
-    for rewards, picked in zip(pair, picks, strict=True):
-        p_all = softmax(rewards, exists)
+    prompts = np.arange(len(exists))
+    scaled = [rewards - rewards.max(axis=1, keepdims=True) for rewards in pair]
+    a, b = (np.where(exists, one, 0.0) / np.abs(one[exists]).max() for one in scaled)
+    same_order = np.allclose(a, b, rtol=1e-9, atol=1e-12)  # one is a multiple of the other
+    found: list[dict[str, Any]] = []
+    for rewards in pair:
+        p_all, share = softmax(rewards, exists), first_shares(rewards, exists)
         p, confidence = p_all[exists], p_all.max(axis=1)
-        right = (picked == winner).astype(np.float64)
+        right = share[prompts, winner]
+        rows = first_and_next(rewards[exists], exists.sum(axis=1))
+        losses = {
+            "accuracy": share,
+            "overconfidence": confidence[:, None] - share,
+            "nll": -special.log_softmax(np.where(exists, rewards, -np.inf), axis=1),
+        }
         how: dict[str, Any] = {"resamples": RESAMPLES, "rng": seed}
         found.append(
             {
-                "accuracy": right,
-                "overconfidence": confidence - right,
+                # What is observed, and what would be if the first choice, or the runner-up, were correct.
+                **{
+                    name: np.stack([loss[prompts, winner], *(loss[exists][one] for one in rows)])
+                    for name, loss in losses.items()
+                },
                 "lost_information": scale_loss(rewards[exists], y, groups),
                 "ece": binned_inference(p, y, groups, PLAIN, one_per_group=True, **how),
                 "confidence_ece": binned_inference(
-                    confidence, right, np.arange(len(exists)), PLAIN, one_per_group=False, **how
+                    np.minimum(confidence, share.max(axis=1)),
+                    right,
+                    prompts,
+                    PLAIN,
+                    one_per_group=False,
+                    share=share.max(axis=1),
+                    **how,
                 ),
                 "smooth_ece": smooth_inference(p, y, groups, one_per_group=True, **how) if smooth else None,
-                "nll": -np.log(np.maximum(p[y == 1], 1e-300)),
             }
         )
     result = {}
@@ -140,7 +173,10 @@ def differences(
         if a is None:
             continue
         if isinstance(a, np.ndarray):
-            result[name] = mean_difference(a, b, jumps=jumps and name in ("accuracy", "overconfidence"))
+            base, others = b[1] - a[1], [b[2] - a[2]]
+            if name in ("accuracy", "overconfidence"):
+                others = [] if same_order else [base - 1, base + 1]
+            result[name] = mean_difference(a[0], b[0], base=base, others=others)
         elif isinstance(a, Inference):
             centres = (a.centre, b.centre)
             result[name] = difference(a.interval(), b.interval(), a.influence, b.influence, centres=centres)

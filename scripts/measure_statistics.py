@@ -2,9 +2,9 @@
 
 Draws many data sets from known truths and counts how often each interval contains the value of unlimited
 data. The settings differ in more than the scale of the rewards: numbers of responses, label noise, mixtures
-of over- and under-confident prompts, heavy tails, saturated and nearly uniform forecasts, and very accurate
-models. Writes results/statistics.csv after each setting, and results/statistics.md. An interrupted run
-continues where it stopped.
+of over- and under-confident prompts, heavy tails, saturated and nearly uniform forecasts, ties, and models
+that are nearly always right. Writes results/statistics.csv after each setting, and results/statistics.md. An
+interrupted run continues where it stopped.
 
     python scripts/measure_statistics.py [--runs 400] [--only NAME] [--again MEASURE] [--fresh]
 """
@@ -39,6 +39,7 @@ from rmcalib.calibration import (
     ece_interval,
     ece_null,
     fit_top_1_temperature,
+    jump_interval,
     mean_interval,
     pairwise_inference,
     proportion_interval,
@@ -46,6 +47,7 @@ from rmcalib.calibration import (
     smooth_inference,
 )
 from rmcalib.calibration._binning import grouped_sums, unpack_bins
+from rmcalib.calibration._rare import first_and_next
 from rmcalib.calibration._smooth_ece import cosine_coefficients, fixed_points, residual_grid
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -72,6 +74,10 @@ class Setting:
     advantage: float = 0.0  # of one response of each prompt, which makes the model accurate
     mixed: bool = False  # half of the prompts at twice the scale, half at half of it
     heavy: bool = False  # rewards with Student's t distribution with 3 degrees of freedom
+    deviation: float = 1.5  # standard deviation of the true rewards, without an advantage
+    sure: float = 0.0  # fraction of prompts whose best response is better by 30
+    surely_wrong: float = 0.0  # fraction of prompts whose second response is the correct one
+    tied: float = 0.0  # fraction of prompts whose two best responses are equally good
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, BoolArray, FloatArray]:
         """Rewards (n, M), which of them exist, and the true probabilities of being correct."""
@@ -82,14 +88,37 @@ class Setting:
         if self.heavy:
             utility = 1.2 * rng.standard_t(3, size=(n, width))
         else:
-            utility = rng.normal(scale=1.0 if self.advantage else 1.5, size=(n, width))
+            utility = rng.normal(scale=1.0 if self.advantage else self.deviation, size=(n, width))
         if self.advantage:
             utility[np.arange(n), rng.integers(width, size=n)] += self.advantage
+        prompts, order = np.arange(n), np.argsort(np.where(exists, -utility, np.inf), axis=1)
+        best, second = order[:, 0], order[:, 1]
+        utility[prompts, second] = np.where(
+            rng.random(n) < self.tied, utility[prompts, best], utility[prompts, second]
+        )
+        utility[prompts, best] += np.where(rng.random(n) < self.sure, 30.0, 0.0)
         truth = softmax(utility, exists)
+        wrong = rng.random(n) < self.surely_wrong
+        truth[wrong] = np.arange(width) == second[wrong, None]
         truth = (1 - self.noise) * truth + self.noise * exists / exists.sum(axis=1, keepdims=True)
         scale = np.where(rng.random((n, 1)) < 0.5, 2.0, 0.5) if self.mixed else self.confidence
         return scale * utility, exists, truth
 
+
+ACCURATE = (
+    ("pairs", 2, ".97", 4.33),
+    ("pairs", 2, ".995", 6.26),
+    ("four", 4, ".97", 5.5),
+    ("four", 4, ".995", 7.38),
+)
+"""Names, numbers of responses, accuracies, and the advantages that lead to them."""
+
+ODD: dict[str, dict[str, Any]] = {
+    "10% saturated": {"sure": 0.1},
+    "5% surely wrong": {"advantage": 5.0, "surely_wrong": 0.05},
+    "nearly no information": {"deviation": 0.1},
+    "20% tied": {"tied": 0.2},
+}
 
 SETTINGS = (
     Setting("pairs, calibrated", 350, m=2),
@@ -112,6 +141,17 @@ SETTINGS = (
     Setting("accuracy .97, over-confident", 183, confidence=1.5, advantage=5.55),
     Setting("accuracy .97, under-confident", 183, confidence=0.7, advantage=5.55),
     Setting("nearly uniform", 500, confidence=0.05),
+    *(
+        Setting(f"{name}, accuracy {accuracy}, calibrated", n, m=m, advantage=advantage)
+        for name, m, accuracy, advantage in ACCURATE
+        for n in (12, 28, 40, 100, 200)
+    ),
+    *(
+        Setting(f"{name}, {what}", n, m=m, **how)
+        for name, m in (("pairs", 2), ("four", 4))
+        for what, how in ODD.items()
+        for n in (28, 100)
+    ),
 )
 
 
@@ -154,18 +194,26 @@ def intervals(
     correct = np.arange(rewards.shape[1]) == winner[:, None]
     y_all = correct.astype(np.float64)
     p, y = p_all[exists], y_all[exists]
-    picked = np.where(exists, p_all, -1).argmax(axis=1)
-    confidence, right = p_all.max(axis=1), (picked == winner).astype(np.float64)
+    first, second = first_and_next(r, exists.sum(axis=1))
+    confidence, share, wins = p_all.max(axis=1), first_shares(rewards, exists), pair_wins(rewards, exists)
+    right = share[np.arange(n), winner]
 
-    def binned(p: FloatArray, y: FloatArray, groups: IntArray, options: ErrorOptions, one: bool) -> Found:
-        how: dict[str, Any] = {"one_per_group": one, "resamples": RESAMPLES, "rng": seed}
+    def binned(
+        p: FloatArray,
+        y: FloatArray,
+        groups: IntArray,
+        options: ErrorOptions,
+        one: bool,
+        share: FloatArray | None = None,
+    ) -> Found:
+        how: dict[str, Any] = {"one_per_group": one, "share": share, "resamples": RESAMPLES, "rng": seed}
         found = binned_inference(p, y, groups, options, **how)
         shape: dict[str, Any] = {
             "spacing": options.spacing, "norm": options.norm, "debias": options.debias, "groups": groups,
             "resamples": RESAMPLES, "rng": seed,
         }  # fmt: skip
         rejected, separate, old = found.test().p_value <= 0.05, None, None
-        if before:
+        if before and (share is None or (share == 1).all()):
             null = ece_null(p, y, draw="one_per_group" if one else "independent", **shape)
             separate, old = null.p_value <= 0.05, ece_interval(p, y, method="recentred", **shape)
         return Found(found.interval(), rejected, separate, old)
@@ -177,6 +225,12 @@ def intervals(
         old = mean_interval(values, method="percentile", resamples=RESAMPLES, rng=seed) if before else None
         return Found(mean_interval(values), before=old)
 
+    def jumping(losses: FloatArray) -> Found:
+        """The mean of losses (n, M), one for each response that may be the correct one."""
+        values, every = losses[np.arange(n), winner], losses[exists]
+        limits = jump_interval(values, every[first], [every[second]])
+        return Found(Interval(float(values.mean()), *limits, 0.95, 0), before=mean(values).before)
+
     def at_temperature() -> Found:
         tempered = softmax(rewards / cross_fitted(r, y, groups, n)[:, None], exists)[exists]
         return binned(tempered, y, groups, PLAIN, one=True)
@@ -187,14 +241,21 @@ def intervals(
 
     how: dict[str, Any] = {"resamples": RESAMPLES, "rng": seed}
     return {
-        "overconfidence": lambda: mean(confidence - right),
+        "overconfidence": lambda: jumping(confidence[:, None] - share),
         "mean_confidence": lambda: mean(confidence),
         "accuracy": lambda: Found(proportion_interval(right), before=mean(right).before),
         "lost_information": lambda: Found(scale().lost),
         "usable_information": lambda: Found(scale().usable),
         "temperature": lambda: Found(scale().temperature),
         "ece": lambda: binned(p, y, groups, PLAIN, one=True),
-        "confidence_ece": lambda: binned(confidence, right, np.arange(n), PLAIN, one=False),
+        "confidence_ece": lambda: binned(
+            np.minimum(confidence, share.max(axis=1)),
+            right,
+            np.arange(n),
+            PLAIN,
+            one=False,
+            share=share.max(axis=1),
+        ),
         "equal_mass_ece": lambda: binned(p, y, groups, MASS, one=True),
         "debiased_ece": lambda: binned(p, y, groups, SQUARE, one=True),
         "smooth_ece": lambda: other(smooth_inference(p, y, groups, one_per_group=True, **how)),
@@ -202,9 +263,25 @@ def intervals(
             pairwise_inference(log_softmax(rewards, exists), y == 1, groups, **how)
         ),
         "ece_at_temperature": at_temperature,
-        "nll": lambda: mean(-np.log(np.maximum(p[y == 1], 1e-300))),
-        "brier": lambda: mean(np.bincount(groups, (p - y) ** 2).astype(np.float64)),
+        "nll": lambda: jumping(-special.log_softmax(np.where(exists, rewards, -np.inf), axis=1)),
+        "brier": lambda: jumping((p_all**2).sum(axis=1, keepdims=True) + 1 - 2 * p_all),
+        "pairwise_accuracy": lambda: jumping(wins),
     }
+
+
+def first_shares(rewards: FloatArray, exists: BoolArray) -> FloatArray:
+    """Return each response's share of the first place (n, M): 1/t for t responses with the largest reward."""
+    kept = np.where(exists, rewards, -np.inf)
+    largest = kept == kept.max(axis=1, keepdims=True)
+    return largest / largest.sum(axis=1, keepdims=True)
+
+
+def pair_wins(rewards: FloatArray, exists: BoolArray) -> FloatArray:
+    """Return the fraction of the other responses that each response beats (n, M); a tie counts 1/2."""
+    kept = np.where(exists, rewards, np.inf)
+    beaten = (kept[:, :, None] > kept[:, None, :]).sum(axis=2)
+    tied = (kept[:, :, None] == kept[:, None, :]).sum(axis=2) - 1
+    return (beaten + tied / 2) / (exists.sum(axis=1, keepdims=True) - 1)
 
 
 def log_softmax(rewards: FloatArray, exists: BoolArray) -> FloatArray:
@@ -240,8 +317,7 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
     n = len(rewards)
     p_all = softmax(rewards, exists)
     p, q, groups = p_all[exists], truth[exists], np.nonzero(exists)[0]
-    picked = p_all.argmax(axis=1)
-    confidence, right = p_all.max(axis=1), truth[np.arange(n), picked]
+    confidence, right = p_all.max(axis=1), (truth * first_shares(rewards, exists)).sum(axis=1)
     best = fit_mean_temperature(rewards, exists, truth)
     uniform = float(np.log(exists.sum(axis=1)).mean())
     loss, least = (float(-(truth[exists] * log_softmax(rewards / t, exists)).sum() / n) for t in (1.0, best))
@@ -263,6 +339,7 @@ def true_values(rewards: FloatArray, exists: BoolArray, truth: FloatArray) -> di
         "ece_at_temperature": binned_truth(tempered, q, PLAIN),
         "nll": loss,
         "brier": float(np.bincount(groups, p**2 - 2 * p * q + q).mean()),
+        "pairwise_accuracy": float((truth * pair_wins(rewards, exists))[exists].sum() / n),
     }
 
 
@@ -410,6 +487,7 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     against = sum(int(float(row["contradictions"])) for row in tested)
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     margin = 1.96 * (0.95 * 0.05 / runs) ** 0.5
+    advantages = ", ".join(f"{name} {accuracy}: {advantage}" for name, _, accuracy, advantage in ACCURATE)
     return f"""# Coverage of the intervals of a report
 
 Made by `scripts/measure_statistics.py`: {runs} simulated data sets per setting, {RESAMPLES} resamples each,
@@ -452,9 +530,12 @@ Settings have four responses unless they say otherwise. The true rewards are nor
 - Label noise: a fraction of the correct responses is drawn at random.
 - Half over-, half under-confident: half of the prompts have twice the scale, and the others half of it.
 - Heavy tails: Student's t with 3 degrees of freedom.
-- Accuracy .97: one response of each prompt has an advantage of 5.55.
+- Accuracy .97 and .995: one response of each prompt has an advantage ({advantages}).
+- 10% saturated: the best response of a tenth of the prompts is better by 30.
+- 5% surely wrong: the second response of these prompts is the correct one.
+- Nearly no information: the true rewards have a standard deviation of 0.1.
+- 20% tied: the two best responses of a fifth of the prompts have equal rewards.
 
-Prompts with several correct responses have two outcomes, like pairs: a correct or a wrong response is first.
 Metrics of people's votes are measured in [votes.md](votes.md).
 """
 

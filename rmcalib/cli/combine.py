@@ -88,7 +88,9 @@ def _print(panel: Panel, to: Path) -> None:
     console, level = open_console(), f"{panel.level:.0%} interval"
     title = f"On {panel.n:,} prompts; each is held out from the fits that it is measured with"
     rows = table(
-        "panel", "log loss", "right", "gain in log loss", level, "more right", level, title=title, gap=1
+        *("panel", "log loss", "right", "gain in log loss", level, "more right", level, "gains"),
+        title=title,
+        gap=1,
     )
     for row in panel.panels:
         cells = [number(row["log_loss"]), percent(row["accuracy"])]
@@ -96,10 +98,12 @@ def _print(panel: Panel, to: Path) -> None:
             cells += [f"{row['gain']:+.3f}", f"{row['gain_low']:+.3f} to {row['gain_high']:+.3f}"]
             more = [100 * row[f"accuracy_gain{end}"] for end in ("", "_low", "_high")]
             cells += [f"{more[0]:+.1f}", f"{more[1]:+.1f} to {more[2]:+.1f}"]
+            cells.append("yes" if row["gains"] else "not shown")
         else:
-            cells += ["–"] * 4
+            cells += ["–"] * 5
         add_row(rows, row["panel"], *cells)
     print_table(console, rows)
+    console.print(Text("Gains: better than the best member, and better than a uniform guess."))
     members = table(
         "judge", "T", "weight", "log loss", "right", "lost without it", level, "", title="\nMembers", gap=1
     )

@@ -12,7 +12,7 @@ import typer
 from rmcalib.cli._shared import scoring_options as options
 from rmcalib.cli._shared.calibrators import apply_to_own
 from rmcalib.cli._shared.options import Common, Markdown, Measuring, with_options
-from rmcalib.cli._shared.places import input_file, refuse_overwriting, writes_stdout
+from rmcalib.cli._shared.places import input_file, refuse_overwriting
 from rmcalib.cli._shared.progress import plain_warnings, say, working
 
 if TYPE_CHECKING:
@@ -34,19 +34,15 @@ def compare(
     ] = "overall",
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write all rows as CSV to this file or URL (-: standard output).",
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Write all rows as CSV to this file or URL."),
     ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
             metavar="CONDITION",
             help="Exit with code 1 if this holds for a difference B - A, such as 'accuracy.high<0' or "
-            "'lost_information.low>0.01'; several allowed.",
+            "'lost_information.low>0.01'; 'abs(overconfidence).low>0' is about the difference of the gaps' "
+            "sizes; several allowed.",
         ),
     ] = None,
     markdown: Markdown = None,
@@ -76,10 +72,8 @@ def compare(
     from rmcalib.report import open_scores
 
     conditions = [parse_condition(text) for text in fail_if or []]
-    written = {"--output": output, "--markdown": markdown}
-    for option, target in written.items():
+    for option, target in (("--output", output), ("--markdown", markdown)):
         refuse_overwriting(option, target, (a, b, *(calibrator or ())))
-    silent = writes_stdout(written, as_json=common.json)
     quiet = common.quiet
     with plain_warnings(quiet=quiet, verbose=common.verbose):
         (first, name_a), (second, name_b) = (open_scores(place) for place in (a, b))
@@ -95,12 +89,8 @@ def compare(
         if category not in (*found, "all"):
             raise ValueError(f"--category: unknown {category!r} (have: {', '.join(found)}, all)")
         check_categories(conditions, [name for name in found if name != "overall"])
-        differences = [{**row, "value": row["difference"]} for row in rows]
-        met = [one for one in conditions if one.met(differences)]
-        failed = [
-            f"{one.text} holds: the difference of {one.subject} is {one.value(differences):.4g}"
-            for one in met
-        ]
+        met = [(one, one.difference(rows)) for one in conditions if one.holds(one.difference(rows))]
+        failed = [f"{one.text} holds: the difference of {one.subject} is {value:.4g}" for one, value in met]
         if output is not None:
             write_csv(output, rows)
         if not quiet:
@@ -111,8 +101,8 @@ def compare(
         write_text(markdown, comparison_summary(names, rows, failed))
     if common.json:
         content = {"a": names[0], "b": names[1], "differences": rows}
-        typer.echo(json.dumps({**content, "conditions_met": [one.text for one in met]}))
-    elif not (quiet or silent):
+        typer.echo(json.dumps({**content, "conditions_met": [one.text for one, _ in met]}))
+    elif not quiet:
         _print(rows, names, category, measuring.resamples)
     for line in failed:
         say(line)
@@ -151,7 +141,6 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
 
     from rmcalib._util.display import p_value, signed
     from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-    from rmcalib.publish import better
     from rmcalib.report import HEADLINE
 
     terminal = open_console()
@@ -172,13 +161,16 @@ def _print(rows: list[dict[str, Any]], names: tuple[str, str], category: str, re
             p_text = "" if row["p_value"] is None else p_value(row["p_value"], 2 / (resamples + 1))
             label = HEADLINE.get(metric, metric)
             heading = metric if label.replace(" ", "_") == metric else f"{label} ({metric})"
-            add_row(columns, heading, *values, signed(row["difference"]), interval, p_text, better(row))
+            add_row(
+                columns, heading, *values, signed(row["difference"]), interval, p_text, row["better"].upper()
+            )
         print_table(terminal, columns, least=_WIDTH)
     for note in dict.fromkeys(row["note"] for row in rows if row["note"]):
         terminal.print(Text(f"\nNo calibration of {clean_line(note)}."), soft_wrap=True)
     if any("length" in row["metric"] for row in rows):
         terminal.print(Text("\nLengths are in tokens; a report uses characters if it has the texts."))
     terminal.print("\n'better' is empty where the interval includes 0. One in twenty leaves 0 out by chance.")
+    terminal.print("Of two gaps, the smaller one is better, whatever their signs.")
 
 
 def _sentence(rows: dict[str, dict[str, Any]], side: str) -> str:

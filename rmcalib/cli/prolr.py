@@ -85,7 +85,11 @@ def prolr(
         bool, typer.Option("--recalibrate", help="Also fit a temperature on a fifth of each training fold.")
     ] = False,
     stagewise: Annotated[
-        bool, typer.Option("--stagewise", help="Test each k in turn, and stop where the error exceeds 0.1.")
+        bool,
+        typer.Option(
+            "--stagewise",
+            help="Test each k in turn, and stop where the error is too large for a calibrated forecast.",
+        ),
     ] = False,
     resamples: Annotated[
         int,

@@ -46,7 +46,7 @@ def report_leaderboard(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What to sort by and correlate: lost_information (default) or another metric, such as "
+            help="What to sort by and correlate: kept_information (default) or another metric, such as "
             "overconfidence, ece or brier; or a column of --table.",
         ),
     ] = None,
@@ -200,7 +200,7 @@ def _print(board: Leaderboard) -> None:
     scored = not measured or board.score_name != "accuracy"
     headings = [main.replace(" ", "\n", 1), level]
     headings += [*(keys.values() if measured else ()), *(["score"] if scored else [])]
-    best = table("model", *headings, title=f"Smallest {main}", gap=1)
+    best = table("model", *headings, title=f"Best by {main}", gap=1)
     names = short_names(row["model"] for row in board.ranked[:10])
     for row in board.ranked[:10]:
         values = row["values"]
@@ -210,8 +210,11 @@ def _print(board: Leaderboard) -> None:
             cells += [percent((values.get(key) or {}).get("value")) for key in (says, right)]
             cells.append(points(values.get(gap)))
         cells += [number(row["score"])] if scored else []
-        add_row(best, f"{row['rank']:>2} {names[row['model']]}", *cells)
+        mark = " †" if row["better_than_guess"] is False else ""
+        add_row(best, f"{row['rank']:>2} {names[row['model']]}{mark}", *cells)
     print_table(terminal, best)
+    if any(row["better_than_guess"] is False for row in board.ranked[:10]):
+        terminal.print(Text("† not shown to be better than a uniform guess"))
     scores = table("score", "error", "coefficient", "value", level, "p-value", title="\nCorrelations")
     split = [row for row in board.split_correlations if row["target"] == "accuracy"]
     for row in split or (row for row in board.correlations if row["metric"] == board.metric):
@@ -240,15 +243,16 @@ def _print_training(board: Leaderboard, terminal: Any) -> None:
     from rmcalib._util.display import number, p_value, percent, points
     from rmcalib._util.terminal import add_row, print_table, table
 
-    headings = ("says", "right", "gap in\npoints", "lost\ninformation", "best T", "ECE", "if\ncalibrated")
-    steps = table("step", *headings, "p-value", title="Over the training", gap=1)
+    headings = ("says", "right", "gap in\npoints", "kept\ninformation", "lost\ninformation", "best T", "ECE")
+    steps = table("step", *headings, "if\ncalibrated", "p-value", title="Over the training", gap=1)
     for row in board.training:
         add_row(
             steps,
-            str(row["step"]),
+            f"{row['step']}{' (best)' if row['best'] else ''}",
             percent(row["mean_confidence"]),
             percent(row["accuracy"]),
             points({"value": row["overconfidence"]}),
+            number(row["kept_information"]),
             number(row["lost_information"]),
             number(row["temperature"], 2),
             number(row["ece"]),

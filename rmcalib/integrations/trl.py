@@ -128,8 +128,9 @@ class BenchmarkCallback(TrainerCallback):  # type: ignore[misc]  # transformers 
     """Score a benchmark with the model in training at every evaluation, and log its calibration.
 
     The trainer logs the metrics as `eval_<benchmark>/<metric>` to W&B, trackio, TensorBoard or wherever it
-    reports to. `trainer.evaluate` returns them too, so `metric_for_best_model` can name one of them. It is
-    used like this::
+    reports to. `trainer.evaluate` returns them too, so `metric_for_best_model` can name one of them:
+    `"<benchmark>/kept_information"` with `greater_is_better=True` is the proper one, because it counts both
+    the order of the responses and the scale of the rewards. It is used like this::
 
         trainer.add_callback(BenchmarkCallback(trainer, "reward-bench-2", output="runs"))
 

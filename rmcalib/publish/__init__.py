@@ -2,12 +2,11 @@
 
 from rmcalib.publish._every_eval import Evaluator
 from rmcalib.publish._publish import Card, make_card, push_card, write_card
-from rmcalib.publish._summary import better, comparison_summary, evaluation_summary
+from rmcalib.publish._summary import comparison_summary, evaluation_summary
 
 __all__ = [
     "Card",
     "Evaluator",
-    "better",
     "comparison_summary",
     "evaluation_summary",
     "make_card",

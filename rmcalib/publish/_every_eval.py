@@ -19,6 +19,7 @@ RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
 _RANGES: dict[str, tuple[float | str, float | str]] = {
     "accuracy": (0, 1),
     "overconfidence": (-1, 1),
+    "kept_information": ("-Infinity", 1),
     "lost_information": (0, "Infinity"),
     "usable_information": (0, 1),
     "ece": (0, 1),

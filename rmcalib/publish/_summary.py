@@ -11,7 +11,7 @@ from rmcalib.metrics import OVERALL, catalogue
 from rmcalib.publish._card import metric_table
 from rmcalib.report import HEADLINE, Evaluation, headline
 
-__all__ = ["better", "comparison_summary", "evaluation_summary"]
+__all__ = ["comparison_summary", "evaluation_summary"]
 
 MARK = "<!-- rmcalib -->"
 """The first line of every summary. A workflow can find its own comment by it."""
@@ -77,7 +77,7 @@ def comparison_summary(
     Examples
     --------
     >>> row = {"category": "overall", "metric": "accuracy", "a": 0.7, "b": 0.8, "difference": 0.1,
-    ...        "low": 0.05, "high": 0.15, "p_value": 0.01, "n": 300, "note": ""}
+    ...        "low": 0.05, "high": 0.15, "p_value": 0.01, "better": "b", "n": 300, "note": ""}
     >>> print(comparison_summary(("old", "new"), [row]).splitlines()[-1])
     | right | 0.700 | 0.800 | +0.100 | +0.050 to +0.150 | 0.010 | B |
     """
@@ -96,37 +96,20 @@ def comparison_summary(
         name = HEADLINE.get(metric) or catalogue()[metric].label
         limits = "" if row["low"] is None else f"{signed(row['low'])} to {signed(row['high'])}"
         p = "" if row["p_value"] is None else p_value(row["p_value"])
-        cells = [number(row["a"]), number(row["b"]), signed(row["difference"]), limits, p, better(row)]
+        cells = [
+            number(row["a"]),
+            number(row["b"]),
+            signed(row["difference"]),
+            limits,
+            p,
+            row["better"].upper(),
+        ]
         body.append([name, *cells])
     header = ["metric", "A", "B", "B − A", "interval", "p-value", "better"]
     lines += markdown_table(header, body, align="lrrrrrl")
     notes = dict.fromkeys(row["note"] for row in rows if row["note"])
     lines += ["", *(f"- No calibration of {markdown_text(note)}." for note in notes)] if notes else []
     return "\n".join(lines).rstrip() + "\n"
-
-
-def better(row: Mapping[str, Any]) -> str:
-    """Return which of two models is better by one metric.
-
-    Parameters
-    ----------
-    row : Mapping[str, Any]
-        A row of `rmcalib.metrics.compare_scores`.
-
-    Returns
-    -------
-    str
-        "A" or "B"; empty if the interval of the difference includes 0, or if no direction is better.
-
-    Examples
-    --------
-    >>> better({"metric": "accuracy", "a": 0.7, "b": 0.8, "low": 0.05, "high": 0.15})
-    'B'
-    """
-    metric = catalogue()[row["metric"]]
-    if row["low"] is None or row["low"] <= 0 <= row["high"] or metric.better is None:
-        return ""
-    return "B" if metric.badness(row["b"]) < metric.badness(row["a"]) else "A"
 
 
 def _failures(failed: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from rmcalib import __version__
 from rmcalib._util.arrays import FloatArray, IntArray, segment_log_softmax
 from rmcalib._util.terminal import count
 from rmcalib.calibration import (
+    Interval,
     cross_fit,
     equal_temperatures,
     fit_top_1_temperature,
@@ -40,8 +41,20 @@ METRIC_LABELS = {
 """The metrics that are reported before and after calibration, with their labels in tables."""
 
 
+_CLOSE = 1.25  # a scale within this factor of the right one is right
+
+
 class RefusedError(ValueError):
-    """Raised by `calibrate` if a temperature does not help; the message says why."""
+    """Raised by `calibrate` if a temperature does not help; the message says why.
+
+    ``reason``: "few" prompts; "uninformative" rewards, or "not shown" to be better than a uniform guess;
+    "perfect" if every first choice is correct; "on scale", or "not shown to be off" where the prompts are too
+    few to tell.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -134,7 +147,8 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
     n = len(part)
     if n < FEWEST:
         raise RefusedError(
-            f"{count(n, 'prompt')} with one correct response; a temperature needs at least {FEWEST}"
+            "few",
+            f"{count(n, 'prompt')} with one correct response; a temperature needs at least {FEWEST}",
         )
     fit = fit_top_1_temperature(part.reward, part.is_correct, part.prompt)
     _refuse_limits(fit.at_limit)
@@ -142,8 +156,8 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
     before, after = _losses(part, np.ones(n)), _losses(part, held_out)
     uniform = float(np.log(part.sizes).mean())
     gained = mean_interval(before - after, level=level)
-    _refuse_losses(float(before.mean()), float(after.mean()), uniform)
     found = temperature_interval(part.reward, part.is_correct, part.prompt, level=level)
+    _refuse_losses(before, after, np.log(part.sizes), found)
     categories, p_equal = _by_category(part, level)
     return Calibration(
         calibrator=Calibrator(
@@ -167,26 +181,43 @@ def calibrate(scores: Scores, *, level: float = 0.95, folds: int = 5, seed: int 
 def _refuse_limits(at_limit: str | None) -> None:
     if at_limit == "hot":
         raise RefusedError(
+            "uninformative",
             "no temperature helps: a uniform guess is at least as good as these rewards, so they do not say "
-            "which response is correct"
+            "which response is correct",
         )
     if at_limit == "cold":
         raise RefusedError(
+            "perfect",
             "every first choice is correct, so a lower temperature is always better. Use more difficult "
-            "prompts"
+            "prompts",
         )
 
 
-def _refuse_losses(before: float, after: float, uniform: float) -> None:
-    if after >= uniform:
+def _refuse_losses(before: FloatArray, after: FloatArray, uniform: FloatArray, best: Interval) -> None:
+    """Refuse a temperature that does not lower the held-out log losses (n,) of the prompts."""
+    told, n = float(after.mean()), count(len(after), "prompt")
+    if told >= uniform.mean():
+        worse = mean_interval(after - uniform, level=best.level).low > 0
         raise RefusedError(
-            f"on held-out prompts, the log loss with a temperature is {after:.4f}, and that of a uniform "
-            f"guess is {uniform:.4f}: there is nothing to calibrate"
+            "uninformative" if worse else "not shown",
+            f"on held-out prompts, the log loss with a temperature is {told:.4f}, and that of a uniform "
+            f"guess is {uniform.mean():.4f}: "
+            + (
+                "there is nothing to calibrate" if worse else f"{n} do not show that the rewards say anything"
+            ),
         )
-    if after >= before:
+    if told >= before.mean():
+        known = best.low >= 1 / _CLOSE and best.high <= _CLOSE
+        limits = f"the best temperature is between {best.low:.3g} and {best.high:.3g}"
         raise RefusedError(
-            f"on held-out prompts, the log loss is {after:.4f} with a temperature and {before:.4f} without: "
-            "the rewards are on the right scale already"
+            "on scale" if known else "not shown to be off",
+            f"on held-out prompts, the log loss is {told:.4f} with a temperature and {before.mean():.4f} "
+            "without: the rewards are "
+            + (
+                f"on the right scale already ({limits})"
+                if known
+                else f"not shown to be off by {n} ({limits})"
+            ),
         )
 
 

@@ -14,6 +14,7 @@ from rmcalib._util.terminal import count
 from rmcalib._util.texts import parse_json
 from rmcalib.calibration import temperature_interval
 from rmcalib.metrics import Forecasts, single_answers
+from rmcalib.runs import content_hash
 from rmcalib.scores import Scores
 
 __all__ = ["Calibrator", "CalibratorCheck", "labelled_forecasts"]
@@ -34,8 +35,9 @@ class CalibratorCheck:
         Limits of its interval.
     n : int
         Number of prompts that it was fitted on.
-    holds : bool
-        Whether chance can explain the difference of the two temperatures, given both intervals.
+    holds : bool or None
+        Whether chance can explain the difference of the two temperatures, given both intervals; None if the
+        scores are those that it was fitted on, which cannot show that.
     sentence : str
         The same in words.
 
@@ -50,7 +52,7 @@ class CalibratorCheck:
     low: float
     high: float
     n: int
-    holds: bool
+    holds: bool | None
     sentence: str
 
 
@@ -108,10 +110,18 @@ class Calibrator:
         """
         part = labelled_forecasts(scores)
         found = temperature_interval(part.reward, part.is_correct, part.prompt, level=self.level)
-        holds = _agree((self.temperature, self.low, self.high), (found.value, found.low, found.high))
+        same = content_hash(scores) == self.fitted_on.get("scores")
+        own, other = (self.temperature, self.low, self.high), (found.value, found.low, found.high)
+        holds = None if same else _agree(own, other)
         where = f" on {self.fitted_on['benchmark']}" if self.fitted_on.get("benchmark") else ""
         n = self.fitted_on.get("n")
         size = f" ({count(n, 'prompt')})" if n else ""
+        if same:
+            sentence = (
+                f"The temperature {self.temperature:.3g} was fitted on these same "
+                f"{count(len(part), 'prompt')}{where}, so they do not show whether it holds on others."
+            )
+            return CalibratorCheck(found.value, found.low, found.high, len(part), holds, sentence)
         verdict = "holds here" if holds else "does not hold here"
         sentence = (
             f"The temperature {self.temperature:.3g} was fitted{where}{size} and {verdict}: on these "

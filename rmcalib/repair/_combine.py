@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, check_choice, segment_log_softmax
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, check_choice, segment_log_softmax
 from rmcalib._util.terminal import count
 from rmcalib.calibration import check_level, mean_interval
 from rmcalib.metrics import forecast, named_scores, on_common_prompts, top_1_prompts
@@ -40,8 +40,10 @@ class Panel:
         accuracy, left_out (how much the panel's log loss rises without this judge), low, high, redundant
         (True if the interval of left_out includes 0, up to 0.0001 nats).
     panels : list[dict[str, Any]]
-        One row per method and one for the best member: panel, log_loss, accuracy, gain (how much lower the
-        log loss is than the best member's), gain_low, gain_high, accuracy_gain, with its limits.
+        One row for a uniform guess, one for the best member, and one per method: panel, log_loss, accuracy,
+        gain (how much lower the log loss is than the best member's), gain_low, gain_high, accuracy_gain with
+        its limits, information (how much lower the log loss is than a uniform guess's) with its limits, and
+        gains (True if the lower limits of gain and of information are both above 0).
     best : dict[str, int]
         For each judge that was the best member in a fold, the number of prompts in these folds.
     n : int
@@ -116,6 +118,9 @@ def combine(
 ) -> Panel:
     """Combine judges of the same prompts, and measure what the panel gains over its best member.
 
+    A panel of useless judges can be better than each of them, because it is closer to a uniform guess. So a
+    panel gains only if it also beats a uniform guess.
+
     Each judge j has its own temperature T_j, and log p_j = log softmax(rewards / T_j). The panel's
     probabilities are softmax(Σ_j w_j log p_j): with w_j = 1/J ("mean"), or with fitted w_j ≥ 0 ("weights").
     Temperatures, weights and the choice of the best member are fitted on some folds and measured on another.
@@ -150,8 +155,8 @@ def combine(
     >>> truth = rng.normal(size=(300, 4)); correct = truth.argmax(axis=1)
     >>> judges = {name: Scores.from_arrays(truth + rng.normal(size=(300, 4)), correct) for name in "ab"}
     >>> panel = combine(judges)
-    >>> [row["panel"] for row in panel.panels], bool(panel.panels[2]["gain_low"] > 0)
-    (['best member', 'mean', 'weights'], True)
+    >>> [(row["panel"], row["gains"]) for row in panel.panels]
+    [('uniform guess', None), ('best member', None), ('mean', True), ('weights', True)]
     >>> panel.scores("weights").n_items
     300
     """
@@ -173,7 +178,7 @@ def combine(
     chosen = np.array([fit.best for fit in fits])
     return Panel(
         members=_member_rows(list(judges), whole, found, level),
-        panels=_panel_rows(found, level),
+        panels=_panel_rows(found, data.sizes, level),
         best={name: int((chosen == j).sum()) for j, name in enumerate(judges) if (chosen == j).any()},
         n=n,
         level=level,
@@ -251,21 +256,29 @@ def _member_rows(
     return rows
 
 
-def _panel_rows(found: _Measured, level: float) -> list[dict[str, Any]]:
-    rows = []
+def _panel_rows(found: _Measured, sizes: IntArray, level: float) -> list[dict[str, Any]]:
+    uniform = np.log(sizes)
+    guess = {
+        "panel": "uniform guess",
+        "log_loss": float(uniform.mean()),
+        "accuracy": float((1 / sizes).mean()),
+    }
+    rows: list[dict[str, Any]] = [guess]
     for name in ("best member", *METHODS):
         row: dict[str, Any] = {
             "panel": name,
             "log_loss": float(found.loss[name].mean()),
             "accuracy": float(found.hit[name].mean()),
         }
-        pairs = {
-            "gain": found.loss["best member"] - found.loss[name],
-            "accuracy_gain": found.hit[name] - found.hit["best member"],
-        }
-        for key, difference in pairs.items():
+        differences = {"information": uniform - found.loss[name]}
+        if name != "best member":
+            differences["gain"] = found.loss["best member"] - found.loss[name]
+            differences["accuracy_gain"] = found.hit[name] - found.hit["best member"]
+        for key, difference in differences.items():
             gained = mean_interval(difference, level=level)
-            limits = {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
-            row |= limits if name != "best member" else dict.fromkeys(limits)
+            row |= {key: gained.value, f"{key}_low": gained.low, f"{key}_high": gained.high}
+        if name != "best member":
+            row["gains"] = bool(row["gain_low"] > 0 and row["information_low"] > 0)
         rows.append(row)
-    return rows
+    keys = list(dict.fromkeys(key for row in reversed(rows) for key in row))
+    return [{key: row.get(key) for key in keys} for row in rows]

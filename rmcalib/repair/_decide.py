@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray
+from rmcalib._util.arrays import FloatArray
 from rmcalib.calibration import check_level, mean_interval
-from rmcalib.metrics import FEWEST, Forecasts, picked_rows
+from rmcalib.metrics import FEWEST, Forecasts, accuracy_of
 from rmcalib.repair._best_of import best_of_rows
 from rmcalib.repair._calibrate import held_out_temperatures
 from rmcalib.repair._calibrator import labelled_forecasts
@@ -142,9 +142,10 @@ def decide(
 ) -> Decisions:
     """Find when a judge's first choice can be accepted without asking a person, and what that costs.
 
-    Thresholds that were fixed in advance are tested from the highest down, each with an exact binomial bound,
-    until one fails. Accept a response if its probability is at least the last threshold that passed. Accepted
-    responses are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
+    Accepting everything is tested first, with a fifth of 1 − level. If that fails, thresholds that were fixed
+    in advance are tested with the rest from the highest down, each with an exact binomial bound, until one
+    fails. Accept a response if its probability is at least the last threshold that passed. Accepted responses
+    are then wrong at most `alpha` of the time, with confidence `level`, on prompts like these.
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ def decide(
     ask_cost : float, optional
         The cost of asking a person, as a fraction of the cost of a wrong response; default `alpha`.
     seed : int
-        Seed for choosing among responses of equal reward, and for the folds of the regret.
+        Seed of the folds of the regret.
 
     Returns
     -------
@@ -204,34 +205,35 @@ def decide_forecasts(
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{name}: {value} is not between 0 and 1")
     asking = alpha if ask_cost is None else ask_cost
-    rows, right = picked_rows(part, seed)
-    odds, wrong = log_odds(part.log_probability[rows]), right == 0
+    right = accuracy_of(part)
+    best = np.maximum.reduceat(part.log_probability, part.starts)
+    odds, says = log_odds(best), np.exp(best)
     return Decisions(
         n=len(part),
         alpha=alpha,
         level=level,
         ask_cost=asking,
-        choice=safe_threshold(odds, wrong, alpha=alpha, level=level),
-        curve=_curve(odds, part.probability[rows], wrong, level),
+        choice=safe_threshold(odds, right < 1, alpha=alpha, level=level),
+        curve=_curve(odds, says, right, level),
         best_of=best_of_rows(part, level),
-        regret=_regret(part, part.probability[rows], wrong, asking, level, seed),
+        regret=_regret(part, says, 1 - right, asking, level, seed),
     )
 
 
-def _curve(odds: FloatArray, p: FloatArray, wrong: BoolArray, level: float) -> list[dict[str, Any]]:
+def _curve(odds: FloatArray, p: FloatArray, right: FloatArray, level: float) -> list[dict[str, Any]]:
     """Return the accuracy on the most confident fraction of the prompts, for each fraction."""
     order = np.argsort(-odds, kind="stable")
     counts = np.maximum(np.ceil(np.array(FRACTIONS) * len(odds) - 1e-9).astype(int), 1)
-    right = np.cumsum(~wrong[order])[counts - 1]
+    rights = np.cumsum(right[order])[counts - 1]
     says = np.cumsum(p[order])[counts - 1] / counts
-    low, high = exact_limits(right, counts, level)
+    low, high = exact_limits(rights, counts, level)
     return [
         {
             "fraction": float(counts[i] / len(odds)),
             "n": int(counts[i]),
             "threshold": float(p[order[counts[i] - 1]]),
             "says": float(says[i]),
-            "right": float(right[i] / counts[i]),
+            "right": float(rights[i] / counts[i]),
             "low": float(low[i]),
             "high": float(high[i]),
         }
@@ -240,7 +242,7 @@ def _curve(odds: FloatArray, p: FloatArray, wrong: BoolArray, level: float) -> l
 
 
 def _regret(
-    part: Forecasts, p: FloatArray, wrong: BoolArray, asking: float, level: float, seed: int
+    part: Forecasts, p: FloatArray, wrong: FloatArray, asking: float, level: float, seed: int
 ) -> Regret | None:
     if len(part) < FEWEST:
         return None
@@ -274,9 +276,9 @@ def _threshold_words(found: Decisions) -> list[str]:
                 f"are needed to guarantee that at most {found.alpha:.0%} are wrong with {sure}."
             ]
         return [
-            f"No threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time with {sure}: "
-            f"of its {choice.n:,} surest choices, {choice.wrong:.1%} are wrong. A person must decide all "
-            "prompts."
+            f"No threshold could be shown, with {found.n:,} prompts and {sure}, to keep accepted responses "
+            f"wrong at most {found.alpha:.0%} of the time: of its {choice.n:,} surest choices, "
+            f"{choice.wrong:.1%} are wrong. Without one, a person decides all prompts."
         ]
     rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
     when = "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"

@@ -1,9 +1,13 @@
-"""A threshold with a guarantee: fixed-sequence testing with exact binomial bounds.
+"""A threshold with a guarantee: accept everything, or fixed-sequence testing, with exact binomial bounds.
 
 Given t, the number of errors among the N prompts with p ≥ t is binomial with the error rate R(t) = P(wrong |
 p ≥ t). The hypothesis R(t) > α is rejected if the Clopper-Pearson upper bound for R(t) is at most α. The
 thresholds are fixed in advance and tested from the highest down until one is not rejected. So the chance that
-any threshold with R(t) > α passes is at most 1 − level, without a correction for the number of thresholds.
+any threshold with R(t) > α passes is at most the level of one test, whatever the number of thresholds.
+
+The sequence stops early if the surest choices are not the best ones. So accepting everything is tested before
+it, with a small share of 1 − level (`ALL_SHARE`). The sequence has the rest, so that judges whose
+probabilities are sharp lose little. The chance that any wrong threshold passes is at most the sum, 1 − level.
 
 Very high thresholds accept too few prompts for any test to pass. The sequence starts at the first threshold
 that accepts enough of them (`_first_size`). That depends on the probabilities only, not on which responses
@@ -25,6 +29,8 @@ __all__ = ["THRESHOLDS", "Threshold", "exact_limits", "log_odds", "safe_threshol
 
 THRESHOLDS = (*(1 - float(f"{1 / (1 + np.exp(x)):.3g}") for x in np.arange(16.0, -4.05, -0.1)), 0.0)
 """The thresholds in descending order: steps of 0.1 in log-odds, rounded. The last, 0, accepts everything."""
+ALL_SHARE = 0.2
+"""The share of 1 − level with which accepting everything is tested first."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Threshold:
 def safe_threshold(
     odds: FloatArray, wrong: BoolArray, *, alpha: float = 0.1, level: float = 0.95
 ) -> Threshold:
-    """Return the lowest threshold that passes the fixed sequence of tests.
+    """Return 0 if everything can be accepted, or the lowest threshold that passes the sequence of tests.
 
     Parameters
     ----------
@@ -85,8 +91,17 @@ def safe_threshold(
     >>> wrong = np.repeat([False, True, False], [200, 100, 100])
     >>> found = safe_threshold(odds, wrong, alpha=0.05)
     >>> round(found.threshold, 3), found.n, found.wrong, round(found.high, 4)
-    (0.75, 200, 0.0, 0.0149)
+    (0.75, 200, 0.0, 0.016)
     """
+    rest = 1 - (1 - ALL_SHARE) * (1 - level)
+    everything = float(_upper(wrong.sum(), len(wrong), 1 - ALL_SHARE * (1 - level)))
+    if everything <= alpha:
+        return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, _fewest(alpha, rest))
+    return _sequence(odds, wrong, alpha, rest)
+
+
+def _sequence(odds: FloatArray, wrong: BoolArray, alpha: float, level: float) -> Threshold:
+    """Return the lowest threshold that passes the fixed sequence of tests, each at this level."""
     grid = _grid_odds()
     order = np.argsort(-odds, kind="stable")
     counts = np.searchsorted(-odds[order], -grid, side="right")
@@ -138,7 +153,7 @@ def _upper(k: ArrayLike, n: ArrayLike, level: float) -> FloatArray:
 
     successes, total = np.asarray(k, dtype=float), np.asarray(n, dtype=float)
     rest = total - successes
-    found = betaincinv(successes + 1, np.maximum(rest, 1.0), level)
+    found = betaincinv(successes + 1, np.where(rest > 0, rest, 1.0), level)
     return np.where(rest > 0, found, 1.0)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rmcalib._util.display import number, percent, points
 from rmcalib._util.terminal import count
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.metrics import FEWEST, OVERALL, find_value
 
 __all__ = [
     "HEADLINE",
@@ -27,6 +27,7 @@ HEADLINE: dict[str, str] = {
     "mean_confidence": "says",
     "accuracy": "right",
     "overconfidence": "gap",
+    "kept_information": "kept information",
     "lost_information": "lost information",
     "usable_information": "usable information",
 }
@@ -109,6 +110,8 @@ def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metri
     start = f"{subject} says {percent(says['value'])} and is right {percent(right['value'])} of the time"
     if gap.get("low") is None:
         return f"{start}: {count(gap['n'], 'prompt')} cannot show whether this is chance."
+    if gap["n"] < FEWEST:
+        return f"{start}: {count(gap['n'], 'prompt')} are too few for a verdict (gap {points(gap)} points)."
     if leaves_out_zero(gap):
         return f"{start}: {direction(gap['value'])} by {points(gap, sign=False, unit=' points')}."
     start += f": no more over- or under-confident than chance explains (gap {points(gap, unit=' points')})."
@@ -121,7 +124,7 @@ def gap_words(rows: Rows, category: str = OVERALL, *, subject: str = "It", metri
 def information_words(rows: Rows, category: str = OVERALL) -> str:
     """Return usable and lost information in a sentence."""
     lost, usable = (_row(rows, name, category) for name in ("lost_information", "usable_information"))
-    if lost is None or usable is None:
+    if lost is None or usable is None or lost["n"] < FEWEST:
         return ""
     start = (
         f"At the best scale, its rewards would remove {_share(usable)} of the uncertainty of a uniform guess "

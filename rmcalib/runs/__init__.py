@@ -10,7 +10,7 @@ from rmcalib.runs._manifest import (
     score_inputs,
 )
 from rmcalib.runs._run import Run, finished_scores, remove_leftover_parts, run_folder
-from rmcalib.runs._score import OnProgress, keep_scores, score
+from rmcalib.runs._score import OnProgress, is_own_run, keep_scores, score
 
 __all__ = [
     "Layout",
@@ -22,6 +22,7 @@ __all__ = [
     "content_hash",
     "finished_scores",
     "inputs_hash",
+    "is_own_run",
     "keep_scores",
     "locked",
     "package_versions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,7 +23,7 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     from rmcalib.judges import RewardModel
 
-__all__ = ["OnProgress", "keep_scores", "score"]
+__all__ = ["OnProgress", "is_own_run", "keep_scores", "score"]
 
 T = TypeVar("T")
 
@@ -196,7 +196,7 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     """
     digest = content_hash(scores)
     before = read_object(folder / "run.json")
-    if _is_own(before, folder / "scores.parquet", scores):
+    if is_own_run(folder, scores):
         return
     there, here = before.get("model"), scores.manifest.get("model")
     if there and here and there != here and not fresh:
@@ -215,8 +215,27 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
         run.finish()
 
 
-def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:
-    """Return whether `scores` were read from the finished run in this folder."""
+def is_own_run(folder: Path, scores: Scores) -> bool:
+    """Return whether scores were read from the finished run of a judge in this folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of a run.
+    scores : Scores
+        The scores.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> with TemporaryDirectory() as folder:
+    ...     is_own_run(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
+    False
+    """
+    manifest, file = read_object(folder / "run.json"), folder / "scores.parquet"
     if manifest.get("status") != "finished" or manifest.get("hash") in (None, content_hash(scores)):
         return False
     if manifest["hash"] != scores.manifest.get("hash"):

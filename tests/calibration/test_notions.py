@@ -211,11 +211,23 @@ def test_stagewise_stops_at_the_first_large_error() -> None:
     walk = stagewise(good.forecast, good.orders)
     assert [result.k for result in walk.results] == [2, 3, 4]
     assert walk.uncalibrated_from is None
-    assert walk.verdict == "no error above 0.1 up to k = 4"
+    assert [test.p_value for test in walk.nulls] == [result.null().p_value for result in walk.results]
     bad = data(2000, confidence=5.0)
     stopped = stagewise(bad.forecast, bad.orders)
     assert stopped.uncalibrated_from == 2
     assert len(stopped.results) == 1
+
+
+def test_stagewise_does_not_stop_calibrated_forecasts_of_few_instances() -> None:
+    """With 30 instances, noise alone makes errors above 0.1."""
+    stopped, large = 0, 0
+    for seed in range(20):
+        good = synthetic_plackett_luce(30, 4, rng=np.random.default_rng(seed))
+        walk = stagewise(good.forecast, good.orders)
+        stopped += walk.uncalibrated_from is not None
+        large += walk.results[0].value > 0.1
+    assert large >= 15
+    assert stopped <= 4  # binomial(20, 0.05) is above 4 with probability 0.003
 
 
 def slow_canonical(p: Any, y: Any, bandwidth: float, norm: int) -> float:

@@ -27,7 +27,6 @@ def test_from_scores_to_a_calibrated_report(tmp_path: Path, invoke: Invoke) -> N
         "eval", "--scores", "scores.parquet", "--model", "rm", "--calibrator", "c.json", "--resamples", "20"
     )
     assert seen.code == 0
-    assert "holds here" in seen.err
     (page,) = (tmp_path / "runs").rglob("calibrated/report.html")
     assert page.is_file()
 
@@ -36,7 +35,7 @@ def test_the_command_refuses_with_one_line_and_writes_nothing(tmp_path: Path, in
     drawn(300, scale=1.0, seed=3).to_parquet(tmp_path / "scores.parquet")
     out = invoke("calibrate", "scores.parquet", "--to", "c.json")
     assert out.code == 2
-    assert "on the right scale already" in out.err
+    assert len(out.err.strip().splitlines()) == 1
     assert not (tmp_path / "c.json").exists()
     clash = invoke("calibrate", "scores.parquet", "--model", "rm")
     assert clash.code == 2
@@ -100,7 +99,6 @@ def test_calibrators_are_applied_to_the_scores_of_their_model(tmp_path: Path, in
     raw = json.loads(invoke("compare", "a.parquet", "b.parquet", *quick).out)["differences"]
     out = invoke("compare", "a.parquet", "b.parquet", "--calibrator", "c.json", *quick)
     assert "a: The temperature" in out.err
-    assert "holds here: on these 200 prompts the best one is" in out.err
     assert "b: The temperature" not in out.err
     rows = json.loads(out.out)["differences"]
     before, after = (

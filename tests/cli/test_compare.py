@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke
 from tests.cli.test_report import rmcalib
 from tests.report.boards import synthetic, write_run, write_runs
@@ -80,6 +81,19 @@ def test_files_can_be_compared_and_odd_prompts_are_reported(tmp_path: Path) -> N
     assert result.returncode == 0, result.stderr
     assert "compared on 25 prompts; 5 are in only one of the two" in result.stderr
     assert "Math" in result.stdout
+
+
+def test_conditions_on_the_size_of_a_gap_compare_sizes(tmp_path: Path, invoke: Invoke) -> None:
+    n = 400
+    for name, reward in (("timid", 0.4), ("bold", 1.7)):  # says 60% and 85%; both are right 72.5%
+        rewards = [[reward, 0.0]] * n
+        correct = [0 if i < 0.725 * n else 1 for i in range(n)]
+        Scores.from_arrays(rewards, correct).to_parquet(tmp_path / f"{name}.parquet")
+    base = ("compare", "timid.parquet", "bold.parquet", "--quiet", "--resamples", "20", "--fail-if")
+    assert invoke(*base, "overconfidence.low>0.1").code == 1
+    assert invoke(*base, "abs(overconfidence).low>0").code == 0
+    assert invoke(*base, "abs(overconfidence).high<0").code == 0
+    assert invoke(*base, "abs(overconfidence)>0.05").code == 0
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_without_arguments_the_demo_model_is_evaluated_on_the_demo_benchmark(tmp
     assert overall["ece_p_value"]["value"] < 0.05
     assert {row["category"] for row in content["metrics"]} >= {"Math", "Ties"}
     by_metric = {row["metric"]: row["value"] for row in content["metrics"] if row["category"] == "Ties"}
-    assert by_metric["correct_first_ece"] is not None
+    assert by_metric["correct_first"] is not None
     assert by_metric["rewardbench_score"] is not None
 
 

@@ -56,6 +56,19 @@ def test_scores_made_elsewhere_come_in_and_go_out(
     assert values[0]["overall", "ece"] == pytest.approx(values[2]["overall", "ece"])
 
 
+def test_the_page_of_a_run_keeps_its_texts_if_its_own_scores_are_evaluated_again(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
+    assert invoke("eval", "--model", tiny_model, "--benchmark", bench_file, "--resamples", "20").code == 0
+    (file,) = (tmp_path / "runs").rglob("scores.parquet")
+    before = {path.name: path.read_bytes() for path in file.parent.iterdir() if path.is_file()}
+    again = invoke("eval", "--scores", file, "--resamples", "20", "--json")
+    assert again.code == 0, again.err
+    (done,) = json.loads(again.out)["evaluations"]
+    assert {name: (file.parent / name).read_bytes() for name in before} == before
+    assert (Path(done["folder"]) / "report.html").is_file()
+
+
 def test_scores_made_elsewhere_keep_what_a_recipe_says(tmp_path: Path, invoke: Invoke) -> None:
     calibrated_scores(30).to_parquet(tmp_path / "s.parquet")
     (tmp_path / "mine.yaml").write_text("- {model: org/rm, bradley_terry: 'no', loss: quantile regression}\n")

@@ -41,7 +41,7 @@ def test_votes_lead_the_report(tmp_path: Path, invoke: Invoke) -> None:
     assert content["summary"].startswith(
         f"It says {says:.0%}, people agree {agree:.0%} of the time: over-conf"
     )
-    assert any("split evenly among the responses" in note for note in content["notes"])
+    assert any("--ties drop" in note for note in content["notes"])
     page = (folder / "report.html").read_text()
     for text in ("Says and people agree", "noise ceiling", "two people disagree", "best possible"):
         assert text in page

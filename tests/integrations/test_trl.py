@@ -65,8 +65,8 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         disable_tqdm=True,
         logging_steps=1,
         gradient_checkpointing=False,
-        metric_for_best_model="demo/lost_information",
-        greater_is_better=False,
+        metric_for_best_model="demo/kept_information",
+        greater_is_better=True,
     )
     trainer = RewardTrainer(
         tiny.tiny_classifier(),
@@ -125,8 +125,8 @@ def _reward(trainer: Any, text: str) -> float:
 
 
 def test_a_metric_of_the_benchmark_chooses_the_best_step(training: dict[str, Any]) -> None:
-    lost = {step: training["logged"][step]["eval_demo/lost_information"] for step in STEPS}
-    assert training["trainer"].state.best_metric == min(lost.values())
+    kept = {step: training["logged"][step]["eval_demo/kept_information"] for step in STEPS}
+    assert training["trainer"].state.best_metric == max(kept.values())
 
 
 def test_runs_are_kept_for_every_step(training: dict[str, Any]) -> None:

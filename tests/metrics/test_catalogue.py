@@ -204,8 +204,59 @@ def test_different_numbers_of_responses_are_noted_if_the_metric_depends_on_them(
     by_ece = rmcalib.leaderboard(models, metric="ece", resamples=20)
     assert any("different numbers of responses per prompt (2, 4)" in note for note in by_ece.notes)
     by_loss = rmcalib.leaderboard(models, resamples=20)
-    assert by_loss.metric == "lost_information"
+    assert by_loss.metric == "kept_information"
     assert not any("numbers of responses" in note for note in by_loss.notes)
+
+
+def _calibrated(seed: int, n: int, m: int, spread: float) -> Scores:
+    rng = np.random.default_rng(seed)
+    utilities = spread * rng.normal(size=(n, m))
+    return Scores.from_arrays(utilities, (utilities + rng.gumbel(size=(n, m))).argmax(axis=1))
+
+
+def test_kept_information_is_usable_minus_lost_and_counts_the_stated_probabilities() -> None:
+    for scores in (_calibrated(0, 200, 4, 1.0), synthetic(1, scale=8.0), cut(synthetic(2), 2)):
+        rows = metric_rows(scores, model="m", benchmark="b", settings=Settings(resamples=20))
+        found = {row["metric"]: row for row in rows if row["category"] == "overall"}
+        kept = found["kept_information"]
+        uniform = np.log(np.bincount(np.unique(scores.item_id, return_inverse=True)[1])).mean()
+        assert kept["value"] == pytest.approx(1 - found["nll"]["value"] / uniform)
+        lost, usable = found["lost_information"]["value"], found["usable_information"]["value"]
+        assert kept["value"] == pytest.approx(usable - lost)
+        assert kept["low"] <= kept["value"] <= kept["high"] <= 1
+
+
+def test_the_interval_of_kept_information_covers_it() -> None:
+    truth = 1 - _losses(_calibrated(10_000, 50_000, 4, 1.0)).mean() / np.log(4)
+    held = []
+    for seed in range(60):
+        (row, *_) = metric_rows(
+            _calibrated(seed, 150, 4, 1.0), model="m", benchmark="b", metrics=["kept_information"]
+        )
+        held.append(row["low"] <= truth <= row["high"])
+    assert sum(held) >= 53
+
+
+def _losses(scores: Scores) -> Any:
+    return -forecast(scores).log_probability[scores.is_correct]
+
+
+def test_models_that_are_no_better_than_a_uniform_guess_come_last() -> None:
+    rng = np.random.default_rng(1)
+    noise = Scores.from_arrays(1e-3 * rng.normal(size=(300, 10)))
+    worse = Scores.from_arrays(rng.normal(size=(300, 10)) - 2.0 * (np.arange(10) == 0))  # rarely right
+    bold = Scores.from_arrays(20 * rng.normal(size=(300, 10)) + 30.0 * (np.arange(10) == 0))
+    models = {"noise": noise, "worse": worse, "bold": bold, "good": _calibrated(3, 300, 10, 1.0)}
+    table = rmcalib.leaderboard(models, resamples=20).table.set_index("model")
+    assert list(table["rank"]) == [1, 2, 3, 4]
+    assert table["kept_information"]["bold"] < 0 < table["kept_information"]["good"]
+    assert table["better_than_guess"].to_dict() == {
+        "good": True, "noise": False, "worse": False, "bold": False,
+    }  # fmt: skip
+    assert table.index[0] == "good"
+    assert abs(table["lost_information"]["noise"]) < 0.01  # what put it first before
+    by_error = rmcalib.leaderboard(models, metric="ece", resamples=20).table
+    assert by_error["model"][0] == "good"
 
 
 def test_the_gap_is_sorted_by_its_size() -> None:

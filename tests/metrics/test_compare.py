@@ -27,7 +27,7 @@ def test_values_equal_those_of_an_evaluation_for_every_metric() -> None:
                 compared = catalogue()[row["metric"]].compared
                 here = {"everywhere": True, "overall": row["category"] == "overall", "nowhere": False}
                 assert row["value"] is None or not here[compared], key
-    assert all(row["difference"] == row["b"] - row["a"] for row in rows)
+    assert all(row["difference"] == pytest.approx(row["b"] - row["a"], rel=1e-8) for row in rows)
     assert all(row["low"] <= row["high"] for row in rows)
 
 
@@ -102,6 +102,54 @@ def test_a_model_does_not_differ_from_itself() -> None:
         assert (row["difference"], row["low"], row["high"], row["p_value"]) == (0, 0, 0, 1)
 
 
+def test_twice_the_rewards_change_nothing_that_does_not_depend_on_scale() -> None:
+    for factor in (2.0, 3.7):
+        rows = compare_scores(synthetic(3), synthetic(3, scale=factor), settings=Settings(resamples=50))
+        found = {row["metric"]: row for row in rows if row["category"] == "overall"}
+        without_scale = [
+            name
+            for name in found
+            if name.endswith(("_at_temperature", "accuracy")) or name.startswith(("usable", "reward"))
+        ]
+        assert len(without_scale) >= 7
+        for name in without_scale:
+            row = found[name]
+            assert (row["difference"], row["low"], row["high"], row["p_value"]) == (0, 0, 0, 1), name
+            assert row["better"] == "", name
+
+
+def _pairs_at(gaps: tuple[float, ...], seed: int, n: int) -> list[Scores]:
+    """Two models that make the same choices in pairs, and whose true gaps are given."""
+    rng = np.random.default_rng(seed)
+    right = rng.uniform(0.65, 0.85, n)
+    is_first = rng.random(n) < right
+    says = [right + gap for gap in gaps]
+    return [
+        Scores.from_arrays(np.column_stack([np.log(p / (1 - p)), np.zeros(n)]), np.where(is_first, 0, 1))
+        for p in says
+    ]
+
+
+def test_of_two_gaps_the_smaller_one_is_better_whatever_their_signs() -> None:
+    def winners(*gaps: float, runs: int, n: int) -> list[str]:
+        every = [compare_scores(*_pairs_at(gaps, i, n), metrics=["overconfidence"]) for i in range(runs)]
+        return [rows[0]["better"] for rows in every]
+
+    assert winners(-0.06, 0.06, runs=60, n=300).count("") >= 53  # at 5%, fewer have a chance of 1%
+    assert winners(-0.02, 0.1, runs=10, n=2000).count("a") >= 9
+    assert winners(-0.1, 0.02, runs=10, n=2000).count("b") >= 9
+
+
+def test_numbers_that_are_no_proper_scores_have_no_better_side() -> None:
+    a, b = synthetic(1, n=300), synthetic(1, n=300, scale=6.0)
+    rows = [row for row in compare_scores(a, b, settings=Settings(resamples=50)) if row["low"] is not None]
+    found = {row["metric"]: row for row in rows if row["category"] == "overall"}
+    for name in ("reference_top_1", "mean_confidence", "pairwise_confidence", "temperature"):
+        assert not found[name]["low"] <= 0 <= found[name]["high"], name
+        assert found[name]["better"] == "", name
+    assert found["nll"]["better"] == "a"
+
+
 def test_another_temperature_changes_calibration_but_not_accuracy() -> None:
     a, b = synthetic(3, n=300), synthetic(3, n=300, scale=12.0)
     found = {
@@ -127,6 +175,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
     ]
     needs_none = {
         "accuracy",
+        "correct_first",
         "rewardbench_score",
         "margin_mean",
         "margin_median",
@@ -139,6 +188,7 @@ def test_a_model_without_utilities_has_no_calibration() -> None:
         else:
             assert row["a"] == before["a"]
             assert {row[name] for name in ("b", "difference", "low", "high", "p_value")} == {None}
+            assert row["better"] == ""
             assert row["note"] == "B: no utilities"
     rows = metric_rows(b, model="m", benchmark="b", no_calibration="no utilities", settings=settings)
     empty = {row["metric"] for row in rows if row["note"] == "no utilities"}

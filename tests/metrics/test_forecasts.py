@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib.metrics import forecast, select_prompts, top_1_prompts
-from rmcalib.metrics._events import pairwise_forecasts, set_forecasts
+from rmcalib.metrics._events import correct_first_probability, pairwise_forecasts
 from rmcalib.metrics._forecasts import log_softmax
 from tests.metrics import slow_metrics as slow
 from tests.metrics.worlds import prompts_of, ragged_scores, scores_of
@@ -63,13 +63,14 @@ def test_pairs_and_sets_equal_a_direct_computation() -> None:
     scores = ragged_scores(40, seed=2)
     found = forecast(scores)
     prompts = prompts_of(scores)
-    for make, expected in ((pairwise_forecasts, slow.pairs(prompts)), (set_forecasts, slow.sets(prompts))):
-        p, y, prompt = make(found)
-        assert sorted(zip(p.round(10), y, strict=True)) == sorted(
-            (round(q, 10), float(happened)) for q, happened in expected
-        )
-        # Both orders of a pair belong to the same prompt.
-        np.testing.assert_allclose(np.bincount(prompt, y) * 2, np.bincount(prompt))
+    p, y, prompt = pairwise_forecasts(found)
+    assert sorted(zip(p.round(10), y, strict=True)) == sorted(
+        (round(q, 10), float(happened)) for q, happened in slow.pairs(prompts)
+    )
+    # Both orders of a pair belong to the same prompt.
+    np.testing.assert_allclose(np.bincount(prompt, y) * 2, np.bincount(prompt))
+    expected = [p for p, correct in slow.sets(prompts) if correct]
+    np.testing.assert_allclose(correct_first_probability(found), expected)
 
 
 def test_selected_prompts_keep_their_rows() -> None:

@@ -18,7 +18,7 @@ from rmcalib.metrics import (
     top_1_prompts,
 )
 from rmcalib.metrics._catalogue._lengths import spearman_sums
-from rmcalib.metrics._events import pairwise_forecasts, picked_rows
+from rmcalib.metrics._events import accuracy_of, pairwise_forecasts
 from rmcalib.metrics._rewardbench import ties_score
 from rmcalib.scores import Scores
 from tests.metrics import slow_metrics as slow
@@ -80,7 +80,6 @@ def test_every_metric_equals_a_direct_computation(category: str) -> None:
         ),
     }
     if several:
-        expected["correct_first_ece"] = slow.ece(slow.sets(several))
         expected["correct_first_probability"] = np.mean([p for p, kind in slow.sets(several) if kind])
     if category == OVERALL:
         # The mean of the categories.
@@ -182,7 +181,7 @@ def test_the_ties_category_is_kept_apart() -> None:
     assert at("ece", "Ties") is None
     assert find_value(rows, "ece")["n"] == 3  # type: ignore[index]
     assert find_value(rows, "reference_top_1")["n"] == 5  # type: ignore[index]
-    assert at("correct_first_ece", "Ties") == pytest.approx(slow.ece(slow.sets(ties)))
+    assert at("correct_first", "Ties") == 1.0
     assert at("rewardbench_score", "Ties") == pytest.approx(1.0 + 0.01 * np.tanh(1.0 / 0.5 - 1))
     assert at("rewardbench_score", OVERALL) == pytest.approx((1.0 + at("rewardbench_score", "Ties")) / 2)  # type: ignore[operator]
 
@@ -192,8 +191,7 @@ def test_equal_rewards_count_as_fractions_and_do_not_depend_on_order() -> None:
     scores = scores_of(same)
     assert value_of(scores, "accuracy") == 0.25
     assert value_of(scores, "ece") == pytest.approx(0.0, abs=1e-12)
-    _, right = picked_rows(forecast(scores))
-    assert 0.15 < right.mean() < 0.35
+    assert (accuracy_of(forecast(scores)) == 0.25).all()
     row = find_value(metric_rows(scores, model="m", benchmark="b", settings=FEW), "reward_length_correlation")
     assert row is not None
     assert row["value"] is None
@@ -205,7 +203,7 @@ def test_without_utilities_calibration_is_empty_with_a_reason() -> None:
     rows = metric_rows(scores, model="m", benchmark="b", no_calibration="quantiles", settings=FEW)
     empty = {row["metric"] for row in rows if row["value"] is None and row["category"] == OVERALL}
     full = {row["metric"] for row in rows if row["value"] is not None and row["category"] == OVERALL}
-    assert {"ece", "nll", "temperature", "correct_first_ece", "reference_top_1"} <= empty
+    assert {"ece", "nll", "temperature", "correct_first_probability", "reference_top_1"} <= empty
     assert {"accuracy", "rewardbench_score", "margin_mean", "shortest_baseline"} <= full
     assert all(row["note"] == "quantiles" for row in rows if row["metric"] == "ece")
     known = catalogue().values()

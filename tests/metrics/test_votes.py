@@ -124,6 +124,13 @@ def test_every_rule_for_ties() -> None:
     assert found["drop"]["overall", "vote_gap"]["low"] < 0 < found["drop"]["overall", "vote_gap"]["high"]
 
 
+def test_calibrated_forecasts_are_not_called_over_confident_because_people_tie() -> None:
+    found = [table(voted(ties=0.3, n=300, seed=seed))["overall", "vote_gap"] for seed in range(20)]
+    assert sum(row["low"] <= 0 <= row["high"] for row in found) >= 16
+    split = table(voted(ties=0.3, n=300), Settings(resamples=40, ties="split"))["overall", "vote_gap"]
+    assert split["low"] > 0
+
+
 def test_prompts_with_ties_alone_can_be_dropped() -> None:
     scores = Scores.from_arrays(
         [[1.0, 0.0], [0.0, 2.0]], votes=[[3, 1], [0, 0]], ties=[0, 4], category=["a", "b"]

@@ -65,8 +65,10 @@ def test_an_uninformative_judge_gets_no_weight() -> None:
 def test_reported_losses_equal_those_of_the_scores() -> None:
     rewards, correct = judges((1.0, 1.5, 2.0))
     panel = combine(as_scores(rewards, correct))
-    best = panel.panels[0]
-    for row, method in zip(panel.panels[1:], METHODS, strict=True):
+    guess, best = panel.panels[:2]
+    assert guess["log_loss"] == pytest.approx(np.log(M))
+    for row, method in zip(panel.panels[2:], METHODS, strict=True):
+        assert row["information"] == pytest.approx(np.log(M) - row["log_loss"])
         logits = panel.scores(method).reward.reshape(N, M)
         own = slow_losses(logits, correct)
         assert row["log_loss"] == pytest.approx(own.mean())
@@ -94,7 +96,20 @@ def test_random_labels_bring_no_gain() -> None:
     panel = combine(as_scores(rewards, correct))
     for row in panel.panels:
         assert row["log_loss"] > np.log(M) - 0.01
-    assert all(row["gain_low"] <= 0 for row in panel.panels[1:])
+    assert not any(row["gains"] for row in panel.panels)
+
+
+def test_a_panel_of_useless_judges_does_not_gain() -> None:
+    """It is closer to a uniform guess than its best member, which is no gain."""
+    rng = np.random.default_rng(2)
+    gained, lower = 0, 0
+    for _ in range(12):
+        rewards = [rng.normal(size=(120, M)) for _ in range(6)]
+        panel = combine(as_scores(rewards, rng.integers(0, M, size=120)), folds=3)
+        gained += any(row["gains"] for row in panel.panels)
+        lower += any((row["gain_low"] or 0) > 0 for row in panel.panels)
+    assert lower >= 2  # the best member alone is too easy to beat
+    assert gained <= 1
 
 
 def test_the_scale_of_a_judge_does_not_matter() -> None:
@@ -118,7 +133,7 @@ def test_copies_are_redundant_and_independent_judges_are_not() -> None:
     rewards, correct = judges((1.0, 1.0), n=400)
     panel = combine(as_scores([rewards[0], rewards[0], rewards[1]], correct))
     assert [row["redundant"] for row in panel.members] == [True, True, False]
-    assert panel.panels[2]["gain_low"] > 0
+    assert panel.panels[3]["gains"]
     assert sum(panel.best.values()) == panel.n == 400
 
 

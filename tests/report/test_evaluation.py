@@ -253,7 +253,7 @@ def test_scores_of_ties_alone_make_a_report(tmp_path: Path) -> None:
     prompts = [Prompt("Ties", [2.0, float(i), 0.0], [True, True, False], [1, 2, 3]) for i in range(8)]
     result = evaluate(scores_of(prompts), resamples=30)
     write_evaluation(result, tmp_path)
-    assert result.value("correct_first_ece", "Ties") is not None
+    assert result.value("correct_first", "Ties") is not None
     assert "a correct one is first" in result.summary
 
 

@@ -77,7 +77,7 @@ def test_errors_of_both_signs_that_cancel_are_reported() -> None:
 
 
 def test_few_prompts_and_missing_numbers() -> None:
-    assert "12 prompts are too few to tell." in headline(says(0.6, 0.5, 0.3, n=12))
+    assert "25 prompts are too few" in headline(says(0.6, 0.5, 0.3, n=25))
     assert headline(says(0.6, 1.0, None, n=1)).endswith("1 prompt cannot show whether this is chance.")
     assert headline([]) == ""
     assert headline([row("accuracy", 0.5)]) == ""

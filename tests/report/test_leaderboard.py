@@ -87,8 +87,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Leaderboard:
 
 
 def test_models_are_ranked_and_those_without_calibration_have_a_reason(board: Leaderboard) -> None:
-    errors = [row["values"]["lost_information"]["value"] for row in board.ranked]
-    assert errors == sorted(errors)
+    kept = [row["values"]["kept_information"]["value"] for row in board.ranked]
+    assert kept == sorted(kept, reverse=True)
     assert [row["rank"] for row in board.ranked] == list(range(1, 8))
     (without,) = [row for row in board.models if row["rank"] is None]
     assert without["model"] == "nicolinho/QRM-Llama3.1-8B-v2"
@@ -96,7 +96,7 @@ def test_models_are_ranked_and_those_without_calibration_have_a_reason(board: Le
     assert without["values"]["accuracy"]["value"] > 0
     targets = {row["target"] for row in board.correlations}
     assert targets == {"leaderboard", "Factuality", "Math", "Focus", "Ties"}
-    correlated = {"lost_information", "ece", "ece_at_temperature", "reference_top_1"}
+    correlated = {"kept_information", "lost_information", "ece", "ece_at_temperature", "reference_top_1"}
     assert {row["metric"] for row in board.correlations} == correlated
     assert all(row["n"] == 7 for row in board.correlations)
 
@@ -329,7 +329,7 @@ def test_one_model_and_equal_models_give_sensible_pages(tmp_path: Path) -> None:
     equal = leaderboard_from_runs([tmp_path / "equal"], settings=FAST)
     assert {row["rank"] for row in equal.models} == {1}
     assert {"scores", "categories", "protocols"} <= {*draw_figures(equal)}
-    assert "all have the same lost information" in equal.summary
+    assert "all have the same kept information" in equal.summary
     assert "all models are equal" in leaderboard_page(equal)
 
 

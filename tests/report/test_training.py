@@ -28,6 +28,8 @@ def test_steps_of_one_training_are_drawn_in_order(tmp_path: Path) -> None:
         own = next(one for one in board.models if one["model"] == row["model"])
         assert row["lost_information"] == own["values"]["lost_information"]["value"]
         assert row["lost_information_low"] == own["values"]["lost_information"]["low"]
+    kept = {row["step"]: row["kept_information"] for row in board.training}
+    assert [row["step"] for row in board.training if row["best"]] == [max(kept, key=lambda step: kept[step])]
     assert "steps of one training" in board.notes[-1]
     assert not any("different runs" in note for note in board.notes)
     page = write_leaderboard(board, tmp_path / "report").read_text(encoding="utf-8")

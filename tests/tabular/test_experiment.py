@@ -148,11 +148,20 @@ def test_no_temperature_if_every_held_out_row_is_forecast_correctly(tmp_path: Pa
 def test_stagewise_stops_where_the_error_is_large() -> None:
     bad = PlackettLuce([[9.0, 0.0, -9.0, 0.0]] * 40)
     orders = synthetic_plackett_luce(40, 4, spread=0.0, rng=np.random.default_rng(0)).orders
-    rows = evaluate(bad, orders, Questions(stagewise=True, resamples=0, sub=(2, 3, 4)), counted_on=orders)
+    rows = evaluate(bad, orders, Questions(stagewise=True, resamples=50, sub=(2, 3, 4)), counted_on=orders)
     assert {row["k"] for row in rows if row["family"] == "sub"} == {2}
     known = pd.DataFrame([row | {"dataset": "d", "learner": "pl"} for row in rows])
-    assert "uncalibrated from k = 2 on" in stagewise_verdicts(known)[0]
-    assert stagewise_verdicts(known.assign(value=0.01)) == ["d, pl: no sub-k error above 0.1 up to k = 2"]
+    assert "k = 2" in stagewise_verdicts(known)[0]
+    assert stagewise_verdicts(known) != stagewise_verdicts(known.assign(p_value=0.5))
+    asked = Questions(
+        stagewise=True, resamples=50, sub=(2, 3), top=(), notions=("rankwise",), intervals=False
+    )
+    reached = 0
+    for seed in range(10):
+        good = synthetic_plackett_luce(40, 4, rng=np.random.default_rng(seed))
+        rows = evaluate(good.forecast, good.orders, asked, counted_on=good.orders)
+        reached += any(row["k"] == 3 and row["family"] == "sub" for row in rows)
+    assert reached >= 8  # each is stopped at k = 2 with probability 0.05
 
 
 def test_kendall_tau_by_counting() -> None:

@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rmcalib.metrics import OVERALL, catalogue, find_value
@@ -67,9 +67,20 @@ class Condition:
             return max(abs(low), abs(high))
         return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
+    def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
+        """Return the same for rows of `compare_scores`; ``abs`` of a gap is |B| − |A|."""
+        kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
+        names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
+        own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
+        return (replace(self, size=False) if kind else self).value(own)
+
+    def holds(self, value: float) -> bool:
+        """Return whether the condition holds for this value."""
+        return _OPERATORS[self.sign](value, self.limit)
+
     def met(self, rows: Iterable[Mapping[str, Any]]) -> bool:
         """Return whether the condition holds, so that the run fails."""
-        return _OPERATORS[self.sign](self.value(rows), self.limit)
+        return self.holds(self.value(rows))
 
 
 def _why_no_row(metric: str) -> str:

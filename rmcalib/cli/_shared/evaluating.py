@@ -100,9 +100,19 @@ class Job:
                 keep_scores(folder, remember_model(scores, recipe), fresh=self.scoring.fresh)
             if report.calibrator is not None:
                 folder = folder / "calibrated"
+            elif self._would_lose_texts(folder, scores):
+                folder = folder / "without-texts"
             write_evaluation(result, folder)
         met = tuple(one for one in report.conditions if one.met(result.metrics))
         return Done(result, folder, used, met)
+
+    def _would_lose_texts(self, folder: Path, scores: Scores) -> bool:
+        """Return whether the folder has the page of the run that the scores are from, which has the texts."""
+        from rmcalib.runs import is_own_run
+
+        if self.given is None or self.benchmark is not None or not (folder / "report.html").is_file():
+            return False
+        return is_own_run(folder, scores)
 
     def _scores(self, name: str | None) -> tuple[Scores, str, Path]:
         """Return the scores, the model's name and the run folder."""

@@ -38,8 +38,8 @@ MOST_RESAMPLES = 100_000  # more take hours, and memory that few machines have
 class TieRule(StrEnum):
     """What to do with votes for "equally good"."""
 
-    SPLIT = "split"
     DROP = "drop"
+    SPLIT = "split"
     DAVIDSON = "davidson"
     RAO_KUPPER = "rao-kupper"
 
@@ -233,8 +233,8 @@ Ties = Annotated[
     TieRule,
     typer.Option(
         metavar="RULE",
-        help="How to count votes for 'equally good': split (among the responses), drop, or davidson or "
-        "rao-kupper (models of ties).",
+        help="How to count votes for 'equally good': drop (default), split (among the responses), or "
+        "davidson or rao-kupper (models of ties).",
         rich_help_panel=REPORT,
     ),
 ]
@@ -273,7 +273,7 @@ class Common:
 class Measuring:
     """How the metrics are computed."""
 
-    ties: Ties = TieRule.SPLIT
+    ties: Ties = TieRule.DROP
     resamples: Resamples = 1000
     seed: Seed = 0
 

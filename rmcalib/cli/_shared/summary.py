@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rmcalib._util.display import interval, number, p_value, percent, points, short_names
 from rmcalib._util.terminal import add_row, clean_line, open_console, print_table, table
-from rmcalib.metrics import OVERALL, find_value
+from rmcalib.metrics import OVERALL, catalogue, find_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,20 +122,20 @@ def _print_categories(terminal: Console, result: Evaluation) -> None:
 
 def _print_all(terminal: Console, results: list[Evaluation]) -> None:
     lost = any(_known(result, "lost_information") for result in results)
-    metrics = ["lost_information", "usable_information"] if lost else []
+    metrics = ["kept_information", "lost_information", "usable_information"] if lost else []
     headings = [
         "says",
         "right",
         "gap in points",
-        *(["lost\ninformation", "usable\ninformation"] if lost else []),
+        *(["kept\ninformation", "lost\ninformation", "usable\ninformation"] if lost else []),
     ]
     shown = table("\nmodel", *headings, "ECE", title="\nAll models", gap=1)
-    sort_by = "lost_information" if lost else "ece"
+    sort_by = catalogue()["kept_information" if lost else "ece"]
 
     def order(result: Evaluation) -> tuple[bool, float]:
-        row = find_value(result.metrics, sort_by)
+        row = find_value(result.metrics, sort_by.name)
         value = None if row is None else row["value"]
-        return value is None, value or 0.0
+        return value is None, 0.0 if value is None else sort_by.badness(value)
 
     names = short_names(result.model for result in results)
     for result in sorted(results, key=order):

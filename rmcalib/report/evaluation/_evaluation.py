@@ -192,7 +192,7 @@ def evaluate(
     n_examples: int = 10,
     metrics: Iterable[str] | None = None,
     group_by: Iterable[str] = (),
-    ties: Ties = "split",
+    ties: Ties = "drop",
     curve: Curve = "bins",
 ) -> Evaluation:
     """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
@@ -285,7 +285,7 @@ def evaluate(
         manifest=scores.manifest,
         settings=settings,
         made_from=made_from(every, recipe, benchmark, settings, wanted, grouped, curve),
-        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level, seed=seed).rows
+        groups=audit(scores, benchmark=benchmark, group_by=grouped, level=level).rows
         if grouped and not reason
         else [],
         isotonic=isotonic_panels(everything) if curve == "isotonic" and not reason else [],

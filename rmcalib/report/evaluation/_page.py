@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["clean_text", "evaluation_page", "folded"]
 
 _ECE = ("ece", "ece_null_mean", "ece_null_95", "ece_p_value", "temperature", "ece_at_temperature")
-_SETS = ("correct_first_probability", "correct_first_ece", "correct_first_ece_null_mean")
+_SETS = ("correct_first_probability", "correct_first")
 _LENGTHS = (
     "accuracy",
     "shortest_baseline",
@@ -47,6 +47,7 @@ _MEANINGS = {
     "mean_confidence": "mean probability of its first choice",
     "accuracy": "how often its first choice is correct",
     "overconfidence": "says minus right, in percentage points",
+    "kept_information": "what the stated probabilities are worth: usable minus lost",
     "lost_information": "lost because the rewards have the wrong scale",
     "usable_information": "information of the rewards at their best scale",
 }
@@ -56,7 +57,7 @@ def evaluation_page(evaluation: Evaluation) -> str:
     """Return the page as HTML: self-contained, with every text escaped."""
     rows = evaluation.metrics
     categories = list(dict.fromkeys(row["category"] for row in rows))
-    several = _by_category(rows, categories, (*_SETS, "correct_first_ece_p_value", "rewardbench_score"))
+    several = _by_category(rows, categories, (*_SETS, "rewardbench_score"))
     settings = evaluation.settings
     smooth = any(row["metric"] == "smooth_ece" and row["low"] is not None for row in rows)
     fewer = f" (smooth ECE: {SMOOTH_RESAMPLES})" if smooth and settings.resamples > SMOOTH_RESAMPLES else ""

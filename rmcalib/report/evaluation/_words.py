@@ -237,9 +237,9 @@ def _without_calibration(rows: Rows) -> str:
             sentences = [pairs, whole]
         elif ece is not None and ece["note"]:
             sentences.append(f"Its calibration is not measured: {ece['note']}.")
-    first = find_value(rows, "correct_first_ece")
+    first = find_value(rows, "correct_first")
     if first is not None and first["value"] is not None:
         sentences.append(
-            f"Where several are correct, the ECE of “a correct one is first” is {number(first['value'])}."
+            f"Where several are correct, one of them is first {percent(first['value'])} of the time."
         )
     return " ".join(sentences)

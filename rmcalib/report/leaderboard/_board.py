@@ -32,7 +32,7 @@ from rmcalib.scores import Missing
 
 __all__ = ["Leaderboard", "leaderboard_from_runs", "leaderboard_from_table", "leaderboard_of"]
 
-_OF_PAIRS = "pairwise_overconfidence"
+_OF_PAIRS = "pairwise_brier"
 _REFERENCE = {
     "ece_score": (
         "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, "
@@ -66,7 +66,7 @@ def leaderboard_from_runs(
         The benchmark, if there are runs of several.
     metric : str, optional
         The metric to sort by and correlate: one of the catalogue for which low, high or near 0 is better.
-        Default: lost_information, or pairwise_overconfidence if a judge only compares pairs.
+        Default: kept_information, or pairwise_brier if a judge only compares pairs.
     methods : Sequence[Method]
         Coefficients of correlation: kendall, spearman, pearson.
     official : Official | Callable[[str, Sequence[str]], Official], optional

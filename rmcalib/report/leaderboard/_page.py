@@ -35,6 +35,7 @@ _COLUMNS = (
     ("mean_confidence", "says", percent),
     ("accuracy", "right", percent),
     ("overconfidence", "gap in points", None),
+    ("kept_information", f"kept infor{_SOFT}mation", number),
     ("lost_information", f"lost infor{_SOFT}mation", number),
     ("usable_information", f"usable infor{_SOFT}mation", number),
     ("ece", "ECE", number),
@@ -279,6 +280,13 @@ def _main(row: dict[str, Any] | None, metric: str) -> dict[str, str]:
 
 def _metric_words(board: Leaderboard) -> str:
     """The meaning of the metric that models are sorted by."""
+    if board.metric == "kept_information":
+        return (
+            "Kept information is the fraction of a uniform guess's uncertainty that the stated probabilities "
+            "remove: what the order of the responses is worth (usable) minus what the wrong scale of the "
+            "rewards loses. 1 is best; below 0, a uniform guess is better. It means the same for any number "
+            "of responses. Models that are not shown to be better than a uniform guess come last."
+        )
     if board.metric == "lost_information":
         return (
             "Lost information is the fraction of a uniform guess's uncertainty that is lost because the "
@@ -345,5 +353,5 @@ def _labels(board: Leaderboard) -> dict[str, str]:
 
 
 def _training_label(board: Leaderboard) -> str:
-    lost = ", ".join(f"step {row['step']}: {number(row['lost_information'])}" for row in board.training)
-    return f"Four panels over the training steps; lost information at {lost}"
+    kept = ", ".join(f"step {row['step']}: {number(row['kept_information'])}" for row in board.training)
+    return f"Four panels over the training steps; kept information at {kept}"

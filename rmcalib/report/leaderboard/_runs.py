@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
@@ -58,18 +61,24 @@ def find_runs(
 
     A run that is found twice (the same hash) counts once. Runs of one model with different hashes are all
     kept, and labelled by their differences. If there are runs of several benchmarks, ``benchmark`` selects
-    one. The folder ``real`` is the built-in board. A file of scores counts as one run for each of its models;
-    ``steps`` and ``missing`` say how to read it (`load_all_scores`).
+    one. Parts of a benchmark and the whole are one benchmark. The folder ``real`` is the built-in board. A
+    file of scores counts as one run for each of its models; ``steps`` and ``missing`` say how to read it
+    (`load_all_scores`).
     """
     runs, notes = _finished_runs(folders, steps, missing)
+    if benchmark is None:
+        runs, notes = _join_parts(runs, notes)
     return _tell_apart(_one_benchmark(runs, benchmark), notes)
 
 
 def runs_by_benchmark(
     folders: Iterable[str | Path], *, steps: str = "product", missing: Missing | None = None
 ) -> tuple[dict[str, list[ScoredRun]], list[str]]:
-    """Find the finished runs under some folders, by benchmark; return them with notes."""
-    runs, notes = _finished_runs(folders, steps, missing)
+    """Find the finished runs under some folders, by benchmark; return them with notes.
+
+    Parts of a benchmark (``--part``) and the whole are one benchmark.
+    """
+    runs, notes = _join_parts(*_finished_runs(folders, steps, missing))
     names = dict.fromkeys(run.benchmark for run in runs)
     groups = {}
     for name in names:
@@ -254,6 +263,61 @@ def _one_benchmark(runs: list[ScoredRun], wanted: str | None) -> list[ScoredRun]
         have = ", ".join(f"{name} ({n})" for name, n in counts.items())
         raise ValueError(f"there are runs of several benchmarks, {have}: choose one with --benchmark")
     return runs
+
+
+def _join_parts(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun], list[str]]:
+    """Make one benchmark of its parts and the whole: they have the same prompts.
+
+    A model's parts are left out if it was scored on the whole, too; otherwise they are joined.
+    """
+    bases = {run.benchmark: _whole(run.benchmark) for run in runs}
+    several = {base for base in bases.values() if list(bases.values()).count(base) > 1}
+    by_model: dict[tuple[str, str, str], list[ScoredRun]] = {}
+    for run in runs:
+        base = bases[run.benchmark]
+        key = (
+            (base, run.model, str(run.manifest.get("step"))) if base in several else ("", "", str(run.folder))
+        )
+        by_model.setdefault(key, []).append(run)
+    kept: list[ScoredRun] = []
+    for (base, model, _), same in by_model.items():
+        whole = [run for run in same if run.benchmark == base]
+        if base not in several or len(whole) == len(same):
+            kept += same
+            continue
+        parts = [run for run in same if run.benchmark != base]
+        names = ", ".join(dict.fromkeys(clean_line(run.benchmark) for run in parts))
+        kept += whole or [_joined(parts, base)]
+        what = "and left out, because the whole was scored, too" if whole else "and joined"
+        notes = [*notes, f"{clean_line(model)}: {names}: prompts of {clean_line(base)}, {what}."]
+    return kept, notes
+
+
+def _whole(benchmark: str) -> str:
+    """Return the name of the benchmark of which this is a part, or the name itself.
+
+    >>> _whole("demo-1of2"), _whole("demo")
+    ('demo', 'demo')
+    """
+    return re.sub(r"-\d+of\d+$", "", benchmark)
+
+
+def _joined(parts: list[ScoredRun], benchmark: str) -> ScoredRun:
+    """Return the runs of one model on parts of a benchmark as one run; each prompt counts once."""
+    first = parts[0]
+    manifest = {key: value for key, value in first.manifest.items() if key != "hash"}
+    manifest["benchmark"] = benchmark
+    seen: set[str] = set()
+    columns: list[dict[str, Any]] = []
+    for run in parts:
+        scores = run.scores()
+        new = np.array([name not in seen for name in scores.item_id.tolist()], dtype=bool)
+        columns.append({name: column[new] for name, column in scores.columns().items()})
+        seen |= set(scores.item_id.tolist())
+    shared = [name for name in columns[0] if all(name in one for one in columns)]
+    together = {name: np.concatenate([one[name] for one in columns]) for name in shared}
+    scores = Scores.from_columns(together, manifest)
+    return replace(first, manifest=manifest, benchmark=benchmark, read=scores)
 
 
 def _tell_apart(runs: list[ScoredRun], notes: list[str]) -> tuple[list[ScoredRun], list[str]]:

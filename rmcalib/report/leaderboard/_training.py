@@ -35,7 +35,9 @@ def step_labels(models: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -
 
 
 def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
-    """Return one row per step, the first step first: step, model, and each metric with its interval.
+    """Return one row per step, the first step first: step, model, best, and each metric with its interval.
+
+    ``best`` is True for the step that keeps the most information.
 
     Parameters
     ----------
@@ -55,7 +57,11 @@ def training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]
                 continue
             row |= {f"{name}_{end}": own.get(end) for end in ("low", "high")}
         rows.append(row)
-    return rows
+    known = [row["kept_information"] for row in rows if row["kept_information"] is not None]
+    return [
+        {"step": row["step"], "best": bool(known) and row["kept_information"] == max(known), **row}
+        for row in rows
+    ]
 
 
 def training_figure(rows: Sequence[Row]) -> Figure | None:
@@ -63,7 +69,7 @@ def training_figure(rows: Sequence[Row]) -> Figure | None:
 
     >>> row = {"step": 1, **{name: 0.5 for name in TRAINING_METRICS}}
     >>> [axes.get_title() for axes in training_figure([row, {**row, "step": 2}]).axes]
-    ['says and right', 'lost information', 'best temperature', 'ECE']
+    ['says and right', 'kept information', 'best temperature', 'ECE']
     """
     import pandas
     from matplotlib.figure import Figure
@@ -71,14 +77,19 @@ def training_figure(rows: Sequence[Row]) -> Figure | None:
 
     if not rows:
         return None
-    frame = pandas.DataFrame(rows).set_index("step").drop(columns="model", errors="ignore").astype(float)
+    frame = (
+        pandas.DataFrame(rows)
+        .set_index("step")
+        .drop(columns=["model", "best"], errors="ignore")
+        .astype(float)
+    )
     figure = Figure(figsize=(8.4, 5.2), dpi=130, layout="constrained")
     panels = figure.subplots(2, 2, sharex=True).ravel()
-    said, lost, temperature, ece = panels
+    said, kept, temperature, ece = panels
     _curves(said, frame, {"accuracy": ("right", BLUE), "mean_confidence": ("says", BAD)})
     said.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    _curves(lost, frame, {"lost_information": ("", BLUE)})
-    lost.set_ylim(bottom=0)
+    _curves(kept, frame, {"kept_information": ("", BLUE)})
+    kept.axhline(0, color=GREY, linewidth=0.9, linestyle=":")
     _curves(temperature, frame, {"temperature": ("", BLUE)})
     temperature.axhline(1, color=GREY, linewidth=0.9, linestyle=":")
     found = frame["temperature"][frame["temperature"] > 0]
@@ -86,7 +97,7 @@ def training_figure(rows: Sequence[Row]) -> Figure | None:
         temperature.set_yscale("log")
     _curves(ece, frame, {"ece": ("measured", BLUE), "ece_null_mean": ("mean if calibrated", GREY)})
     ece.set_ylim(bottom=0)
-    titles = ("says and right", "lost information", "best temperature", "ECE")
+    titles = ("says and right", "kept information", "best temperature", "ECE")
     for axes, title in zip(panels, titles, strict=True):
         plain_axes(axes, grid="y")
         axes.set_title(title, fontsize=9, color=INK)

@@ -79,13 +79,15 @@ def summary_words(
     if not ranked:
         return f"{total}, none with a value for {metric_name(metric)}."
     sentences = [_best_words(ranked, metric, total), _gap_words(ranked, metric)]
-    own = next((r for r in split if (r["metric"], r["target"]) == (metric, "accuracy")), None)
+    # Kept information contains the accuracy, so its correlation with it says little.
+    error = "lost_information" if metric == "kept_information" else metric
+    own = next((r for r in split if (r["metric"], r["target"]) == (error, "accuracy")), None)
     found = next((r for r in correlations if r["target"] == "leaderboard" and r["value"] is not None), None)
     if own is not None and own["note"]:
         sentences.append(too_few_words([own]))
     elif own is not None and own["value"] is not None:
-        what = f"{metric_name(metric)} and accuracy, from different halves of the prompts,"
-        sentences.append(_tau_words(own, what, metric, methods))
+        what = f"{metric_name(error)} and accuracy, from different halves of the prompts,"
+        sentences.append(_tau_words(own, what, error, methods))
     elif found is not None:
         what = f"{metric_name(metric)} and the rank by {score_name}"
         sentences.append(_tau_words(found, what, metric, methods))
@@ -113,9 +115,9 @@ def too_few_words(split: Sequence[Row]) -> str:
 def _tau_words(found: Row, what: str, metric: str, methods: Mapping[str, str]) -> str:
     low, high = found["low"], found["high"]
     if low > 0:
-        meaning = f"models with a smaller {metric_name(metric)} are better"
+        meaning = f"models that are better by {metric_name(metric)} have better scores"
     elif high < 0:
-        meaning = f"models with a smaller {metric_name(metric)} are worse"
+        meaning = f"models that are better by {metric_name(metric)} have worse scores"
     else:
         meaning = "the interval includes zero, so these models do not show a correlation"
     return (
@@ -135,7 +137,7 @@ def _best_words(ranked: Sequence[Row], metric: str, total: str) -> str:
     if says is not None and right is not None:
         unit = "pairs" if metric.startswith("pairwise") else "time"
         more = f": it says {percent(says['value'])} and is right {percent(right['value'])} of the {unit}"
-    return f"{total}. Smallest {metric_name(metric)}: {best['model']}, {shown}{more}."
+    return f"{total}. Best by {metric_name(metric)}: {best['model']}, {shown}{more}."
 
 
 def _gap_words(ranked: Sequence[Row], by: str) -> str:
@@ -222,7 +224,11 @@ def to_markdown(board: Leaderboard) -> str:
 def _best_lines(board: Leaderboard) -> list[str]:
     main, best = board.metric, board.ranked[:10]
     names = headline_keys(main)
-    others = ("pairwise_lost_information",) if "pairwise_accuracy" in names else ("lost_information", "ece")
+    others = (
+        ("pairwise_lost_information",)
+        if "pairwise_accuracy" in names
+        else ("kept_information", "lost_information", "ece")
+    )
     known = [
         key for key in (*names, *others) if key != main and any(key in row["values"] for row in board.models)
     ]
@@ -234,7 +240,7 @@ def _best_lines(board: Leaderboard) -> list[str]:
     rows = [
         [
             str(row["rank"]),
-            row["model"] + (" *" if row["scale"] == "no" else ""),
+            row["model"] + _stars(row),
             number(row["values"][main]["value"], 4),
             interval(row["values"][main]),
             *(_value(row["values"].get(key), key) for key in known),
@@ -243,10 +249,17 @@ def _best_lines(board: Leaderboard) -> list[str]:
         ]
         for row in best
     ]
-    lines = [f"## Smallest {metric_name(main)}", "", *markdown_table(head, rows)]
+    lines = [f"## Best by {metric_name(main)}", "", *markdown_table(head, rows)]
     if any(row["scale"] == "no" for row in best):
         lines += ["", "\\* not trained on a Bradley-Terry scale: its probabilities have little meaning."]
+    if any(row["better_than_guess"] is False for row in best):
+        lines += ["", "† not shown to be better than a uniform guess."]
     return lines
+
+
+def _stars(row: Row) -> str:
+    guess = " †" if row["better_than_guess"] is False else ""
+    return (" *" if row["scale"] == "no" else "") + guess
 
 
 def _correlation_lines(board: Leaderboard) -> list[str]:
