@@ -46,11 +46,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """The heading of a column, what it means, and whether it holds text."""
+    """The heading of a column, what it means, whether it holds text, and whether only pages have room for it."""
 
     label: str
     meaning: str = ""
     text: bool = False
+    page_only: bool = False
 
 
 @dataclass(frozen=True)

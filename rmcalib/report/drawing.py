@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.markdown import markdown_table, markdown_text
 from rmcalib._util.terminal import clean, open_console
-from rmcalib.report.document import Block, Document, Drawing, Information, Table, Words
+from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Information, Table, Words
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -138,11 +138,10 @@ def _print_block(console: Console, block: Block) -> None:
             console.print(Text(sentence))
     if not isinstance(block, Table) or not block.rows:
         return
-    rows = table(block.columns[0].label, *(column.label for column in block.columns[1:]))
-    for row in block.rows:
-        add_row(
-            rows, row[0].text, *(cell.text for cell in row[1:]), style="" if row[0].tone != "soft" else "dim"
-        )
+    columns, body = _narrow(block)
+    rows = table(columns[0].label, *(column.label for column in columns[1:]))
+    for row in body:
+        add_row(rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else "")
     console.print()
     print_table(console, rows)
 
@@ -177,7 +176,14 @@ def _markdown_block(block: Block) -> list[str]:
         return [*(f"{start}{markdown_text(sentence)}" for sentence in block.sentences), ""]
     if not isinstance(block, Table) or not block.rows:
         return []
-    align = "".join("l" if i == 0 or column.text else "r" for i, column in enumerate(block.columns))
+    columns, body = _narrow(block)
+    align = "".join("l" if i == 0 or column.text else "r" for i, column in enumerate(columns))
     caption = [markdown_text(block.caption), ""] if block.caption else []
-    rows = [[cell.text for cell in row] for row in block.rows]
-    return [*caption, *markdown_table([column.label for column in block.columns], rows, align=align), ""]
+    rows = [[cell.text for cell in row] for row in body]
+    return [*caption, *markdown_table([column.label for column in columns], rows, align=align), ""]
+
+
+def _narrow(block: Table) -> tuple[list[Column], list[list[Cell]]]:
+    """Return a table without the columns that only pages have room for."""
+    kept = [i for i, column in enumerate(block.columns) if not column.page_only]
+    return [block.columns[i] for i in kept], [[row[i] for i in kept] for row in block.rows]

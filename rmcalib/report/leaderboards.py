@@ -26,7 +26,7 @@ from rmcalib.report import figures
 from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Section, Table, Words
 from rmcalib.report.drawing import to_html, to_markdown
 from rmcalib.report.official import Official, read_table
-from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
+from rmcalib.report.pages import HEADLINE, PAIRS, footer_of, metric_cell, metric_column
 from rmcalib.report.runs import ScoredRun, find_runs, source_notes, step_labels
 from rmcalib.report.sentences import board_sentences, metric_name
 from rmcalib.scores import Missing
@@ -43,6 +43,7 @@ __all__ = [
 FEWEST_MODELS = 10
 """With fewer models, correlations over them are not shown."""
 _OF_PAIRS = "pairwise_brier"
+_BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
 _TABLES = (
     "training",
     "metrics",
@@ -430,7 +431,7 @@ def _ranking(board: Leaderboard) -> Table:
             else []
         ),
     ]
-    head += [metric_column(main), *(metric_column(key, label) for key, label in others.items())]
+    head += [metric_column(main), *(metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items())]
     head += [Column(board.score_name)] if scored else []
     rows = []
     for row in board.models:
@@ -612,14 +613,11 @@ def _training_table(rows: Sequence[Row]) -> Table:
 
 def _named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderboard:
     """Return a board with names, and with what is known about the scale of each model."""
-    unknown = Recipe("")
     models = [
         row
         | {
-            "scale": (found := recipes.get(row["model"], unknown)).bradley_terry
-            if found is not unknown
-            else "",
-            "mark": "" if found is unknown else scale_note(found),
+            "scale": recipes[row["model"]].bradley_terry if row["model"] in recipes else "",
+            "mark": scale_note(recipes[row["model"]]) if row["model"] in recipes else "",
         }
         for row in board.models
     ]

@@ -60,12 +60,13 @@ HEADLINE: dict[str, str] = {
     "usable_information": "usable information",
 }
 """The first metrics of every table, with their headings."""
-_PAIRS = {
+PAIRS = {
     "pairwise_confidence": "says in pairs",
     "pairwise_accuracy": "right in pairs",
     "pairwise_overconfidence": "gap in pairs",
 }
 _NAME = Column("", text=True)
+_PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 Row = Mapping[str, Any]
 
 
@@ -137,10 +138,11 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
     return Cell(text, float(value), tip=str(row.get("note") or ""))
 
 
-def metric_column(metric: str, label: str = "") -> Column:
+def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> Column:
     """Return the heading of a metric's column, with its meaning from the catalogue."""
     found = catalogue().get(metric)
-    return Column(label or metric_name(metric), "" if found is None else found.meaning)
+    meaning = "" if found is None else found.meaning
+    return Column(label or metric_name(metric), meaning, page_only=page_only)
 
 
 def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
@@ -215,7 +217,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
             ("overconfidence", "gap", "says minus right", "gap"),
         ]
     else:
-        wanted = [(name, label, "", "") for name, label in _PAIRS.items()]
+        wanted = [(name, label, "", "") for name, label in PAIRS.items()]
     tiles = [
         _tile(find_value(rows, name), *(name, label, meaning, key)) for name, label, meaning, key in wanted
     ]
@@ -316,7 +318,7 @@ def category_table(result: Evaluation) -> Table | None:
     rows = result.rows
     names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
     if result.facts["no_calibration"] is not None:
-        names |= _PAIRS
+        names |= PAIRS
     known = {row["metric"] for row in rows if row["value"] is not None}
     shown = {key: label for key, label in names.items() if key in known}
     if not shown:
@@ -330,7 +332,7 @@ def category_table(result: Evaluation) -> Table | None:
         for category in dict.fromkeys(row["category"] for row in rows)
         if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
     ]
-    head = [_NAME, Column("prompts"), *(metric_column(key, label) for key, label in shown.items())]
+    head = [_NAME, Column("prompts"), *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items())]
     caption = f"Brackets are {result.settings.level:.0%} intervals."
     return Table("Metrics by category", head, body, caption, sortable=True)
 
@@ -473,11 +475,11 @@ def _bins_in_words(rows: Sequence[Row]) -> str:
 
 def comparison_document(found: Comparison) -> Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
-    first = [row for name in (*HEADLINE, *_PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
+    first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
     in_points = [
-        {**row, "label": {**HEADLINE, **_PAIRS}.get(row["metric"], metric_name(row["metric"]))}
+        {**row, "label": {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"]))}
         for row in first
-        if row["metric"] in (*HEADLINE, *_PAIRS)
+        if row["metric"] in (*HEADLINE, *PAIRS)
     ]
     missing = list(dict.fromkeys(row["note"] for row in found.rows if row["note"]))
     others = [row for row in found.rows if row not in first]
@@ -518,13 +520,13 @@ def _difference_table(
         change = {"value": row["difference"], "low": row["low"], "high": row["high"]}
         shown = (
             points(change)
-            if gap or row["metric"] in ("mean_confidence", "accuracy", *_PAIRS)
+            if gap or row["metric"] in ("mean_confidence", "accuracy", *PAIRS)
             else _signed(change)
         )
         p = row["size_p_value"] if row["size_p_value"] is not None else row["p_value"]
         cells = [
             Cell(
-                {**HEADLINE, **_PAIRS}.get(row["metric"], metric_name(row["metric"])),
+                {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"])),
                 tip=catalogue()[row["metric"]].meaning if row["metric"] in catalogue() else "",
             ),
             metric_cell({"value": row["a"], "low": None, "high": None}, row["metric"]),

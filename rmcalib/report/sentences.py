@@ -62,14 +62,13 @@ def evaluation_sentences(evaluation: Evaluation) -> list[str]:
     reversed_order = _reversed_sentence(rows, facts)
     if n == 1:
         found.append("One prompt shows nothing about calibration.")
-    elif reversed_order:
-        found.append(reversed_order)
     elif _known(rows, "overconfidence"):
-        found.append(_gap_sentence(rows, facts))
+        found += [reversed_order, _gap_sentence(rows, facts)]
         if n >= FEWEST:
             found += [_information_sentence(rows), _temperature_sentence(rows, facts)]
             found += [_groups_sentence(evaluation.groups), check_sentence(evaluation)]
     elif n:
+        found.append(reversed_order)
         found += _uncalibrated_sentences(rows, facts)
     elif not any(found):
         found.append("No prompt here has exactly one correct response.")
@@ -103,13 +102,14 @@ def _gap_sentence(rows: Rows, facts: Row) -> str:
 
 
 def _reversed_sentence(rows: Rows, facts: Row) -> str:
-    right, chance = _known(rows, "accuracy"), facts["chance"]
+    """Say that a model is right less often than a random choice, and ask about the labels if pairs are, too."""
+    right, pairs, chance = _known(rows, "accuracy"), _known(rows, "pairwise_accuracy"), facts["chance"]
     if right is None or right["high"] is None or chance is None or right["n"] < 5 or right["high"] >= chance:
         return ""
-    return (
-        f"It is right {percent(right['value'])} of the time, less often than a random choice "
-        f"({percent(chance)}): its order looks reversed: are the labels or the sign of the rewards swapped?"
-    )
+    start = f"It is right {percent(right['value'])} of the time, less often than a random choice ({percent(chance)})"
+    if pairs is not None and (pairs["high"] is None or pairs["high"] >= 0.5):
+        return f"{start}."
+    return f"{start}: its order looks reversed: are the labels or the sign of the rewards swapped?"
 
 
 def _information_sentence(rows: Rows) -> str:
