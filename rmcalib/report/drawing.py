@@ -93,7 +93,7 @@ def _asset(name: str) -> str:
 def _safe(text: str) -> Any:
     from markupsafe import Markup
 
-    return Markup(text)  # noqa: S704 (a file of this package)
+    return Markup(text)
 
 
 def _hash(text: str) -> str:
@@ -141,7 +141,9 @@ def _print_block(console: Console, block: Block) -> None:
     columns, body = _narrow(block)
     rows = table(columns[0].label, *(column.label for column in columns[1:]))
     for row in body:
-        add_row(rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else "")
+        add_row(
+            rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else ""
+        )
     console.print()
     print_table(console, rows)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from rmcalib.benchmarks import known_entry
 from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
 from rmcalib.metrics import Board, Settings
 from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
-from rmcalib.metrics.catalogue import TRAINING_METRICS, catalogue
+from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.metrics.correlation import Method
 from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.report import figures
@@ -431,7 +431,10 @@ def _ranking(board: Leaderboard) -> Table:
             else []
         ),
     ]
-    head += [metric_column(main), *(metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items())]
+    head += [
+        metric_column(main),
+        *(metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items()),
+    ]
     head += [Column(board.score_name)] if scored else []
     rows = []
     for row in board.models:
@@ -449,13 +452,13 @@ def _ranking(board: Leaderboard) -> Table:
         if sets:
             cells.append(
                 Cell(
-                    "–" if row["rank_low"] is None else f"{row['rank_low']}–{row['rank_high']}",
+                    "–" if row["rank_low"] is None else _range(row),
                     row["rank_low"],
                 )
             )
         cells += [
             metric_cell(row["values"].get(main), main),
-            *(metric_cell(row["values"].get(key), key, limits=key == "overconfidence") for key in others),
+            *(metric_cell(row["values"].get(key), key, limits=False) for key in others),
         ]
         cells += [Cell(number(row["score"]), row["score"])] if scored else []
         rows.append(cells)
@@ -470,6 +473,11 @@ def _ranking(board: Leaderboard) -> Table:
         else ""
     )
     return Table("Models", head, rows, marks.strip(), sortable=True)
+
+
+def _range(row: Row) -> str:
+    low, high = row["rank_low"], row["rank_high"]
+    return str(low) if low == high else f"{low}–{high}"
 
 
 def _sections(board: Leaderboard) -> list[Section | None]:

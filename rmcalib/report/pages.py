@@ -37,7 +37,6 @@ from rmcalib.report.sentences import (
     direction,
     evaluation_sentences,
     metric_name,
-    outside_zero,
 )
 
 __all__ = [
@@ -66,6 +65,11 @@ PAIRS = {
     "pairwise_overconfidence": "gap in pairs",
 }
 _NAME = Column("", text=True)
+_RELIABILITY = (
+    "How often responses are correct, against their probability of being the best. The bars contain 95% of a "
+    "calibrated model's points. An over-confident model is above the diagonal on the left and below it on the "
+    "right."
+)
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 Row = Mapping[str, Any]
 
@@ -235,51 +239,14 @@ def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
     categories = list(dict.fromkeys(row["category"] for row in rows))
     by_category = category_table(result)
-    overall = [row for row in result.reliability if row["panel"] == OVERALL]
-    others = [row for row in result.reliability if row["panel"] != OVERALL]
-    drawn = [
-        Drawing(
-            "reliability",
-            partial(
-                figures.reliability_figure,
-                overall,
-                [row for row in result.isotonic if row["panel"] == OVERALL],
-            ),
-            "Reliability diagram of all responses: " + _bins_in_words(overall),
-        ),
-        *(
-            [
-                Drawing(
-                    "reliability-categories",
-                    partial(
-                        figures.reliability_figure,
-                        others,
-                        [row for row in result.isotonic if row["panel"] != OVERALL],
-                    ),
-                    "Reliability diagrams by category",
-                )
-            ]
-            if others
-            else []
-        ),
-    ]
+    panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
+    diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
     return [
         Section("prompt-list", "All prompts", widget="prompts"),
         Section("slider", "Try a temperature", widget="slider") if calibrated else None,
         None if by_category is None else Section("by-category", "By category", [by_category], brief=True),
-        Section(
-            "reliability-diagrams",
-            "Reliability",
-            [
-                Words(
-                    [
-                        "How often responses are correct, against their probability of being the best. The bars contain 95% of a calibrated model's points."
-                    ]
-                ),
-                *drawn,
-            ],
-        )
-        if overall
+        Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
+        if diagrams
         else None,
         _groups_section(result),
         _decisions_section(result),
@@ -313,6 +280,14 @@ def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     ]
 
 
+def _diagram(result: Evaluation, panel: str, number: int) -> Drawing:
+    rows = [row for row in result.reliability if row["panel"] == panel]
+    line = [row for row in result.isotonic if row["panel"] == panel]
+    seen = ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
+    label = f"Reliability diagram, {clean_line(panel)}: predicted {seen}"
+    return Drawing(f"reliability-{number}", partial(figures.reliability_figure, rows, line), label)
+
+
 def category_table(result: Evaluation) -> Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
     rows = result.rows
@@ -327,12 +302,19 @@ def category_table(result: Evaluation) -> Table | None:
         [
             Cell(clean_line(category)),
             Cell(f"{n:,}", n),
-            *(metric_cell(find_value(rows, key, category), key, limits=key.endswith("overconfidence")) for key in shown),
+            *(
+                metric_cell(find_value(rows, key, category), key, limits=key.endswith("overconfidence"))
+                for key in shown
+            ),
         ]
         for category in dict.fromkeys(row["category"] for row in rows)
         if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
     ]
-    head = [_NAME, Column("prompts"), *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items())]
+    head = [
+        _NAME,
+        Column("prompts"),
+        *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items()),
+    ]
     caption = f"Brackets are {result.settings.level:.0%} intervals."
     return Table("Metrics by category", head, body, caption, sortable=True)
 
@@ -464,10 +446,6 @@ def footer_of(settings: Settings) -> str:
         f"rmcalib {__version__} · {settings.bins} equal-width bins · {settings.level:.0%} intervals · "
         f"{settings.resamples:,} simulated data sets · seed {settings.seed}"
     )
-
-
-def _bins_in_words(rows: Sequence[Row]) -> str:
-    return ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
 
 
 # Comparisons.
