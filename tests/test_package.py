@@ -41,11 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tabular": {"ranking", "calibration", "runs"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
-    "publish": {"metrics", "report"},
     "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "batch", "metrics", "tabular", "report", "repair", "publish"),
+        *("runs", "batch", "metrics", "tabular", "report", "repair"),
     },
 }
 MOST_MODULES = 15
