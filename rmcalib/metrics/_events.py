@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib.calibration._rare import first_and_next
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, first_and_next
 from rmcalib.metrics._forecasts import Forecasts, once
 
 __all__ = [
