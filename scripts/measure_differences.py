@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, first_and_next
 from rmcalib._util.files import write_csv, write_text
 from rmcalib.calibration import (
     Difference,
@@ -31,7 +31,6 @@ from rmcalib.calibration import (
     scale_loss,
     smooth_inference,
 )
-from rmcalib.calibration._rare import first_and_next
 
 sys.path.insert(0, str(Path(__file__).parent))
 from measure_statistics import (
@@ -173,7 +172,9 @@ def differences(
         if a is None:
             continue
         if isinstance(a, np.ndarray):
-            base, others = b[1] - a[1], [b[2] - a[2]]
+            base = b[1] - a[1]
+            jump = np.abs(b[2] - a[2] - base)
+            others = [base - jump, base + jump]
             if name in ("accuracy", "overconfidence"):
                 others = [] if same_order else [base - 1, base + 1]
             result[name] = mean_difference(a[0], b[0], base=base, others=others)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, first_and_next
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
 from rmcalib.calibration import (
@@ -47,7 +47,6 @@ from rmcalib.calibration import (
     smooth_inference,
 )
 from rmcalib.calibration._binning import grouped_sums, unpack_bins
-from rmcalib.calibration._rare import first_and_next
 from rmcalib.calibration._smooth_ece import cosine_coefficients, fixed_points, residual_grid
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

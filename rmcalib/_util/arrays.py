@@ -19,6 +19,7 @@ __all__ = [
     "check_choice",
     "check_integer",
     "chunks",
+    "first_and_next",
     "segment_log_softmax",
 ]
 
@@ -167,6 +168,24 @@ def segment_log_softmax(logits: FloatArray, sizes: IntArray) -> FloatArray:
     starts = np.cumsum(sizes) - sizes
     centred = logits - np.repeat(np.maximum.reduceat(logits, starts), sizes)
     return centred - np.repeat(np.log(np.add.reduceat(np.exp(centred), starts)), sizes)
+
+
+def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the rows of the largest and of the next smaller value of each group: (G,) each.
+
+    The rows of a group follow each other. If all values of a group are equal, both rows are the same. Among
+    rows with equal values it returns any.
+
+    >>> first_and_next(np.array([0.2, 0.5, 0.3, 0.5, 0.5]), np.array([3, 2]))
+    (array([1, 3]), array([2, 3]))
+    """
+    starts = np.cumsum(sizes) - sizes
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((np.arange(len(p)), -p, group))
+    first = order[starts]
+    lower = np.where(p < p[first][group], p, -np.inf)
+    below = np.lexsort((np.arange(len(p)), -lower, group))[starts]
+    return first, np.where(np.isfinite(lower[below]), below, first)
 
 
 def _brief(values: object) -> str:

@@ -9,11 +9,19 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_groups, check_choice, segment_log_softmax
+from rmcalib._util.arrays import (
+    FloatArray,
+    IntArray,
+    as_floats,
+    as_groups,
+    check_choice,
+    first_and_next,
+    segment_log_softmax,
+)
 from rmcalib.calibration._ece import as_forecast
 from rmcalib.calibration._intervals import Interval, check_level, skew_interval, student_quantile
 from rmcalib.calibration._maps import fit_isotonic
-from rmcalib.calibration._rare import first_and_next, frequency_distances
+from rmcalib.calibration._rare import frequency_distances
 from rmcalib.calibration._temperature import find_temperature
 from rmcalib.calibration._top_1 import (
     LOG_RANGE,

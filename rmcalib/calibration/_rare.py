@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, first_and_next
 from rmcalib.calibration._intervals import clopper_pearson, skew_interval
 
-__all__ = ["first_and_next", "frequency_distances", "jump_interval", "outcome_limits"]
+__all__ = ["frequency_distances", "jump_interval", "outcome_limits"]
 
 
 def jump_interval(
@@ -80,24 +80,6 @@ def frequency_distances(jump: FloatArray, possible: FloatArray, level: float) ->
     low, high = clopper_pearson(k, n, level)
     unseen = float(possible[~seen].mean()) if k < n else 0.0
     return (high - k / n) * (total + unseen) / (k + 1), (k / n - low) * total / max(k, 1)
-
-
-def first_and_next(p: FloatArray, sizes: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the rows of the largest and of the next smaller value of each group: (G,) each.
-
-    The rows of a group follow each other. If all values of a group are equal, both rows are the same. Among
-    rows with equal values it returns any.
-
-    >>> first_and_next(np.array([0.2, 0.5, 0.3, 0.5, 0.5]), np.array([3, 2]))
-    (array([1, 3]), array([2, 3]))
-    """
-    starts = np.cumsum(sizes) - sizes
-    group = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((np.arange(len(p)), -p, group))
-    first = order[starts]
-    lower = np.where(p < p[first][group], p, -np.inf)
-    below = np.lexsort((np.arange(len(p)), -lower, group))[starts]
-    return first, np.where(np.isfinite(lower[below]), below, first)
 
 
 def outcome_limits(

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
-from rmcalib.calibration._rare import first_and_next
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, first_and_next
 from rmcalib.metrics._forecasts import Forecasts, once
 
 __all__ = [
@@ -34,7 +33,25 @@ def outcomes(forecasts: Forecasts) -> FloatArray:
 
 
 def accuracy_of(forecasts: Forecasts) -> FloatArray:
-    """Return the accuracy of each prompt (n,): the fraction of correct responses with the largest reward."""
+    """Return the accuracy of each prompt: the fraction of correct responses with the top reward.
+
+    Parameters
+    ----------
+    forecasts : Forecasts
+        Forecasts of n prompts.
+
+    Returns
+    -------
+    float array (n,)
+        1 or 0, or a share if several responses tie for the first place.
+
+    Examples
+    --------
+    >>> from rmcalib.metrics import forecast
+    >>> from rmcalib.scores import Scores
+    >>> accuracy_of(forecast(Scores.from_arrays([[1.0, 1.0, 0.0], [2.0, 1.0, 0.0]])))
+    array([0.5, 1. ])
+    """
     return of_first_choice(forecasts, outcomes(forecasts))
 
 

@@ -331,7 +331,8 @@ def _alternatives(a: Statistic, b: Statistic) -> tuple[FloatArray | None, list[F
         return None, []
     base = b.if_right - a.if_right
     if a.rewards is None or b.rewards is None:
-        return base, [b.if_wrong - a.if_wrong]
+        jump = np.abs(b.if_wrong - a.if_wrong - base)  # either model may be the one that was surer
+        return base, [base - jump, base + jump]
     same = a.rewards.shape == b.rewards.shape and np.allclose(a.rewards, b.rewards, rtol=1e-9, atol=1e-12)
     # One model may be right and the other wrong, even if that was never seen.
     return base, [] if same else [base - 1, base + 1]

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
+from rmcalib._util.arrays import first_and_next
 from rmcalib.calibration import ErrorOptions, binned_inference, jump_interval, pairwise_inference, scale_loss
 from rmcalib.calibration._intervals import clopper_pearson
-from rmcalib.calibration._rare import first_and_next, frequency_distances, outcome_limits
+from rmcalib.calibration._rare import frequency_distances, outcome_limits
 
 
 @settings(max_examples=50, deadline=None)
