@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from rmcalib.tabular._tables import read_results
 
 from rmcalib._util.files import write_json, write_text
 from rmcalib.tabular import Dataset, Plan, Questions, load_dataset, run_prolr
-from rmcalib.tabular._tables import read_results
 
 sys.path.insert(0, str(Path(__file__).parent))
 from reproduce_report import write_report

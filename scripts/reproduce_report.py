@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
+from rmcalib.tabular._tables import fold_means, paired_points
 
 from rmcalib._util.files import write_csv, write_file, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
-from rmcalib.tabular._tables import fold_means, paired_points
 
 Row = dict[str, Any]
 
