@@ -196,8 +196,8 @@ def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
 def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
     """Return a column with the type of its field, and the rows of bad values."""
     if field.type == "lists":
-        bad = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
-        return (None if bad else as_lists(values)), np.array(bad, dtype=np.int64)
+        wrong_rows = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
+        return (None if wrong_rows else as_lists(values)), np.array(wrong_rows, dtype=np.int64)
     array = values if isinstance(values, np.ndarray) and values.ndim == 1 else _objects(values)
     if field.type == "string":
         return _texts(array)

@@ -50,8 +50,13 @@ _NAMES: dict[str, Strings] = {
 }
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
-_OURS = {"prompt": ("item_id",), "response": ("response",), "reward": ("reward",)}
-_OURS |= {"label": ("label", "is_correct"), "category": ("category",)}
+_OURS: dict[str, Strings] = {
+    "prompt": ("item_id",),
+    "response": ("response",),
+    "reward": ("reward",),
+    "label": ("label", "is_correct"),
+    "category": ("category",),
+}
 _ONE_OF = ("reward", "label")  # two candidates for these are a question; of others the first is used
 _BEST = ("best", "best_id", "best_response", "winner", "preferred", "chosen_id")
 _CHOSEN, _REJECTED = re.compile(r"(^|_)chosen(_|$)"), re.compile(r"(^|_)rejected(_|\d|$)")
@@ -99,8 +104,8 @@ def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]
 
 def to_columns(
     table: Table, given: Mapping[str, list[str]], cluster: str | None = None
-) -> dict[str | None, tuple[dict[str, Any], list[str]]]:
-    """Return the columns of `Scores` for each model of a table (None if it names none), and notes."""
+) -> dict[str | None, dict[str, Any]]:
+    """Return the columns of `Scores` for each model of a table (None if it names none)."""
     problems = Problems(table.source)
     if not len(table):
         problems.append("contains no scores")
@@ -109,7 +114,7 @@ def to_columns(
     roles = _roles(table, asked, problems)
     problems.raise_if_any()
     wide = "wide" in roles
-    columns, notes = (_of_wide if wide else _of_long)(table, roles, problems)
+    columns = (_of_wide if wide else _of_long)(table, roles, problems)
     problems.raise_if_any()
     used = {name.removeprefix("-") for names in roles.values() for name in names}
     rows = columns.pop("row")
@@ -122,11 +127,11 @@ def to_columns(
             columns.setdefault(name, _taken(values, rows) if wide else values)
     models = columns.pop("model", None)
     if models is None:
-        return {None: (columns, notes)}
-    parts: dict[str | None, tuple[dict[str, Any], list[str]]] = {}
+        return {None: columns}
+    parts: dict[str | None, dict[str, Any]] = {}
     for model in dict.fromkeys(models.tolist()):
         own = np.flatnonzero(models == model)
-        parts[model] = ({name: _taken(values, own) for name, values in columns.items()}, notes)
+        parts[model] = {name: _taken(values, own) for name, values in columns.items()}
     return parts
 
 
@@ -223,11 +228,9 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _of_long(
-    table: Table, roles: Mapping[str, list[str]], problems: Problems
-) -> tuple[dict[str, Any], list[str]]:
+def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
     """Return the columns of a table with one row per response."""
-    n, notes = len(table), []
+    n = len(table)
 
     def column(role: str) -> Any:
         return table.columns[roles[role][0]] if role in roles else None
@@ -272,12 +275,10 @@ def _of_long(
             columns["reward"] = [None if v is None else -float(v) for v in table.columns[name[1:]]]
     if "steps" in roles and "reward" not in roles:
         columns["steps"] = column("steps")
-    return columns, notes
+    return columns
 
 
-def _of_wide(
-    table: Table, roles: Mapping[str, list[str]], problems: Problems
-) -> tuple[dict[str, Any], list[str]]:
+def _of_wide(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
     """Return the columns of a table with one row per prompt."""
     n, names = len(table), roles["wide"]
     rewards: list[list[Any]] = [[] for _ in range(n)]
@@ -296,7 +297,6 @@ def _of_wide(
         problems.raise_if_any()
     rows = np.repeat(np.arange(n), sizes)
     columns: dict[str, Any] = {"row": rows}
-    notes: list[str] = []
     numbers = np.array([str(i) for i in range(n)])
     ids = _ids(table.columns[roles["prompt"][0]], "prompt", table, problems) if "prompt" in roles else numbers
     if len(set(ids.tolist())) < n:  # one question behind several rows
@@ -323,7 +323,7 @@ def _of_wide(
     elif "num_correct" in table.columns:
         counts = np.array([_number(value) for value in table.columns["num_correct"]], dtype=np.float64)
         columns["label"] = (columns["response"] < counts[rows]).astype(np.float64)
-    return columns, notes
+    return columns
 
 
 def _ids(values: Any, name: str, table: Table, problems: Problems) -> npt.NDArray[np.str_]:
@@ -371,8 +371,8 @@ def _numbered(
     for row, key in enumerate(zip(group.tolist(), map(str, given), strict=True)):
         if key in seen:
             problems.append(
-                f"{table.place(row)}: response {shown(given[row])} of its prompt appears twice: leave one out, "
-                "or name another column with columns response=NAME or model=NAME"
+                f"{table.place(row)}: response {shown(given[row])} of its prompt appears twice: leave one "
+                "out, or name another column with columns response=NAME or model=NAME"
             )
             break
         seen.add(key)
@@ -382,7 +382,7 @@ def _numbered(
 def _labels(
     values: Any, name: str, group: IntArray, responses: Any, table: Table, problems: Problems
 ) -> FloatArray:
-    """Read labels of responses: true or false, 0 or 1, words, the best id, ranks, shares; empty is unknown."""
+    """Read labels of responses: truth values, words, the best id, ranks, shares; empty is unknown."""
     texts = [None if value is None or value != value else str(value).strip() for value in values]
     n_groups = int(group.max()) + 1
     distinct: list[set[str]] = [set() for _ in range(n_groups)]
@@ -416,8 +416,9 @@ def _labels(
         return found
     row = bad[0] if bad else int(outside[0])
     problems.append(
-        f"{table.place(row)}: {name} is {shown(values[row])}, which is no label: give true or false, 0 or 1, a "
-        "share from 0 to 1, ranks 1, 2, ..., or the id of the best response (another column: columns label=NAME)"
+        f"{table.place(row)}: {name} is {shown(values[row])}, which is no label: give true or false, 0 or 1, "
+        "a share from 0 to 1, ranks 1, 2, ..., or the id of the best response, or name another column with "
+        "columns label=NAME"
     )
     return found
 
@@ -469,8 +470,8 @@ def _wide_labels(
         index = ends[0] if len(ends) == 1 else int(text) - from_one if text.isdigit() else letter
         if not 0 <= index < size:
             problems.append(
-                f"{table.place(row)}: {name} is {shown(value)}, which is none of its {size} responses: give the "
-                "name of a reward column, a letter, a number from 0, or a list with 0 or 1 for each"
+                f"{table.place(row)}: {name} is {shown(value)}, which is none of its {size} responses: give "
+                "the name of a reward column, a letter, a number from 0, or a list with 0 or 1 for each"
             )
             return np.full(int(sizes.sum()), np.nan)
         found += [float(j == index) for j in range(size)]
