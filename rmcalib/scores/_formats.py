@@ -3,8 +3,8 @@
 RewardBench has one object of lists: one entry per prompt, with a list of scores. RewardMATH has two layouts.
 The authors publish a JSON list per model, one object per problem, with `problem`, `solution_reference` (who
 wrote each solution), `score` (one entry per solution) and, for verdicts, `chosen_position`. The tidy layout
-is a table of many models with the columns `model, problem, response, score` or, for verdicts, `model, problem,
-rejected, verdict, chosen_position`; response 0 is the correct one.
+is a table of many models with the columns `model, problem, response, score` or, for verdicts, `model,
+problem, rejected, verdict, chosen_position`; response 0 is the correct one.
 """
 
 from __future__ import annotations

@@ -183,6 +183,8 @@ def as_column(values: Any) -> npt.NDArray[Any] | None:
         if kinds and kinds <= {int, float, bool} and (kinds == {bool} or bool not in kinds):
             empty = any(value is None for value in array.tolist())
             return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
+        if str in kinds and len(kinds) > 1:  # Arrow has no columns of several types
+            return _objects(None if value is None else str(value) for value in array.tolist())
     return array
 
 

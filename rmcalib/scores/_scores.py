@@ -26,6 +26,7 @@ from rmcalib.scores import _files
 from rmcalib.scores._formats import rewardbench_content
 from rmcalib.scores._schema import (
     DETAIL,
+    LARGEST_REWARD,
     SCHEMA,
     UNKNOWN_LENGTH,
     Place,
@@ -276,8 +277,9 @@ class Scores:
         """
         if not np.isfinite(temperature) or temperature <= 0:
             raise ValueError(f"temperature: {temperature!r} is not a positive finite number")
-        reward = self.reward / temperature
-        if not np.isfinite(reward).all():
+        with np.errstate(over="ignore"):
+            reward = self.reward / temperature
+        if np.abs(reward).max() > LARGEST_REWARD:
             raise ValueError(f"temperature: {temperature!r} makes a reward too large")
         about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
         about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)

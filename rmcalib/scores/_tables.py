@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.benchmarks import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import SCHEMA, Problems, shown
+from rmcalib.scores._schema import Problems, shown
 
 __all__ = ["ROLES", "parse_columns", "to_columns"]
 
@@ -68,6 +68,7 @@ _WORDS = {
     ),
     **dict.fromkeys(("tie", "tied", "draw"), 0.5),
 }
+_MODEL = "__model__"
 _LONGEST_ID = 100  # longer prompts are texts, and their digest is their id
 
 
@@ -119,13 +120,10 @@ def to_columns(
     used = {name.removeprefix("-") for names in roles.values() for name in names}
     rows = columns.pop("row")
     for name, values in table.columns.items():
-        if name in used or name == "is_correct":
-            continue
-        if name in SCHEMA or name.startswith("judge_"):
-            columns.setdefault(name, np.asarray(values, dtype=object)[rows] if wide else values)
-        else:
-            columns.setdefault(name, _taken(values, rows) if wide else values)
-    models = columns.pop("model", None)
+        if name not in used and name != "is_correct":
+            kept = "response_text" if name == "response" else name
+            columns.setdefault(kept, _taken(values, rows) if wide else values)
+    models = columns.pop(_MODEL, None)
     if models is None:
         return {None: columns}
     parts: dict[str | None, dict[str, Any]] = {}
@@ -162,27 +160,43 @@ def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> 
     for role, known in _NAMES.items():
         if role in found or (role == "reward" and "wide" in found):
             continue
+        if role == "label" and "wide" in found and _CHOSEN.search(_plain(found["wide"][0])):
+            continue
         there = [by_name[name] for name in known if name in by_name]
-        if role in ("reward", "label"):
-            there = [name for name in there if _fits(role, table.columns[name])]
+        there = [name for name in there if _fits(role, table.columns[name])]
         if role == "prompt" and "wide" not in found:
             there = sorted(there, key=lambda name: not _repeats(table.columns[name]))  # stable
         exact = [name for name in there if _plain(name) in _OURS.get(role, ())]
         if len(there) > 1 and role in _ONE_OF and not exact:
-            problems.append(
-                f"{role}: could be {' or '.join(there)}: say which with columns {role}={there[0]}"
-            )
+            problems.append(f"{role}: could be {' or '.join(there)}: say which, {_option(role, there[0])}")
         if there:
             found[role] = exact[:1] or there[:1]
     if not {"reward", "wide", "steps"} & {*found} and "beats" not in have:
-        problems.append(f"no column of rewards (has {', '.join(have)}): name it with columns reward=NAME")
+        problems.append(f"no column of rewards (has {', '.join(have)}): name it, {_option('reward')}")
     if "prompt" not in found and "wide" not in found and not _is_listed(table, found):
-        problems.append(f"no column of prompts (has {', '.join(have)}): name it with columns prompt=NAME")
+        problems.append(f"no column of prompts (has {', '.join(have)}): name it, {_option('prompt')}")
     if "wide" not in found and _is_listed(table, found):
         found["wide"] = found.pop("reward")
+    if "model" in found and "model" not in given and _are_authors(table, found):
+        del found["model"]
     if found.get("prompt") == found.get("response") and "prompt" in found:
         del found["response"]
     return found
+
+
+def _are_authors(table: Table, roles: Mapping[str, list[str]]) -> bool:
+    """Whether a column `model` says who wrote a response, not who judged it: none is there twice."""
+    name = roles["model"][0]
+    if name == "judge" or "wide" in roles or len(set(map(str, table.columns[name]))) == 1:
+        return False
+    keys = [table.columns[roles[role][0]] for role in ("category", "prompt", "response") if role in roles]
+    rows = [*zip(*(map(str, values) for values in keys), strict=True)]
+    return "response" not in roles or len(set(rows)) == len(rows)
+
+
+def _option(role: str, name: str = "NAME") -> str:
+    """Return the option that names a column, on the command line and in Python."""
+    return f"--columns {role}={name} or columns={{{role!r}: {name!r}}}"
 
 
 def _plain(name: str) -> str:
@@ -203,11 +217,15 @@ def _is_listed(table: Table, roles: Mapping[str, list[str]]) -> bool:
 
 
 def _fits(role: str, values: Any) -> bool:
-    """Whether a column of this name can hold rewards or labels: texts of responses cannot."""
+    """Whether a column with the name of a role can have it: texts of responses are no rewards or ids."""
     sample = [value for value in values[:200] if value is not None]
     if role == "reward":
         return all(_number(value) is not None or isinstance(value, (list, np.ndarray)) for value in sample)
-    return all(not isinstance(value, str) or len(value) <= _LONGEST_ID for value in sample)
+    if role == "response":
+        return all(_number(value) is not None or len(str(value)) <= 20 for value in sample)
+    if role == "model":
+        return all(isinstance(value, str) and _number(value) is None for value in sample)
+    return role != "label" or all(not isinstance(v, str) or len(v) <= _LONGEST_ID for v in sample)
 
 
 def _reward_columns(table: Table, by_name: Mapping[str, str]) -> list[str]:
@@ -239,9 +257,10 @@ def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
     ids = _ids(column("prompt"), "prompt", table, problems)
     categories = None if "category" not in roles else _ids(column("category"), "category", table, problems)
     models = None if "model" not in roles else _ids(column("model"), "model", table, problems)
+    given = column("response")
     problems.raise_if_any()
     if models is not None:
-        columns["model"] = models
+        columns[_MODEL] = models
     if categories is not None:
         columns["category"] = categories
         rows = dict.fromkeys(zip(ids.tolist(), categories.tolist(), strict=True))
@@ -261,7 +280,6 @@ def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
     columns["item_id"] = ids
     groups = ids if models is None else np.array([f"{m}\n{i}" for m, i in zip(models, ids, strict=True)])
     _, group = np.unique(groups, return_inverse=True)
-    given = column("response")
     columns["response"], kept = _numbered(given, group, roles, table, problems)
     if kept is not None:
         columns[roles["response"][0]] = kept
@@ -302,12 +320,12 @@ def _of_wide(table: Table, roles: Mapping[str, list[str]], problems: Problems) -
     if len(set(ids.tolist())) < n:  # one question behind several rows
         columns["cluster"] = ids[rows]
         ids = numbers
-    for role in ("category", "cluster", "model", "step"):
+    for role in ("category", "cluster", "model"):
         if role in roles:
-            values = table.columns[roles[role][0]]
-            columns[role] = (
-                np.asarray(values)[rows] if role == "step" else _ids(values, role, table, problems)[rows]
-            )
+            values = _ids(table.columns[roles[role][0]], role, table, problems)
+            columns[_MODEL if role == "model" else role] = values[rows]
+    if "step" in roles:
+        columns["step"] = np.asarray(table.columns[roles["step"][0]])[rows]
     problems.raise_if_any()
     columns |= {
         "item_id": ids[rows],
@@ -372,7 +390,7 @@ def _numbered(
         if key in seen:
             problems.append(
                 f"{table.place(row)}: response {shown(given[row])} of its prompt appears twice: leave one "
-                "out, or name another column with columns response=NAME or model=NAME"
+                f"out, or name other columns, {_option('response')}"
             )
             break
         seen.add(key)
@@ -417,8 +435,8 @@ def _labels(
     row = bad[0] if bad else int(outside[0])
     problems.append(
         f"{table.place(row)}: {name} is {shown(values[row])}, which is no label: give true or false, 0 or 1, "
-        "a share from 0 to 1, ranks 1, 2, ..., or the id of the best response, or name another column with "
-        "columns label=NAME"
+        "a share from 0 to 1, ranks 1, 2, ..., or the id of the best response, or name another column, "
+        f"{_option('label')}"
     )
     return found
 
