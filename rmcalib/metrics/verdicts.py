@@ -218,8 +218,8 @@ def _orders(table: Table, name: str, problems: Problems) -> list[tuple[int, ...]
             order = ()
         if sorted(order) != [*range(len(order))] or len(order) < 2:
             problems.append(
-                f"{table.place(row)}: {name} is {shown(value)}: list the responses in the order shown, such as "
-                "1,0,2, or give the place of the correct one, A, B, ..."
+                f"{table.place(row)}: {name} is {shown(value)}: list the responses in the order shown, such "
+                "as 1,0,2, or give the place of the correct one, A, B, ..."
             )
             break
         orders.append(order)

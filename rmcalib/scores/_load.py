@@ -25,7 +25,7 @@ from rmcalib.scores._formats import (
     rewardmath_models,
 )
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
-from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown
+from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown, taken
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import listed, parse_columns, to_columns
 
@@ -323,7 +323,7 @@ def _without_missing(
         kept = np.flatnonzero(~np.isin(items, prompts))
         if not len(kept):
             raise ValueError(f"{source}: no prompt has a score for each of its responses")
-        given = {name: [column[i] for i in kept] for name, column in given.items()}
+        given = {name: taken(column, kept) for name, column in given.items()}
         note = f"{count(n, 'response')} had no score; {count(of, 'prompt')} left out."
         return given, {"responses": n, "prompts": of, "treated": "drop", "note": note}
     lowest = min(value for value, empty in zip(values, absent, strict=True) if not empty)

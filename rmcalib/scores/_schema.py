@@ -32,6 +32,7 @@ __all__ = [
     "row_place",
     "shown",
     "starts_of",
+    "taken",
     "tied_labels",
 ]
 
@@ -47,6 +48,7 @@ LARGEST_REWARD = 1e100
 DETAIL = "judge_"
 """Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 _TOLERANCE = 1e-6
+_SHOWN = 10  # problems in a message
 _MOST_VOTES = 10**12  # sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
 
@@ -103,7 +105,8 @@ class Problems(list[str]):
         if len(self) == 1:
             raise ValueError(f"{self.source}: {self[0]}")
         if self:
-            lines = "".join(f"\n- {problem}" for problem in self)
+            lines = "".join(f"\n- {problem}" for problem in self[:_SHOWN])
+            lines += f"\n- and {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
             raise ValueError(f"{self.source}: {len(self)} problems{lines}")
 
 
@@ -118,6 +121,11 @@ def shown(value: Any) -> str:
         return "empty"
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def taken(values: Any, rows: IntArray) -> Any:
+    """Return some rows of a column."""
+    return values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows]
 
 
 def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:

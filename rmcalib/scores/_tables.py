@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.benchmarks import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import Problems, shown
+from rmcalib.scores._schema import Problems, shown, taken
 
 __all__ = ["ROLES", "parse_columns", "to_columns"]
 
@@ -122,19 +122,15 @@ def to_columns(
     for name, values in table.columns.items():
         if name not in used and name != "is_correct":
             kept = "response_text" if name == "response" else name
-            columns.setdefault(kept, _taken(values, rows) if wide else values)
+            columns.setdefault(kept, taken(values, rows) if wide else values)
     models = columns.pop(_MODEL, None)
     if models is None:
         return {None: columns}
     parts: dict[str | None, dict[str, Any]] = {}
     for model in dict.fromkeys(models.tolist()):
         own = np.flatnonzero(models == model)
-        parts[model] = {name: _taken(values, own) for name, values in columns.items()}
+        parts[model] = {name: taken(values, own) for name, values in columns.items()}
     return parts
-
-
-def _taken(values: Any, rows: IntArray) -> Any:
-    return values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows]
 
 
 def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> dict[str, list[str]]:

@@ -20,7 +20,13 @@ OURS = ["item_id", "category", "response", "is_correct", "reward", "n_tokens", "
 
 
 def row(item: str, response: int, label: Any = None, reward: Any = 1.0, **more: Any) -> dict[str, Any]:
-    return {"item_id": item, "category": "Math", "response": response, "label": label, "reward": reward} | more
+    return {
+        "item_id": item,
+        "category": "Math",
+        "response": response,
+        "label": label,
+        "reward": reward,
+    } | more
 
 
 def equal(one: Scores, other: Scores) -> bool:
