@@ -90,7 +90,8 @@ def read_frame(frame: Any, source: str = "table") -> Table:
         missing = values.isna().to_numpy() if hasattr(values, "isna") else None
         array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, dtype=object)
         if missing is not None and missing.any() and array.dtype.kind not in "f":
-            array = np.where(missing, None, array.astype(object))  # pandas has several kinds of empty values
+            array = array.astype(object)
+            array[missing] = None  # pandas has several kinds of empty values
         columns[str(name)] = array
     return Table(columns, source)
 

@@ -88,11 +88,11 @@ def runs_by_benchmark(
 
 def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
     """Return where built-in scores come from, if there are any."""
-    found = [run.manifest for run in runs if "licence" in run.manifest]
+    found = {run.manifest["source"]: run.manifest for run in runs if "licence" in run.manifest}
     return [
         f"The built-in scores are from {about['source']} at commit {about['source_revision'][:12]} "
-        f"({about['licence']}), published with arXiv 2410.01729."
-        for about in found[:1]
+        f"({about['licence']})" + (f", published with {about['paper']}." if "paper" in about else ".")
+        for about in found.values()
     ]
 
 
