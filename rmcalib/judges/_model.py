@@ -156,13 +156,13 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     recipe = options.recipe_for(name)
     files = find_files(name, options, tokenizer=recipe.tokenizer)
     asked = Asked(name, recipe, options, files.code_commit)
-    tokenizer = load_tokenizer(asked, files.tokenizer)
     if files.adapter is not None and recipe.head != "auto":
         raise HubError(
             f"{name}: a PEFT adapter cannot have a recipe with `head: {recipe.head}`: merge the adapter into "
             "its base (peft's merge_and_unload), and score the merged model's folder"
         )
     placed = place(asked, files.weights)
+    tokenizer = load_tokenizer(asked, files.tokenizer)
     if recipe.attention is not None:
         placed.options["attn_implementation"] = recipe.attention
     with translated(name), quietly():
