@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from rmcalib._util.files import read_csv_table, read_object, write_json
 from rmcalib._util.storage import read_file
 from rmcalib._util.texts import parse_json, parse_yaml, typed
+from rmcalib.scores import load_scores
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 JSON = st.recursive(
@@ -149,6 +151,25 @@ def test_parquet_bombs_are_refused_before_they_are_read(tmp_path: Path) -> None:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
         assert done.stderr.splitlines()[-1].startswith(f"ValueError: {tmp_path / name}: ")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
+def test_a_long_id_does_not_fill_the_memory(suffix: str, tmp_path: Path) -> None:
+    rows = [
+        {"item_id": f"{i // 2}", "category": "c", "response": i % 2, "is_correct": i % 2 == 0, "reward": 1.0}
+        for i in range(4000)
+    ]
+    rows[-1]["item_id"] = "x" * 50_000
+    path = tmp_path / f"s{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=rf"s{suffix}.*item_id"):
+        load_scores(path)
+    assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv", "x.parquet", "x.yaml"])

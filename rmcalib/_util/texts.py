@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONE_SURROGATE",
+    "LONGEST_ID",
     "LONGEST_NAME",
     "decoded",
     "json_lines",
@@ -37,7 +38,10 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character. UTF-8 and tokenizers cannot encode it, but JSON can contain it as an escape."""
 
 LONGEST_NAME = 256
-"""Most characters of an id or a category. Arrays of texts take this much memory for every row."""
+"""Most characters of a name in a file, such as a category. Arrays of texts take this much for every row."""
+
+LONGEST_ID = 3 * LONGEST_NAME
+"""Most characters of an id, which may join several names."""
 
 DEEPEST = 100
 """Most levels of nesting in a file."""

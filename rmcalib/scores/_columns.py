@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import FloatArray
+from rmcalib._util.texts import LONGEST_ID
 from rmcalib.scores._beats import as_lists, is_beats
 
 __all__ = [
@@ -69,9 +70,10 @@ _SAFE = {
     np.object_: "",
 }  # dtypes that cannot hold a bad value
 _NAMES = {"item_id": "item", "response": "response"}
+_ANY_NAME = f"give a number, or a text of 1 to {LONGEST_ID} characters without NUL and lone surrogates"
 _REMEDY = {
-    "item_id": "give a number, or a text that is not empty and has no NUL or lone surrogate",
-    "category": "give a number, or a text that is not empty and has no NUL or lone surrogate",
+    "item_id": _ANY_NAME,
+    "category": _ANY_NAME,
     "reward": "score it again, or leave its prompt out",
     "response": "number a prompt's responses 0, 1, 2, ...",
     "n_tokens": "leave it out of all rows if lengths are unknown",
@@ -259,7 +261,7 @@ def _is_text(value: Any) -> bool:
     """Return whether an id or a category can be stored unchanged."""
     if not isinstance(value, str):
         return _is_number(value)
-    return value.strip() != "" and not _BAD_SIGNS.search(value)
+    return value.strip() != "" and len(value) <= LONGEST_ID and not _BAD_SIGNS.search(value)
 
 
 def _is_truth(value: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from rmcalib._util.files import write_file, write_text
 from rmcalib._util.storage import as_path, read_file
-from rmcalib._util.texts import json_lines, parse_json
+from rmcalib._util.texts import LONGEST_ID, json_lines, parse_json
 from rmcalib.scores._columns import NEEDED, OTHER_KINDS, is_known
 from rmcalib.scores._rewardmath import SCORE_COLUMNS, VERDICT_COLUMNS
 
@@ -176,7 +176,8 @@ def _array(column: Any) -> npt.NDArray[Any]:
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
     texts = encoded.dictionary.to_pylist()
-    if any("\0" in text for text in texts):  # numpy's fixed-width texts would drop it
+    # numpy's fixed-width texts would drop a NUL, and take the memory of the longest for every row.
+    if any("\0" in text or len(text) > LONGEST_ID for text in texts):
         return np.array(column.to_pylist(), dtype=object)
     return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
 
