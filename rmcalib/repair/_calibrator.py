@@ -14,6 +14,7 @@ from rmcalib._util.terminal import count
 from rmcalib._util.texts import parse_json
 from rmcalib.calibration import temperature_interval
 from rmcalib.metrics import Forecasts, single_answers
+from rmcalib.runs import inputs_hash
 from rmcalib.scores import Scores
 
 __all__ = ["Calibrator", "CalibratorCheck", "labelled_forecasts"]
@@ -121,8 +122,9 @@ class Calibrator:
         return CalibratorCheck(found.value, found.low, found.high, len(part), holds, sentence)
 
     def save(self, path: str | Path) -> Path:
-        """Write the calibrator as JSON."""
-        return write_json(path, {"rmcalib_calibrator": FORMAT, **asdict(self)})
+        """Write the calibrator as JSON, with a digest of its content."""
+        content = {"rmcalib_calibrator": FORMAT, **asdict(self)}
+        return write_json(path, {**content, "sha256": inputs_hash(content)})
 
     @classmethod
     def load(cls, path: str | Path) -> Calibrator:
@@ -131,7 +133,7 @@ class Calibrator:
         Raises
         ------
         ValueError
-            If the file is not a calibrator; the message says what is wrong with it.
+            If the file is not a calibrator, or is damaged; the message says what is wrong with it.
         """
         try:
             content = parse_json(Path(path).read_bytes(), str(path))
@@ -139,6 +141,8 @@ class Calibrator:
             raise ValueError(f"{path}: {error.strerror or error}") from error
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
+        if content.pop("sha256", None) != inputs_hash(content):
+            raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in content.items() if name in known}
         for name in ("temperature", "low", "high"):

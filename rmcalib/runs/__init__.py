@@ -9,7 +9,7 @@ from rmcalib.runs._manifest import (
     package_versions,
     score_inputs,
 )
-from rmcalib.runs._run import Run, finished_scores, remove_leftover_parts, run_folder
+from rmcalib.runs._run import Run, finished_scores, read_run, remove_leftover_parts, run_folder
 from rmcalib.runs._score import OnProgress, keep_scores, score
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "keep_scores",
     "locked",
     "package_versions",
+    "read_run",
     "remove_leftover_parts",
     "run_folder",
     "score",

@@ -197,7 +197,7 @@ class RunFolder:
     def _difference(self, manifest: Mapping[str, Any]) -> str:
         now, then = flattened(self.inputs), flattened(_inputs_of(manifest))
         if not manifest:
-            return "without a readable manifest, run.json"
+            return "its manifest run.json is missing or damaged"
         if not self.inputs:
             return "with other scores than these"
         if "inputs" not in manifest and not {*now} & {*then}:

@@ -16,7 +16,7 @@ from typing import Any
 
 from rmcalib._util.files import read_object, utc
 from rmcalib._util.hub import folder_name
-from rmcalib._util.storage import StorageError, as_path
+from rmcalib._util.storage import StorageError, as_path, is_remote
 from rmcalib._util.terminal import count
 from rmcalib.benchmarks import Benchmark
 from rmcalib.judges import ScoredItem, answers_summary, identify
@@ -25,10 +25,20 @@ from rmcalib.runs._lock import RunError, locked
 from rmcalib.runs._manifest import model_folder, package_versions
 from rmcalib.scores import Scores
 
-__all__ = ["SCORING", "Run", "finished_manifest", "finished_scores", "remove_leftover_parts", "run_folder"]
+__all__ = [
+    "SCORING",
+    "Run",
+    "finished_manifest",
+    "finished_scores",
+    "read_run",
+    "remove_leftover_parts",
+    "run_folder",
+]
 
 SCORING = Layout(("scores.parquet", "metrics.json"), "part-*.parquet", "scoring")
 """The files of a scoring run."""
+
+_DAMAGED = "restore it from a copy, or give --fresh to score again"
 
 Rows = dict[str, list[dict[str, Any]]]  # by prompt
 
@@ -94,13 +104,35 @@ def finished_scores(folder: Path, asked: str | None) -> Scores | None:
     if asked is None or manifest.get("asked") != asked:
         return None
     with locked(folder):
-        try:
-            scores = Scores.from_parquet(folder / "scores.parquet")
-        except StorageError:
-            raise
-        except ValueError:
+        scores = read_run(folder)
+    return scores if scores is not None and _same_sources(manifest) else None
+
+
+def read_run(folder: Path) -> Scores | None:
+    """Read the scores of a run folder and check them against its manifest; None if it has no scores yet.
+
+    Damaged scores are an error: to score again what is lost is the user's decision.
+    """
+    manifest = read_object(folder / "run.json")
+    scores = _read_part(folder / "scores.parquet")
+    if scores is None:
+        return None
+    # Object storage has no locks: two processes may finish the same run there, each with its own timings.
+    compare = (lambda one: one.get("hash")) if is_remote(folder) else dict
+    if manifest.get("status") == "finished" and compare(scores.manifest) != compare(manifest):
+        raise RunError(f"{folder}: damaged: run.json and scores.parquet do not belong together; {_DAMAGED}")
+    return scores
+
+
+def _read_part(file: Path) -> Scores | None:
+    try:
+        return Scores.from_parquet(file)
+    except StorageError:
+        raise
+    except ValueError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
             return None
-    return scores if scores.manifest.get("hash") == manifest.get("hash") and _same_sources(manifest) else None
+        raise RunError(f"{error}; {_DAMAGED}") from error
 
 
 def remove_leftover_parts(folder: Path) -> None:
@@ -255,10 +287,10 @@ class Run:
         answers = answers_summary(scores)
         self.files.about |= {"judge_answers": answers} if answers else {}
         scores = replace(scores, manifest=self.files.manifest("finished"))
-        scores.to_parquet(self.folder / "scores.parquet")
-        self.files.finish()
+        signed = scores.to_parquet(self.folder / "scores.parquet")
+        self.files.finish(scores_sha256=signed["scores_sha256"])
         self.files.remove_parts(parts)  # only now: everything is in scores.parquet
-        return scores
+        return replace(scores, manifest=signed)
 
     def _rows(self, scored: ScoredItem) -> Iterable[dict[str, Any]]:
         item = self._items[scored.id]
@@ -300,15 +332,8 @@ class Run:
         rows: Rows = {}
         read = []
         for file in (*self.files.part_files(), self.folder / "scores.parquet"):
-            try:
-                part = Scores.from_parquet(file)
-            except StorageError:
-                raise
-            except ValueError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
-                    continue
-                warnings.warn(f"{error}; its prompts are scored again", stacklevel=3)
-                file.unlink(missing_ok=True)
+            part = read_run(self.folder) if file.name == "scores.parquet" else _read_part(file)
+            if part is None:
                 continue
             if part.manifest.get("hash") != self.files.hash:
                 warnings.warn(f"{file}: belongs to another run; its prompts are scored again", stacklevel=3)

@@ -204,15 +204,15 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
             f"{folder} holds the scores of {there!r}, and {here!r} has the same folder: choose another "
             "--output, or --fresh to replace them"
         )
-    about = {key: value for key, value in scores.manifest.items() if key != "asked"}
+    about = {key: value for key, value in scores.manifest.items() if key not in ("asked", "scores_sha256")}
     if before.get("hash") == digest and "asked" in before:
         about["asked"] = before["asked"]
     if asked:
         about["asked"] = asked
     with RunFolder(folder, {}, SCORING, about=about, fresh=fresh, digest=digest) as run:
         kept = dataclasses.replace(scores, manifest=run.manifest("finished"))
-        kept.to_parquet(run.folder / "scores.parquet")
-        run.finish()
+        signed = kept.to_parquet(run.folder / "scores.parquet")
+        run.finish(scores_sha256=signed["scores_sha256"])
 
 
 def _is_own(manifest: Mapping[str, Any], file: Path, scores: Scores) -> bool:

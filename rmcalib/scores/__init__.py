@@ -1,7 +1,6 @@
 """Scores: a table of rewards with one row per response, in memory and in files."""
 
 from rmcalib.scores._built_in import REAL, load_board
-from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._kinds import MISSING, Missing, Reading
 from rmcalib.scores._load import ALL_STEPS, find_model, is_built_in, load_all_scores, load_scores
 from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
@@ -26,5 +25,4 @@ __all__ = [
     "published_figures",
     "published_models",
     "published_scores",
-    "read_scores_hash",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,6 @@ __all__ = [
     "read_json",
     "read_jsonl",
     "read_parquet",
-    "read_scores_hash",
     "read_tidy",
     "write_json",
     "write_jsonl",
@@ -30,38 +30,66 @@ __all__ = [
 
 Columns = Mapping[str, npt.NDArray[Any]]
 _METADATA = b"rmcalib.manifest"
+_DIGEST = "scores_sha256"  # in the manifest: a digest of the columns and of the rest of the manifest
 _CHUNK = 100_000  # rows that are Python objects at the same time
 
 
 def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
-    """Return the columns of scores and the manifest; all columns if a required one is missing."""
+    """Return the columns of scores and the manifest; all columns if a required one is missing.
+
+    A file that we wrote carries a digest of its content. If the content has changed, the file is refused.
+    """
     import pyarrow
     import pyarrow.parquet
 
+    content = _read(path)
     try:
-        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
+        with pyarrow.parquet.ParquetFile(io.BytesIO(content), page_checksum_verification=True) as file:
             names = file.schema_arrow.names
             table = file.read([name for name in names if is_known(name) or name in OTHER_KINDS])
-            stored = (file.schema_arrow.metadata or {}).get(_METADATA, b"{}")
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
-    columns = {name: _array(table.column(name)) for name in table.column_names}
+            metadata = file.schema_arrow.metadata or {}
+        manifest = _manifest(metadata)
+        if manifest and manifest.get(_DIGEST) != _digest(table, manifest):
+            raise ValueError("its content does not match its digest")
+        columns = {name: _array(table.column(name)) for name in table.column_names}
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise ValueError(f"{path}: damaged, or not a Parquet file of scores: {_why(error)}") from error
     absent = {*NEEDED} - {*columns}
     replaced = absent == {"reward"} and {*OTHER_KINDS, "beats"} & {*columns}
     if absent and not replaced:  # the error lists the others, which may show a misspelling
         columns |= {name: np.empty(0) for name in names if name not in columns}
-    return columns, _manifest(stored, path)
+    return columns, manifest
 
 
-def _manifest(stored: bytes, path: str | Path) -> dict[str, Any]:
-    """Return the manifest that a Parquet file carries."""
-    try:
-        manifest = json.loads(stored)
-    except ValueError:
-        manifest = None
+def _manifest(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """Return the manifest that a Parquet file carries; empty if other software wrote the file."""
+    if _METADATA not in metadata:
+        # One changed bit must not turn a file of ours into somebody else's.
+        if any(key.startswith(b"rmcalib") or key.endswith(b".manifest") for key in metadata):
+            raise ValueError("its metadata are damaged")
+        return {}
+    manifest = json.loads(metadata[_METADATA])
     if not isinstance(manifest, dict):
-        raise ValueError(f"{path}: its metadata {_METADATA.decode()!r} is not a JSON object; write it again")
+        raise ValueError(f"its metadata {_METADATA.decode()!r} is not a JSON object")
     return manifest
+
+
+def _digest(table: Any, manifest: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of all columns and of the manifest without its own digest."""
+    about = {key: value for key, value in manifest.items() if key != _DIGEST}
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(table.column_names):
+        digest.update(f"\n{name}\n".encode())
+        column = table.column(name)
+        if _is_text(column):
+            texts, numbers = _distinct(column)
+            digest.update(json.dumps(texts).encode())
+            digest.update(numbers.astype("<i8").tobytes())
+        elif column.type.num_fields or column.null_count:
+            digest.update(json.dumps(column.to_pylist()).encode())
+        else:
+            digest.update(column.to_numpy().tobytes())
+    return digest.hexdigest()
 
 
 def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:
@@ -69,34 +97,35 @@ def read_tidy(path: str | Path) -> dict[str, list[Any]] | None:
     import pyarrow
     import pyarrow.parquet
 
+    content = _read(path)
     try:
-        with pyarrow.parquet.ParquetFile(io.BytesIO(read_file(as_path(path)))) as file:
+        with pyarrow.parquet.ParquetFile(io.BytesIO(content)) as file:
             names = {*file.schema_arrow.names}
             for wanted in (SCORE_COLUMNS, VERDICT_COLUMNS):
                 if {*wanted} <= names:
                     found: dict[str, list[Any]] = file.read(list(wanted)).to_pydict()
                     return found
-    except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise ValueError(f"{path}: damaged, or not a Parquet file: {_why(error)}") from error
     return None
 
 
-def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:
-    """Write columns and the manifest to a Parquet file."""
+def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Write columns and the manifest to a Parquet file; return the manifest with its digest."""
+    import pyarrow
+    import pyarrow.parquet
 
-    def write(file: IO[bytes]) -> None:
-        import pyarrow
-        import pyarrow.parquet
-
-        # As objects: pyarrow would read numpy's fixed-width texts as bytes.
-        arrays = {
+    # As objects: pyarrow would read numpy's fixed-width texts as bytes.
+    table = pyarrow.table(
+        {
             name: pyarrow.array(array.astype(object) if array.dtype.kind == "U" else array)
             for name, array in columns.items()
         }
-        metadata = {_METADATA: json.dumps(dict(manifest)).encode()}
-        pyarrow.parquet.write_table(pyarrow.table(arrays).replace_schema_metadata(metadata), file)
-
-    write_file(path, write)
+    )
+    signed = {**manifest, _DIGEST: _digest(table, manifest)}
+    table = table.replace_schema_metadata({_METADATA: json.dumps(signed).encode()})
+    write_file(path, lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True))
+    return signed
 
 
 def read_jsonl(path: str | Path, places: list[str]) -> Iterator[dict[str, Any]]:
@@ -135,50 +164,33 @@ def write_json(path: str | Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1))
 
 
-def read_scores_hash(path: str | Path) -> str | None:
-    """Return the hash of the run that made a file of scores, without reading the scores.
-
-    Parameters
-    ----------
-    path : str | Path
-        Path or URL of a Parquet file.
-
-    Returns
-    -------
-    str or None
-        None if the file cannot be read or has no hash.
-
-    Examples
-    --------
-    >>> read_scores_hash("missing.parquet") is None
-    True
-    """
-    import pyarrow.parquet as pq
-
-    try:
-        with as_path(path).open("rb") as file:
-            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
-        found = json.loads(stored).get("hash")
-    except (OSError, ValueError, AttributeError):  # reading the scores reports the error
-        return None
-    return found if isinstance(found, str) else None
-
-
 def _array(column: Any) -> npt.NDArray[Any]:
     """Return a column as an array. Texts are converted by their distinct values, which are few."""
+    if not _is_text(column):
+        array: npt.NDArray[Any] = column.to_numpy()
+        return array
+    texts, numbers = _distinct(column)
+    if any("\0" in text for text in texts):  # numpy's fixed-width texts would drop it
+        return np.array(column.to_pylist(), dtype=object)
+    return np.array(texts, dtype=np.str_)[numbers]
+
+
+def _is_text(column: Any) -> bool:
+    """Return whether a column has texts in all its rows, and at least one."""
     import pyarrow
 
     is_text = pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
-    if not is_text or column.null_count or not len(column):
-        array: npt.NDArray[Any] = column.to_numpy()
-        return array
+    return is_text and not column.null_count and len(column) > 0
+
+
+def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:
+    """Return the distinct texts of a column in order of appearance, and the number of each row's text."""
+    import pyarrow
+
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
-    texts = encoded.dictionary.to_pylist()
-    if any("\0" in text for text in texts):  # numpy's fixed-width texts would drop it
-        return np.array(column.to_pylist(), dtype=object)
-    return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 def _read(path: str | Path) -> bytes:

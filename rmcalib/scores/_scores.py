@@ -36,7 +36,11 @@ __all__ = ["UNKNOWN_LENGTH", "Scores"]
 
 UNKNOWN_LENGTH = -1
 """`n_tokens` of scores that were not made by rmcalib."""
-_OF_THE_RUN = ("hash", "asked")  # entries of a manifest that hold for the unchanged rewards only
+_OF_THE_RUN = (
+    "hash",
+    "asked",
+    "scores_sha256",
+)  # entries of a manifest that hold for the unchanged rewards only
 
 
 @dataclass(frozen=True)
@@ -386,9 +390,9 @@ class Scores:
         columns, manifest = _files.read_parquet(path)
         return cls.from_columns(columns, manifest, source=str(path), reading=reading)
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file with the manifest."""
-        _files.write_parquet(path, self.columns(), self.manifest)
+    def to_parquet(self, path: str | Path) -> dict[str, Any]:
+        """Write a Parquet file with the manifest; return the manifest with a digest of the content."""
+        return _files.write_parquet(path, self.columns(), self.manifest)
 
     @classmethod
     def from_jsonl(cls, path: str | Path, *, reading: Reading | None = None) -> Scores:

@@ -15,6 +15,7 @@ from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke, Outcome, environment, write_rows
 from tests.hooks import PATIENCE, at_start, held, wait_for
 from tests.hub import tiny
+from tests.metrics.worlds import calibrated_scores
 
 # How accelerate starts several processes; without GPUs they find that they have CPUs.
 _ACCELERATE = ("accelerate.commands.launch", "--num_processes=2", "--num_machines=1", "--multi_gpu")
@@ -188,3 +189,23 @@ def test_accelerate_with_one_process_on_cpus_is_pointed_out(
     assert alone.code == 0
     (line,) = ours(alone)
     assert "accelerate has started a single process" in line
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "x", "WORLD_SIZE": "abc", "LOCAL_RANK": "abc"},
+    ],
+)
+def test_variables_without_a_launcher_do_not_silence_a_command(
+    left: dict[str, str], tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in left.items():
+        monkeypatch.setenv(name, value)
+    calibrated_scores(30).to_parquet(tmp_path / "s.parquet")
+    asked = ("eval", "--scores", "s.parquet", "--resamples", "20")
+    assert invoke(*asked, "--fail-if", "ece > 0").code == 1
+    assert list(tmp_path.glob("runs/*/*/metrics.json"))

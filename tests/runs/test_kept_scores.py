@@ -25,25 +25,11 @@ def finished(folder: Path) -> Scores:
         return run.finish()
 
 
-def test_a_run_ignores_scores_and_parts_of_another(tmp_path: Path) -> None:
-    ours = finished(tmp_path)
+def test_a_finished_run_with_scores_of_another_is_damaged(tmp_path: Path) -> None:
+    finished(tmp_path)
     foreign().to_parquet(tmp_path / "scores.parquet")
-    run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"scores\.parquet: belongs to another run"):
-        run.__enter__()
-    assert run.done == set()
-    run.add(scored(0, 1))
-    run.__exit__()
-    (tmp_path / "scores.parquet").unlink()
-    foreign(hash="another").to_parquet(tmp_path / "parts" / "part-00005.parquet")
-    run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match=r"part-00005\.parquet: belongs to another run"):
-        run.__enter__()
-    assert run.done == {"0", "1"}
-    run.add(scored(*range(2, 10)))
-    with pytest.warns(UserWarning, match="belongs to another run"):
-        assert same(run.finish(), ours)
-    run.__exit__()
+    with pytest.raises(RunError, match="damaged"), Run(tmp_path, BENCH, INPUTS):
+        pass
 
 
 @pytest.mark.parametrize("moment", ["run.json", "scores.parquet", "run.json again"])

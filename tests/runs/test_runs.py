@@ -108,25 +108,18 @@ def test_scores_of_unknown_origin_are_not_touched(content: str | None, tmp_path:
     (tmp_path / "scores.parquet").write_text("somebody's work")
     if content is not None:
         (tmp_path / "run.json").write_text(content)
-    with pytest.raises(RunError, match="without a readable manifest"), Run(tmp_path, BENCH, INPUTS):
+    with pytest.raises(RunError, match="missing or damaged"), Run(tmp_path, BENCH, INPUTS):
         pass
     assert (tmp_path / "scores.parquet").read_text() == "somebody's work"
 
 
-def test_a_damaged_part_is_scored_again(tmp_path: Path) -> None:
+def test_a_damaged_part_is_an_error(tmp_path: Path) -> None:
     with Run(tmp_path, BENCH, INPUTS) as run:
         run.add(scored(0, 1))
-        run.add(scored(2))
     part = tmp_path / "parts" / "part-00000.parquet"
     part.write_bytes(part.read_bytes()[:50])
-    (tmp_path / "parts" / ".part-00002.parquet.99.tmp").write_text("half")
-    run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match="its prompts are scored again"):
-        run.__enter__()
-    assert run.done == {"2"}
-    run.add(scored(0))
-    assert sorted(p.name for p in run.parts.iterdir()) == ["part-00001.parquet", "part-00002.parquet"]
-    run.__exit__()
+    with pytest.raises(RunError, match="damaged"), Run(tmp_path, BENCH, INPUTS):
+        pass
 
 
 def test_ranks_write_parts_of_their_own(tmp_path: Path) -> None:

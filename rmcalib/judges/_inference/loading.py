@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
-from rmcalib._util.processes import may_draw
+from rmcalib._util.processes import may_draw, process_rank
 from rmcalib.judges._inference.building import Asked, build
 from rmcalib.judges._inference.devices import (
     DTYPES,
@@ -120,7 +120,8 @@ def load_causal(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dt
 def _settings(asked: Asked, folder: Path) -> tuple[Any, torch.device, torch.dtype, str, dict[str, Any]]:
     """Return configuration, device, dtype, where the dtype comes from, and options of `from_pretrained`."""
     config = _load_config(asked, folder)
-    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
+    device = choose_device(asked.options.device, local_rank=local_rank)
     dtype, dtype_from = settle_dtype(asked, config, device)
     avoid_crashes(device)
     options: dict[str, Any] = {"dtype": dtype, **asked.code(), "use_safetensors": _are_safe(asked, folder)}
@@ -211,7 +212,7 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
         return {"device_map": {"": device}}
     about = f"{asked.name}: the weights need about {needed / 1e9:.3g} GB"
     remedy = "use a GPU with more memory, or a narrower --dtype such as bfloat16"
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if process_rank()[1] > 1:
         raise HubError(
             f"{about}, and {device} has {free / 1e9:.3g} GB free. With torchrun, every process loads the "
             f"whole model: start one process without torchrun, which spreads it over all GPUs; or {remedy}"
