@@ -36,7 +36,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scores": {"ranking", "benchmarks"},
     "judges": {"benchmarks", "scores"},
     "runs": {"benchmarks", "scores", "judges"},
-    "batch": {"benchmarks", "scores", "judges", "runs"},
     "metrics": {"calibration", "benchmarks", "scores", "judges"},
     "tabular": {"ranking", "calibration", "runs"},
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
@@ -45,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "batch", "metrics", "tabular", "report", "repair", "publish"),
+        *("runs", "metrics", "tabular", "report", "repair", "publish"),
     },
 }
 MOST_MODULES = 15

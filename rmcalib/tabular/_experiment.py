@@ -13,7 +13,7 @@ from rmcalib._util.arrays import check_integer
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.interrupts import end_with_parent, spared
 from rmcalib._util.terminal import count
-from rmcalib.runs import Layout, RunFolder
+from rmcalib.runs import RunFolder
 from rmcalib.tabular._datasets import Dataset
 from rmcalib.tabular._folds import Job, fold_rows
 from rmcalib.tabular._learners import LearnerFactory
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_experiment"]
 
-_LAYOUT = Layout(("results.csv",), "*__*__fold-*.csv")
+_FILES = ("results.csv", "parts/*__*__fold-*.csv")
 
 Done = Callable[[str], None]
 
@@ -67,8 +67,8 @@ def run_experiment(
         for name, factory in factories.items()
         for fold in range(plan.folds)
     ]
-    with RunFolder(output, _inputs(datasets, plan, factories), _LAYOUT, fresh=fresh) as run:
-        parts = {job.label: run.parts / f"{job.label}.csv" for job in jobs}
+    with RunFolder(output, _inputs(datasets, plan, factories), _FILES, fresh=fresh) as run:
+        parts = {job.label: run.folder / "parts" / f"{job.label}.csv" for job in jobs}
         waiting = []
         for job in jobs:
             if parts[job.label].is_file():

@@ -121,11 +121,13 @@ def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
     assert re.match(r"rmcalib: error: No such option:? '?--modle\b", line)  # click 8.5 writes it in quotes
 
 
-def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_job_which_can_be_taken_up(
+    tiny_model: Path, tmp_path: Path, invoke: Invoke
+) -> None:
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
     base = ("score", "--model", tiny_model, "--benchmark", bench)
-    process = launch("torchrun", tmp_path, *base, env=held(offline(), "run.rank == 1"))
-    wait_for(lambda: list(tmp_path.glob("runs/*/*/parts/part-r1-*.parquet")), lambda: process.poll() is None)
+    process = launch("torchrun", tmp_path, *base, env=held(offline(), "run.files.rank == 1"))
+    wait_for(lambda: list(tmp_path.glob("runs/*/*/scored-1.jsonl")), lambda: process.poll() is None)
     (second,) = [
         child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1"
     ]
@@ -133,20 +135,14 @@ def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, t
     killed = ended(process)
     assert killed.code == 1
     assert "Traceback" not in "".join(ours(killed))
-    parts = [Scores.from_parquet(path) for path in tmp_path.glob("runs/*/*/parts/part-*.parquet")]
-    assert parts
     assert not list(tmp_path.glob("runs/*/*/scores.parquet"))
     resumed = ended(launch("torchrun", tmp_path, *base))
     assert resumed.code == 0, resumed.err
-    scores = scores_in(tmp_path / "runs")
-    before = f"{sum(len(part) for part in parts)} of {len(scores)} responses were scored before"
-    assert ours(resumed) == [f"rmcalib: {tiny_model}: {before}; continuing"]
-    assert scores.n_items == 162
-    assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)
-    rewards = dict(zip(zip(scores.item_id, scores.response, strict=True), scores.reward, strict=True))
-    for part in parts:  # what was done before is as it was
-        for item, response, reward in zip(part.item_id, part.response, part.reward, strict=True):
-            assert rewards[item, response] == reward
+    assert len(ours(resumed)) == 1  # how much was scored before
+    assert invoke(*base, "--output", "whole").code == 0
+    together, alone = scores_in(tmp_path / "runs"), scores_in(tmp_path / "whole")
+    assert together.item_id.tolist() == alone.item_id.tolist()
+    np.testing.assert_array_equal(together.reward, alone.reward)
 
 
 SCRIPT = """

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rmcalib.batch._plan import Machine, choose_machine, make_plan
 from rmcalib.cli import app
-from rmcalib.judges import Recipe, bench
+from rmcalib.judges import bench, find_hardware
 from rmcalib.judges._hardware import measured_rate
 
 
@@ -21,7 +20,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_bench_measures_and_the_plan_uses_the_rate() -> None:
     assert measured_rate("cpu") is None
-    assert choose_machine("cpu").rate is None
+    assert find_hardware("cpu").rate is None
     arguments = ["doctor", "--bench", "--model", "demo", "--seconds", "0.2", "--device", "cpu"]
     answer = CliRunner().invoke(app, [*arguments, "--json"])
     assert answer.exit_code == 0, answer.output
@@ -38,12 +37,8 @@ def test_the_bench_measures_and_the_plan_uses_the_rate() -> None:
 
     rate = found["operations_per_second"]
     assert measured_rate("cpu") == (rate, found["measured"])
-    machine = choose_machine("cpu")
+    machine = find_hardware("cpu")
     assert machine.rate == rate
-    (entry,) = make_plan([Recipe("org/rm-1B")], machine=machine, tokens=1_000, ignore_memory=True)
-    assert entry.seconds == pytest.approx(2e9 * 1_000 / rate)
-    assert entry.measured
-    assert not make_plan([Recipe("org/rm-1B")], machine=Machine("cpu"), tokens=1_000)[0].measured
 
 
 def test_a_random_model_is_measured_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,6 @@ from rmcalib.judges._inference.architectures import CannotShare, how_to_share
 from rmcalib.judges._inference.heads import Output
 from rmcalib.judges._inference.loading import compile_layers
 from rmcalib.judges._inference.scoring import score_items
-from rmcalib.runs._score import shard
 from tests.judges.tiny import ARCHITECTURES, slow_rewards, tiny_items, tiny_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -421,13 +420,3 @@ def test_stopping_early_works() -> None:
     chunks = score_items(model, tiny_items(100))
     assert len(next(chunks)) == scoring.CHUNK
     chunks.close()  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("world", [1, 2, 3, 50])
-def test_shards_are_a_partition(world: int) -> None:
-    items = list(range(17))
-    shards = [shard(items, rank, world) for rank in range(world)]
-    assert sorted(item for own in shards for item in own) == items
-    assert max(map(len, shards)) - min(map(len, shards)) <= 1
-    with pytest.raises(ValueError, match="rank"):
-        shard(items, world, world)

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from rmcalib.repair import Calibrator
-from rmcalib.runs import RunError, finished_scores, read_run, score
+from rmcalib.runs import Run, RunError, finished_scores, read_run, score
 from rmcalib.scores import Scores, load_scores
-from tests.runs.small_runs import BENCH, same
+from tests.runs.small_runs import BENCH, INPUTS, same, scored
 
 
 def longest(prompt: object, responses: list[str]) -> list[float]:
@@ -42,7 +42,7 @@ def outcome(read: Callable[[], Scores | None]) -> Scores | str | None:
         return str(error)
 
 
-@pytest.mark.parametrize(("name", "step"), [("scores.parquet", 11), ("run.json", 3)])
+@pytest.mark.parametrize(("name", "step"), [("scores.parquet", 17), ("run.json", 7)])
 def test_a_changed_bit_in_a_run_is_found_or_harmless(name: str, step: int, folder: Path) -> None:
     whole = read_run(folder)
     assert whole is not None
@@ -76,6 +76,21 @@ def test_a_changed_bit_in_a_file_alone_is_found_or_harmless(folder: Path, tmp_pa
         assert result is not None
         assert same(result, whole)
         assert result.manifest in (whole.manifest, {})  # without its metadata, it is as from elsewhere
+
+
+def test_a_changed_bit_in_a_journal_is_found_or_harmless(tmp_path: Path) -> None:
+    with Run(tmp_path, BENCH, INPUTS) as run:
+        run.add(scored(*range(10)))
+    journal = tmp_path / "scored-0.jsonl"
+    for copy in flipped(journal.read_bytes(), 11):
+        journal.write_bytes(copy)
+        try:
+            with Run(tmp_path, BENCH, INPUTS) as run:
+                # At most the last line is lost, which looks half-written without its end.
+                assert len(run.remaining) in (0, 10)
+                assert not run.remaining or not copy.endswith(b"\n")
+        except RunError as error:
+            assert "damaged" in str(error)  # noqa: PT017
 
 
 def test_damage_is_not_scored_again_unless_asked(folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.terminal import open_console
 
 if TYPE_CHECKING:
-    from rmcalib.batch import ModelStatus, Plan, Status
+    from rmcalib.runs import ModelStatus, Plan, Status
 
 __all__ = ["live_table", "print_plan", "print_summary"]
 
