@@ -4,7 +4,15 @@ from rmcalib.runs._batch import BatchRequest, Evaluator, Plan, Published, Scorin
 from rmcalib.runs._engine import Cluster
 from rmcalib.runs._folder import RunError, RunFolder, inputs_hash, locked
 from rmcalib.runs._plan import Listed, PlanEntry, Selection
-from rmcalib.runs._run import Run, content_hash, finished_scores, keep_scores, read_run, run_folder
+from rmcalib.runs._run import (
+    Run,
+    content_hash,
+    finished_scores,
+    is_own_run,
+    keep_scores,
+    read_run,
+    run_folder,
+)
 from rmcalib.runs._score import OnProgress, asked_for, score, score_inputs
 from rmcalib.runs._status import ModelStatus, Status
 
@@ -28,6 +36,7 @@ __all__ = [
     "content_hash",
     "finished_scores",
     "inputs_hash",
+    "is_own_run",
     "keep_scores",
     "locked",
     "plan_batch",

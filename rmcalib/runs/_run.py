@@ -35,6 +35,7 @@ __all__ = [
     "Run",
     "content_hash",
     "finished_scores",
+    "is_own_run",
     "keep_scores",
     "model_folder",
     "package_versions",
@@ -289,6 +290,15 @@ def _same_sources(manifest: Mapping[str, Any]) -> bool:
     return True
 
 
+def is_own_run(folder: Path, scores: Scores) -> bool:
+    """Return whether scores were read from the finished run of a judge in this folder."""
+    manifest, digest = read_object(folder / "run.json"), content_hash(scores)
+    if manifest.get("status") != "finished" or not manifest["hash"] == scores.manifest.get("hash") != digest:
+        return False
+    there = read_run(folder)
+    return there is not None and content_hash(there) == digest
+
+
 def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
     """Write scores that were made elsewhere to a run folder, with a manifest.
 
@@ -302,10 +312,8 @@ def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh
     ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
     ['run.json', 'scores.parquet']
     """
-    digest = content_hash(scores)
-    before = read_object(folder / "run.json")
-    own = before.get("status") == "finished" and before.get("hash") == scores.manifest.get("hash") != digest
-    if own and (there := read_run(folder)) is not None and content_hash(there) == digest:
+    digest, before = content_hash(scores), read_object(folder / "run.json")
+    if is_own_run(folder, scores):
         return
     model, here = before.get("model"), scores.manifest.get("model")
     if model and here and model != here and not fresh:
