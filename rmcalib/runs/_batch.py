@@ -7,10 +7,10 @@ import dataclasses
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rmcalib._util.files import read_object, write_bytes, write_json
 from rmcalib._util.hub import HubError, resolve_commit
@@ -47,8 +47,7 @@ from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
 
-__all__ = ["BatchRequest", "Evaluator", "Plan", "Published", "Scoring", "plan_batch", "run_batch"]
-
+_GRACE = 5.0  # seconds that an interruption waits for threads
 _NO_SCORES = "a generative judge gives none"  # in the message of `from_rewardbench`
 
 
@@ -223,17 +222,17 @@ def run_batch(
     if process_rank()[1] > 1:
         raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
     output, how = as_path(request.output), request.how
-    work: Callable[[_Batch], None]
+    work: Callable[[_Batch, list[PlanEntry]], None]
     if isinstance(how, Published):
         plan, commit = _published_plan(request)
         bench = None if evaluator is None else _texts()
         about, jobs = {"scores": "published"}, how.jobs
-        work = lambda batch: _run_published(batch, plan, commit, jobs)  # noqa: E731
+        work = lambda batch, entries: _each(batch, entries, lambda e: _take(batch, e, commit), jobs)  # noqa: E731
     else:
         plan, bench = _scoring_plan(request, how, load=True)
         scoring = how
         about = {"engine": "local" if how.cluster is None else "ray"}
-        work = lambda batch: _run_models(batch, plan, scoring)  # noqa: E731
+        work = lambda batch, entries: _run_models(batch, entries, scoring)  # noqa: E731
     with locked(output, ".batch.lock", owner="batch.json"):
         models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
         batch = _Batch(
@@ -243,7 +242,7 @@ def run_batch(
             if entry.skipped:
                 batch.status.change(entry.model, "skipped", why=entry.skipped)
         try:
-            work(batch)
+            work(batch, [entry for entry in plan if not entry.skipped])
         except BaseException:
             batch.status.end("interrupted")
             raise
@@ -269,7 +268,7 @@ class _Batch:
         except Exception as error:
             self.status.change(name, "failed", why=cause(error))
 
-    def conclude(self, recipe: Recipe, folder: Path, scores: Scores, *, new: bool) -> None:
+    def conclude(self, recipe: Recipe, folder: Path, scores: Scores, new: bool) -> None:
         """Evaluate the scores of a model if necessary, and mark the model as done."""
         with self.attempt(recipe.model):
             if self.evaluator is not None:
@@ -281,9 +280,41 @@ class _Batch:
             self.status.change(recipe.model, "done", folder=str(folder), fresh=new)
 
 
-def _run_models(batch: _Batch, plan: Sequence[PlanEntry], how: Scoring) -> None:
-    """Score the models of a plan, small ones first. Meanwhile, evaluate those that are scored."""
-    entries = [entry for entry in plan if not entry.skipped]
+_Found = tuple[Path, Scores, bool]  # the folder and the scores of a model, and whether they are new
+
+
+def _each(
+    batch: _Batch,
+    entries: Sequence[PlanEntry],
+    find: Callable[[PlanEntry], _Found | None],
+    at_once: int,
+    stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Find the scores of each model, `at_once` at a time. Meanwhile, evaluate those that are there."""
+    finding, evaluating = ThreadPoolExecutor(at_once), ThreadPoolExecutor(1)  # Matplotlib needs one thread
+
+    def one(entry: PlanEntry) -> None:
+        with contextlib.suppress(Stopped), batch.attempt(entry.model):
+            found = find(entry)
+            if found is not None:
+                evaluating.submit(batch.conclude, entry.recipe, *found)
+
+    futures = [finding.submit(one, entry) for entry in entries]
+    try:
+        # Wait for futures, not threads: Python 3.11 considers a thread ended if its join was interrupted.
+        wait(futures)
+        evaluating.shutdown()
+    except BaseException:
+        # Every thread that scores ends within about a second and releases its folder.
+        for pool in (finding, evaluating):
+            pool.shutdown(wait=False, cancel_futures=True)
+        stop()
+        wait(futures, timeout=_GRACE)
+        raise
+
+
+def _run_models(batch: _Batch, entries: Sequence[PlanEntry], how: Scoring) -> None:
+    """Score models, small ones first. On this machine, the next one is downloaded meanwhile."""
     with contextlib.ExitStack() as opened:
         engine: LocalEngine | RayEngine
         if how.cluster is None:
@@ -291,37 +322,21 @@ def _run_models(batch: _Batch, plan: Sequence[PlanEntry], how: Scoring) -> None:
         else:
             engine = RayEngine(how.cluster, on_cpu=how.options.device == "cpu")
         opened.enter_context(engine)
-        downloading, evaluating = ThreadPoolExecutor(1), ThreadPoolExecutor(1)  # Matplotlib needs one thread
-        scoring = ThreadPoolExecutor(engine.at_once)  # its threads only wait
-        pools = (downloading, evaluating, scoring)
+        downloading = ThreadPoolExecutor(1)
+        following = dict(zip((entry.model for entry in entries), entries[1:], strict=False))
 
-        def one(number: int) -> None:
-            entry = entries[number]
-            if how.cluster is None and number + 1 < len(entries):
-                downloading.submit(_fetch, batch, how, entries[number + 1])
-            with contextlib.suppress(Stopped), batch.attempt(entry.model):
-                folder, scores, new = _score_model(batch, how, engine, entry)
-                evaluating.submit(batch.conclude, entry.recipe, folder, scores, new=new)
+        def find(entry: PlanEntry) -> _Found:
+            if how.cluster is None and entry.model in following:
+                downloading.submit(_fetch, batch, how, following[entry.model])
+            return _score_model(batch, how, engine, entry)
 
         try:
-            futures = [scoring.submit(one, number) for number in range(len(entries))]
-            # Wait for futures, not threads: Python 3.11 considers a thread ended if its join was interrupted.
-            wait(futures)
-            evaluating.shutdown()
-        except BaseException:
-            # Every thread ends within about a second and releases its folder.
-            for pool in pools:
-                pool.shutdown(wait=False, cancel_futures=True)
-            engine.stop()
-            wait(futures)
-            raise
+            _each(batch, entries, find, engine.at_once, engine.stop)
         finally:
             downloading.shutdown(wait=False, cancel_futures=True)
 
 
-def _score_model(
-    batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, entry: PlanEntry
-) -> tuple[Path, Scores, bool]:
+def _score_model(batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, entry: PlanEntry) -> _Found:
     """Score a model unless it is done; return its folder, its scores, and whether they are new."""
     bench, name, status = batch.benchmark, entry.model, batch.status
     assert bench is not None
@@ -334,29 +349,35 @@ def _score_model(
     items = whole_blocks(bench.items, () if batch.fresh else scored_before(folder))
     shards = [shard(items, rank, engine.shards(entry)) for rank in range(engine.shards(entry))]
     tasks = [Task(judge, one, commit if how.free_disk else None) for one in shards if one]
-    parts = engine.run(tasks or [Task(judge, [])], entry)
-    identity, about = _first(parts, status, name)
-    about |= {} if asked is None else {"asked": asked}
-    with Run(folder, bench, score_inputs(judge, bench, identity), about=about, fresh=batch.fresh) as run:
-        status.change(name, "scoring")
-        total = sum(len(item.responses) for item in items)
-        done = tokens = 0
-        distinct: set[bool | None] = set()
-        told: set[str] = set()
-        status.progress(name, 0, total, 0)
-        for part in parts:
-            _check_same(identity, part)
-            run.add(part.scored)
-            _warn(status, name, part, told)
-            distinct |= {item.distinct for item in part.scored}
-            done += sum(len(item.rewards) for item in part.scored)
-            tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
-            status.progress(name, done, total, tokens)
-        if note := indifference_note(distinct):
-            status.warn(name, f"{name}: {note}")
-        scores = run.finish(processes=len(shards))
+    with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:
+        identity, about = _first(parts, status, name)
+        about |= {} if asked is None else {"asked": asked}
+        inputs = score_inputs(judge, bench, identity)
+        with Run(folder, bench, inputs, about=about, fresh=batch.fresh) as run:
+            status.change(name, "scoring")
+            if run.remaining:
+                _fill(run, parts, identity, status, name)
+            scores = run.finish(processes=len(tasks))
     status.change(name, "scored")
     return folder, scores, True
+
+
+def _fill(run: Run, parts: Iterator[Part], identity: dict[str, Any], status: Status, name: str) -> None:
+    """Add what the workers yield to a run."""
+    total = sum(len(item.responses) for item in run.remaining)
+    done = tokens = 0
+    distinct: set[bool | None] = set()
+    status.progress(name, 0, total, 0)
+    for part in parts:
+        _check_same(identity, part)
+        run.add(part.scored)
+        _warn(status, name, part)
+        distinct |= {item.distinct for item in part.scored}
+        done += sum(len(item.rewards) for item in part.scored)
+        tokens += sum(max(0, n) for item in part.scored for n in item.n_tokens)
+        status.progress(name, done, total, tokens)
+    if note := indifference_note(distinct):
+        status.warn(name, f"{name}: {note}")
 
 
 def _first(parts: Iterator[Part], status: Status, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -365,15 +386,14 @@ def _first(parts: Iterator[Part], status: Status, name: str) -> tuple[dict[str, 
         if part.identity is None:  # a worker has started
             status.change(name, "downloading")
             continue
-        _warn(status, name, part, set())
+        _warn(status, name, part)
         return part.identity, dict(part.about or {})
     raise ValueError("no worker has loaded the model")
 
 
-def _warn(status: Status, name: str, part: Part, told: set[str]) -> None:
+def _warn(status: Status, name: str, part: Part) -> None:
     for text in part.warnings:
-        if text not in told:
-            told.add(text)
+        if text not in status.models[name].warnings:
             status.warn(name, text)
 
 
@@ -391,19 +411,15 @@ def _check_same(identity: dict[str, Any], part: Part) -> None:
 
 def _judge(how: Scoring, entry: PlanEntry) -> tuple[Judge, str | None]:
     """Return the judge of an entry, which is not loaded yet, and the commit of a model on the Hub."""
-    given: dict[str, Any] = {
-        field.name: getattr(how.options, field.name) for field in dataclasses.fields(how.options)
-    }
+    options = how.options
     if entry.options:
-        given = {} if how.options.max_length is None else {"max_length": how.options.max_length}
+        given: dict[str, Any] = {} if options.max_length is None else {"max_length": options.max_length}
         given |= {} if entry.recipe == Recipe(entry.model) else {"recipe": entry.recipe}
         return load_judge(entry.model, **{**given, **entry.options}), None
-    judge: Any = load_judge(entry.model, **{**given, "recipe": entry.recipe, "revision": None})
-    if is_local(entry.model):
-        return judge, None
-    return load_judge(
-        entry.model, **{**given, "recipe": entry.recipe, "revision": judge.commit}
-    ), judge.commit
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    given |= {"recipe": entry.recipe, "revision": None}
+    commit = None if is_local(entry.model) else cast("Any", load_judge(entry.model, **given)).commit
+    return load_judge(entry.model, **{**given, "revision": commit}), commit
 
 
 def _fetch(batch: _Batch, how: Scoring, entry: PlanEntry) -> None:
@@ -474,28 +490,7 @@ def _published_plan(request: BatchRequest) -> tuple[list[PlanEntry], str]:
     return sorted(plan, key=lambda entry: (bool(entry.skipped), entry.model)), commit
 
 
-def _run_published(batch: _Batch, plan: Sequence[PlanEntry], commit: str, jobs: int) -> None:
-    """Download, keep and evaluate the published scores of the models in `plan`, `jobs` at a time."""
-    pool, evaluating = ThreadPoolExecutor(jobs), ThreadPoolExecutor(1)
-
-    def one(entry: PlanEntry) -> None:
-        with batch.attempt(entry.model):
-            taken = _take(batch, entry, commit)
-            if taken is not None:
-                folder, scores, new = taken
-                evaluating.submit(batch.conclude, entry.recipe, folder, scores, new=new)
-
-    futures: list[Future[None]] = []
-    try:
-        futures = [pool.submit(one, entry) for entry in plan if not entry.skipped]
-        wait(futures)
-        evaluating.shutdown()
-    finally:
-        for each in (pool, evaluating):
-            each.shutdown(wait=False, cancel_futures=True)
-
-
-def _take(batch: _Batch, entry: PlanEntry, commit: str) -> tuple[Path, Scores, bool] | None:
+def _take(batch: _Batch, entry: PlanEntry, commit: str) -> _Found | None:
     """Download the scores of a model unless it is done. A model without scores is marked as skipped."""
     folder = run_folder(batch.output, entry.model, f"{known_entry('reward-bench-2').hub_id}-published")
     request = {"model": entry.model, "results": commit, "recipe": dataclasses.asdict(entry.recipe)}

@@ -17,7 +17,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from rmcalib.judges import Judge, ScoredItem
     from rmcalib.runs._plan import PlanEntry
 
-__all__ = ["Cluster", "LocalEngine", "Part", "RayEngine", "Stopped", "Task", "WorkerError", "cause"]
 
 _PACKAGE = str(Path(__file__).parents[1])
 _RETRIES = 5  # how often Ray runs a task again before its model fails
@@ -183,6 +182,7 @@ class LocalEngine:
     def __init__(self, log: Path) -> None:
         """Store the path of the log. The first task starts the process."""
         self.log = log
+        self._stopping = False
         self._pool: ProcessPoolExecutor | None = None
         self._parts: Connection | None = None
 
@@ -195,7 +195,11 @@ class LocalEngine:
         self.stop()
 
     def stop(self) -> None:
-        """End the process, even while it scores."""
+        """End the process, even while it scores. Whoever waits for a part raises `Stopped`."""
+        self._stopping = True
+        self._end()
+
+    def _end(self) -> None:
         pool, self._pool = self._pool, None
         if pool is not None:
             for process in list(pool._processes.values()):
@@ -206,7 +210,7 @@ class LocalEngine:
         """Return the number of tasks per judge."""
         return 1
 
-    def run(self, tasks: Sequence[Task], _: PlanEntry) -> Iterator[Part]:
+    def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
         """Run tasks and yield their parts; raises `WorkerError` if one fails."""
         for task in tasks:
             yield from self._run(task)
@@ -225,10 +229,15 @@ class LocalEngine:
                 yield part
         except EOFError:  # the process has ended; the future has the error
             pass
+        except GeneratorExit:  # nobody wants the other parts, so the next task gets a new process
+            self._end()
+            raise
         try:
             future.result()
         except BrokenProcessPool:
-            self.stop()
+            if self._stopping:
+                raise Stopped from None
+            self._end()
             ending = _ending(processes[0].exitcode or 0)
             raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
 
@@ -336,7 +345,7 @@ class RayEngine:
         """Return the number of tasks per judge."""
         return 1 if entry.served else self.cluster.shards
 
-    def run(self, tasks: Sequence[Task], entry: PlanEntry) -> Iterator[Part]:
+    def run(self, tasks: Sequence[Task], entry: PlanEntry) -> Generator[Part]:
         """Run tasks and yield their parts as they arrive; raises `WorkerError` if one fails."""
         exceptions = self.ray.exceptions
         worker = self.ray.remote(num_returns="streaming", max_retries=_RETRIES, **self._resources(entry))(
@@ -354,6 +363,10 @@ class RayEngine:
                     except StopIteration:
                         continue
                     streams.append(stream)
+        except GeneratorExit:
+            for stream in streams:
+                self.ray.cancel(stream)
+            raise
         except exceptions.RayTaskError as error:
             raised = error.cause if isinstance(error.cause, Exception) else error
             raise WorkerError(cause(raised)) from None

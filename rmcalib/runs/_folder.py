@@ -24,8 +24,6 @@ from rmcalib._util.files import read_object, utc, write_json
 from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
 
-__all__ = ["RunError", "RunFolder", "inputs_hash", "locked"]
-
 
 class RunError(ValueError):
     """A run folder cannot be used. The message is one line with the remedy."""

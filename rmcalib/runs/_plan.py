@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
     from rmcalib.judges import Hardware, LoadOptions
 
-__all__ = [
-    "Listed",
-    "PlanEntry",
-    "Selection",
-    "estimated_tokens",
-    "make_plan",
-    "plan_problems",
-    "read_models",
-    "select",
-]
 
 # Families of models whose names do not contain them, and then names of families.
 _FAMILIES = {

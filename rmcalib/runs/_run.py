@@ -31,19 +31,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark, Item
 
-__all__ = [
-    "Run",
-    "content_hash",
-    "finished_scores",
-    "is_own_run",
-    "keep_scores",
-    "model_folder",
-    "package_versions",
-    "read_run",
-    "run_folder",
-    "scored_before",
-    "whole_blocks",
-]
 
 _TABLE, _JOURNAL = "scores.parquet", "scored-*.jsonl"
 _FILES = (_TABLE, "metrics.json", _JOURNAL)

@@ -22,7 +22,6 @@ from rmcalib.scores import Scores
 if TYPE_CHECKING:
     from rmcalib.judges import RewardModel
 
-__all__ = ["OnProgress", "asked_for", "score", "score_inputs", "shard"]
 
 T = TypeVar("T")
 

@@ -20,9 +20,7 @@ from typing import Any
 from rmcalib._util.files import utc, write_bytes, write_json
 from rmcalib._util.storage import is_remote, read_file
 
-__all__ = ["STATES", "ModelStatus", "Status"]
-
-STATES = ("waiting", "downloading", "ready", "scoring", "scored", "evaluating", "done", "failed", "skipped")
+STATES = ("waiting", "downloading", "scoring", "scored", "evaluating", "done", "failed", "skipped")
 _TIMED = ("downloading", "scoring", "evaluating")
 _EVERY = 2.0  # seconds between two writes if only the progress has changed
 
@@ -36,7 +34,7 @@ class ModelStatus:
     model : str
         Id of the model.
     state : str
-        `waiting`, `downloading`, `ready`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
+        `waiting`, `downloading`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
     parameters : float, optional
         Size in billions of parameters; None if it is unknown.
     why : str
@@ -150,7 +148,7 @@ class Status:
             for name, value in values.items():
                 setattr(entry, name, value)
             entry.seconds = round(now - self._since.get(model, now), 3)
-            if state not in ("waiting", "ready"):
+            if state != "waiting":
                 self.event(state, model=model, **values, seconds=entry.seconds)
             self._write()
 

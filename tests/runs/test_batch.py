@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import rmcalib
 from rmcalib._util.files import write_json
-from rmcalib.runs import BatchRequest, Evaluator, Scoring, Status, run_batch
+from rmcalib.runs import BatchRequest, Evaluator, Run, Scoring, Status, run_batch, run_folder
 from rmcalib.scores import Scores
-from tests.hooks import held, wait_for
+from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.runs.batch_hub import (
@@ -33,7 +36,7 @@ from tests.runs.batch_hub import (
     states,
     status_of,
 )
-from tests.runs.small_runs import LONG, Plugin, install, listed, same
+from tests.runs.small_runs import INPUTS, LONG, Plugin, install, listed, same, scored
 
 HUB = (*GOOD[:2], GATED, CORRUPT, NAN)
 
@@ -49,7 +52,7 @@ def models_of(output: Path, event: str, start: int = 0) -> set[str]:
 
 @pytest.fixture
 def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    install(tmp_path / "site", "slow", "broken", "dying", "last")
+    install(tmp_path / "site", "another", "slow", "broken", "dying", "last")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     return tmp_path / "runs"
 
@@ -65,13 +68,18 @@ def run(output: Path, *models: Any, version: str = "1", fresh: bool = False) -> 
 
 
 def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
-    models = [listed("broken", fault="too bad"), listed("dying", fault="kill"), listed("last")]
+    with Run(run_folder(output, "another", "bench"), LONG, INPUTS) as other:
+        other.add(scored(0))
+    models = [
+        listed("another"),
+        listed("broken", fault="too bad"),
+        listed("dying", fault="kill"),
+        listed("last"),
+    ]
     status = run(output, *models)
-    assert {name: one.state for name, one in status.models.items()} == {
-        "broken": "failed",
-        "dying": "failed",
-        "last": "done",
-    }
+    expected = {**dict.fromkeys(("another", "broken", "dying"), "failed"), "last": "done"}
+    assert {name: one.state for name, one in status.models.items()} == expected
+    assert "another run" in status.models["another"].why
     assert status.models["broken"].why == "too bad"
     assert "SIGKILL" in status.models["dying"].why
     assert json.loads((output / "batch.json").read_text())["models"] == status.content()["models"]
@@ -80,7 +88,7 @@ def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
     assert same(rmcalib.load_scores(output / "last" / "bench" / "scores.parquet"), whole)
     # The same command resumes: what was scored before the fault is kept, what is done is not done again.
     seen = len(events(output))
-    status = run(output, listed("broken"), *models[2:])
+    status = run(output, listed("broken"), *models[3:])
     assert status.counts() == {"done": 2}
     assert status.models["broken"].responses == 3 * 68  # the first block was scored before
     assert models_of(output, "scoring", seen) == {"broken"}
@@ -178,6 +186,37 @@ def test_a_batch_in_use_is_refused_in_one_line(output: Path) -> None:
     with FileLock(output / ".batch.lock"), pytest.raises(ValueError, match="in use"):
         run(output, listed())
     assert list(output.iterdir()) == [output / ".batch.lock"]
+
+
+INTERRUPTED = """
+import sys
+from rmcalib.runs import BatchRequest, Scoring, run_batch
+from tests.runs.small_runs import LONG, listed
+if __name__ == "__main__":
+    run_batch(BatchRequest([listed(delay=float(sys.argv[2]))], how=Scoring(LONG), output=sys.argv[1]))
+"""
+
+
+def test_interrupted_and_resumed(output: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    env = environment("", tmp_path / "home")
+    env["PYTHONPATH"] += f"{os.pathsep}{tmp_path / 'site'}"
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(output), "0.5"], env=env, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: list(output.glob("*/*/scored-0.jsonl")), lambda: process.poll() is None)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert "KeyboardInterrupt" in err.splitlines()[-1]
+    wait_for(lambda: not any(child.is_running() for child in children))
+    content = json.loads((output / "batch.json").read_text())
+    assert (content["status"], content["models"][0]["state"]) == ("interrupted", "scoring")
+    status = run(output, listed())
+    assert status.counts() == {"done": 1}
+    assert status.models["slow"].responses < 300
+    assert same(rmcalib.load_scores(output / "slow/bench/scores.parquet"), rmcalib.score(Plugin(), LONG))
 
 
 def published(name: str, shift: float) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["live_table", "print_plan", "print_summary"]
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
-_ORDER = ("scoring", "evaluating", "scored", "downloading", "ready", "failed", "waiting", "done", "skipped")
+_ORDER = ("scoring", "evaluating", "scored", "downloading", "failed", "waiting", "done", "skipped")
 _ROWS = 20  # of the live table; models that are being worked on come first
 
 
