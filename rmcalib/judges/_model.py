@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
-from rmcalib._util.processes import may_draw
+from rmcalib._util.processes import may_draw, process_rank
 from rmcalib.judges._checks import TOKENIZER_FILES, check_config, read_json, try_tokenizer
 from rmcalib.judges._devices import DTYPES, available_devices, avoid_crashes, choose_device, free_memory
 from rmcalib.judges._files import DEMO, find_files
@@ -261,7 +261,8 @@ def place(asked: Asked, folder: Path) -> Placed:
             values = read_json(name, path)
             values.pop("model_type", None)
             config = AutoConfig.for_model(asked.recipe.architecture, **values)
-    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
+    device = choose_device(asked.options.device, local_rank=local_rank)
     dtype, dtype_from = _settle_dtype(asked, config, device)
     avoid_crashes(device)
     own = getattr(config, "dtype", None)
@@ -285,7 +286,7 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
         return {"device_map": {"": device}}
     about = f"{asked.name}: the weights need about {needed / 1e9:.3g} GB"
     there = f"{about}, and {device} has {free / 1e9:.3g} GB free"
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if process_rank()[1] > 1:
         raise HubError(
             f"{there}. With torchrun, every process loads the whole model: start one process without "
             f"torchrun, which spreads it over all GPUs; or {_WIDER}"

@@ -1,7 +1,6 @@
 """Scores: a table of rewards with one row per response, in memory and in files."""
 
 from rmcalib.scores._built_in import REAL, is_built_in, load_board
-from rmcalib.scores._files import read_scores_hash
 from rmcalib.scores._load import find_model, load_all_scores, load_scores, load_with_rows
 from rmcalib.scores._meaning import MISSING, SCALES, STEPS, Meaning, Missing, look
 from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
@@ -30,5 +29,4 @@ __all__ = [
     "published_figures",
     "published_models",
     "published_scores",
-    "read_scores_hash",
 ]

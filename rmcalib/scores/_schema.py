@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.texts import LONGEST_ID
 
 __all__ = [
     "DETAIL",
@@ -65,7 +66,7 @@ class Field:
     may_be_empty: bool = False
 
 
-_TEXT = "a text or a number that is not empty, without NUL or lone surrogate"
+_TEXT = f"a number, or a text of 1 to {LONGEST_ID} characters without NUL or lone surrogate"
 _NO_VOTES = "leave the column out if there are no votes"
 SCHEMA: dict[str, Field] = {
     "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
@@ -248,7 +249,7 @@ def _text(value: Any) -> str | None:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
     text = str(value)
-    return None if not text.strip() or _BAD_SIGNS.search(text) else text
+    return None if not text.strip() or len(text) > LONGEST_ID or _BAD_SIGNS.search(text) else text
 
 
 def _cast(array: npt.NDArray[Any], type_name: str) -> tuple[npt.NDArray[Any], IntArray]:

@@ -44,7 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Scores"]
 
-_OF_THE_RUN = ("hash", "asked")  # entries of a manifest that hold for the unchanged rewards only
+_OF_THE_RUN = (
+    "hash",
+    "asked",
+    "scores_sha256",
+)  # entries of a manifest that hold for the unchanged rewards only
 _OPTIONAL = ("votes", "ties", "beats", "cluster")
 
 
@@ -453,9 +457,9 @@ class Scores:
         columns, manifest = _files.read_parquet(path)
         return cls.from_columns(columns, manifest, source=str(path))
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file with the manifest."""
-        _files.write_parquet(path, self.columns(), self.manifest)
+    def to_parquet(self, path: str | Path) -> dict[str, Any]:
+        """Write a Parquet file with the manifest; return the manifest with a digest of the content."""
+        return _files.write_parquet(path, self.columns(), self.manifest)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write JSONL, one object per response."""

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rmcalib import load_scores as rmcalib_scores
-from tests.batch.batch_hub import environment
 from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
 from tests.processes import run_python
 from tests.report.boards import synthetic, write_run, write_runs
+from tests.runs.batch_hub import environment
 
 ROOT = Path(__file__).parents[2]
 PAPER = Path(__file__).parents[1] / "golden/paper_models.csv"

@@ -197,7 +197,7 @@ def test_a_killed_run_resumes_and_the_key_is_nowhere(tmp_path: Path, monkeypatch
     with faulty as server, pytest.raises(ValueError, match="402") as caught:
         rmcalib.score("org/lm", bench, endpoint=server.url, **options)
     assert key not in str(caught.value)
-    assert len(list(tmp_path.rglob("part-*.parquet"))) == 1
+    assert len(list(tmp_path.rglob("scored-*.jsonl"))) == 1
     with serving(Chat()) as server:  # at another address
         resumed = rmcalib.score("org/lm", bench, judging="letter", endpoint=server.url, output=tmp_path)
         n_requests = sum("logprob_token_ids" in (request.body or {}) for request in server.requests)

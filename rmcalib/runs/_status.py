@@ -12,17 +12,15 @@ import platform
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import utc, write_json
-from rmcalib._util.storage import is_remote, read_file, write_object
+from rmcalib._util.files import utc, write_bytes, write_json
+from rmcalib._util.storage import is_remote, read_file
 
-__all__ = ["STATES", "ModelStatus", "Status", "read_events"]
-
-STATES = ("waiting", "downloading", "ready", "scoring", "scored", "evaluating", "done", "failed", "skipped")
+STATES = ("waiting", "downloading", "scoring", "scored", "evaluating", "done", "failed", "skipped")
 _TIMED = ("downloading", "scoring", "evaluating")
 _EVERY = 2.0  # seconds between two writes if only the progress has changed
 
@@ -36,7 +34,7 @@ class ModelStatus:
     model : str
         Id of the model.
     state : str
-        `waiting`, `downloading`, `ready`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
+        `waiting`, `downloading`, `scoring`, `scored`, `evaluating`, `done`, `failed` or `skipped`.
     parameters : float, optional
         Size in billions of parameters; None if it is unknown.
     why : str
@@ -104,8 +102,8 @@ class Status:
     ...     status.change("org/rm", "failed", why="gated")
     ...     status.end()
     ...     content = json.loads((Path(folder) / "batch.json").read_text())
-    ...     content["status"], content["models"][0]["why"], [e["event"] for e in read_events(Path(folder))]
-    ('finished', 'gated', ['start', 'failed', 'end'])
+    ...     content["status"], content["models"][0]["why"]
+    ('finished', 'gated')
     """
 
     def __init__(
@@ -126,8 +124,14 @@ class Status:
         self._began: float | None = None
         self._written = 0.0
         self._failing = False
+        try:
+            self._events = read_file(output / "events.jsonl")
+        except FileNotFoundError:
+            self._events = b""
         if not is_remote(output):
             output.mkdir(parents=True, exist_ok=True)
+        if self._events and not self._events.endswith(b"\n"):
+            self._append(b"\n")  # a killed process left an incomplete line
         self.event("start", models=len(self.models), pid=os.getpid(), **about)
         self._write()
 
@@ -144,7 +148,7 @@ class Status:
             for name, value in values.items():
                 setattr(entry, name, value)
             entry.seconds = round(now - self._since.get(model, now), 3)
-            if state not in ("waiting", "ready"):
+            if state != "waiting":
                 self.event(state, model=model, **values, seconds=entry.seconds)
             self._write()
 
@@ -174,7 +178,7 @@ class Status:
         """Append one line to `events.jsonl`."""
         line = json.dumps({"time": utc(time.time()), "event": kind, **values}, ensure_ascii=False)
         with self._lock:
-            self._keep(lambda: _append(self.output / "events.jsonl", line))
+            self._keep(lambda: self._append(f"{line}\n".encode("utf-8", "replace")))
 
     def end(self, state: str = "finished") -> None:
         """End the run of the batch, and write its final state."""
@@ -237,6 +241,15 @@ class Status:
         if self.on_change is not None:
             self.on_change(self)
 
+    def _append(self, line: bytes) -> None:
+        path = self.output / "events.jsonl"
+        if is_remote(path):  # objects cannot be appended to
+            self._events += line
+            write_bytes(path, self._events)
+            return
+        with path.open("ab") as file:
+            file.write(line)
+
     def _keep(self, write: Callable[[], object]) -> None:
         """Write a file. After the first one, a failure is only a warning, and the batch continues."""
         try:
@@ -248,30 +261,3 @@ class Status:
             if not self._failing:
                 warnings.warn(f"{error}; the batch continues", stacklevel=1)
             self._failing = True
-
-
-def _append(path: Path, line: str) -> None:
-    """Append a line to a file. If a killed process left an incomplete line, end it first."""
-    try:
-        before = read_file(path)
-    except FileNotFoundError:
-        before = b""
-    gap = b"\n" if before and not before.endswith(b"\n") else b""
-    added = gap + f"{line}\n".encode("utf-8", "replace")
-    if is_remote(path):  # objects cannot be appended to
-        write_object(path, before + added)
-        return
-    with path.open("ab") as file:
-        file.write(added)
-
-
-def read_events(output: Path) -> list[Mapping[str, Any]]:
-    """Read the events of a batch; incomplete lines of killed processes are ignored."""
-    events = []
-    for line in read_file(output / "events.jsonl").split(b"\n"):
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        events.append(event)
-    return events
