@@ -123,6 +123,7 @@ def to_columns(
         if name not in used and name != "is_correct":
             kept = "response_text" if name == "response" else name
             columns.setdefault(kept, taken(values, rows) if wide else values)
+    columns["__row__"] = np.asarray(rows)
     models = columns.pop(_MODEL, None)
     if models is None:
         return {None: columns}
