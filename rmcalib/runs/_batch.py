@@ -18,7 +18,6 @@ from rmcalib._util.processes import process_rank
 from rmcalib._util.storage import as_path, is_remote
 from rmcalib.benchmarks import Benchmark, known_entry, load_benchmark
 from rmcalib.judges import (
-    Hardware,
     Judge,
     LoadOptions,
     Recipe,
@@ -30,6 +29,7 @@ from rmcalib.judges import (
     registry,
     remember_model,
 )
+from rmcalib.judges._devices import Hardware
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
 from rmcalib.runs._plan import (

@@ -19,7 +19,8 @@ from rmcalib.judges import Recipe, judge_kind, load_judge, read_entries, recipe_
 
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark
-    from rmcalib.judges import Hardware, LoadOptions
+    from rmcalib.judges import LoadOptions
+    from rmcalib.judges._devices import Hardware
 
 
 # Families of models whose names do not contain them, and then names of families.
@@ -196,7 +197,8 @@ def make_plan(
 ) -> list[PlanEntry]:
     """Return the plan: the selected models from small to large, then those that are skipped.
 
-    >>> from rmcalib.judges import Hardware, LoadOptions
+    >>> from rmcalib.judges import LoadOptions
+    >>> from rmcalib.judges._devices import Hardware
     >>> recipes = [Recipe("a/rm-8B"), Recipe("b/rm-70B"), Recipe("c/rm-1.5B")]
     >>> plan = make_plan(recipes, Selection(), LoadOptions(), Hardware("cuda", 1, 80e9))
     >>> [(entry.model, entry.skipped) for entry in plan]  # doctest: +ELLIPSIS

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib.benchmarks import distinct_ids, known_entry
+from rmcalib.benchmarks import known_entry
+from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._scores import Scores
 
 __all__ = ["BOARDS", "REAL", "built_in_scores", "is_built_in", "load_board"]
