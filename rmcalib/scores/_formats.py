@@ -201,7 +201,7 @@ def rewardmath_models(table: Mapping[str, Sequence[Any]], source: str) -> dict[s
             continue
         if verdicts and value[1] not in _LETTERS:
             problems.append(f"row {row}: chosen_position is {shown(value[1])}, not A or B")
-        own = found.setdefault(model, {}).setdefault(problem, {})
+        own = found.setdefault(str(model), {}).setdefault(problem, {})
         if int(place) in own:
             problems.append(f"row {row}: {number} {place} of problem {problem} appears twice")
         own[int(place)] = value

@@ -124,9 +124,20 @@ def load_all_scores(
 ) -> dict[str, Scores]:
     """Read the scores of all models of a source, by model; see `load_scores`.
 
-    If a file does not name its model, the name is that of the file. ``only`` is a model whose name is known,
-    so that the others need not be built.
+    Parameters
+    ----------
+    source, columns, scale, cluster, steps, missing
+        As for `load_scores`.
+    only : str, optional
+        A model whose name is known, so that the others need not be built.
 
+    Returns
+    -------
+    dict of str to Scores
+        The scores by model. If a file does not name its model, the name is that of the file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")

@@ -198,7 +198,7 @@ def as_column(values: Any) -> npt.NDArray[Any] | None:
 
 
 def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
-    listed = list(values)
+    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
     array = np.empty(len(listed), dtype=object)
     array[:] = listed
     return array

@@ -234,7 +234,7 @@ def test_several_rejected_responses_and_a_question_behind_several_pairs() -> Non
 
 
 def test_responses_without_a_score() -> None:
-    table = LONG.assign(score=[1.5, None, 0.25, 3.0, -2.25])
+    table = LONG.assign(score=[1.5, np.nan, 0.25, 3.0, -2.25])
     with pytest.raises(ValueError, match=r"reward is .*--missing"):
         load_scores(table)
     lowest = load_scores(table, missing="lowest")

@@ -161,7 +161,7 @@ def test_numbers_outside_a_scale_are_refused(scale: str) -> None:
     assert scale in SCALES
 
 
-COMBINED = {"product": np.prod, "min": np.min, "last": lambda row: row[-1], "mean": np.mean}
+COMBINED: dict[str, Any] = {"product": np.prod, "min": np.min, "last": lambda row: row[-1], "mean": np.mean}
 COMBINED["geometric_mean"] = lambda row: np.prod(row) ** (1 / len(row))
 
 
@@ -186,6 +186,7 @@ def test_steps_that_are_no_probabilities() -> None:
         load_scores(frame)
     with pytest.raises(ValueError, match="steps"):
         load_scores(frame, steps="sum")
+    bad: Any
     for bad in ([[], [1.0]], [["x"], [1.0]], [None, [1.0]], [[np.nan], [1.0]]):
         with pytest.raises(ValueError, match="steps"):
             load_scores(frame.assign(steps=bad), steps="min")
