@@ -14,8 +14,7 @@ from rmcalib.batch import PlanEntry
 from rmcalib.batch._batch import Job, open_batch, scoring_ticket
 from rmcalib.batch._ray import _blocks
 from rmcalib.benchmarks import load_benchmark
-from rmcalib.judges import LoadOptions, ScoredItem
-from rmcalib.judges._inference import scoring
+from rmcalib.judges import LoadOptions, ScoredItem, indifference_note
 from rmcalib.judges._scoring import ItemScorer
 from rmcalib.runs import score
 from rmcalib.scores import Scores
@@ -76,7 +75,7 @@ def test_equal_rewards_are_only_reported_if_they_occur_in_all_prompts(
         warnings.simplefilter("always")
         score("demo", bench, device="cpu", token_budget=512)
     local = [str(warning.message) for warning in caught if warning.category is UserWarning]
-    assert warned == local == ([] if n_distinct else [f"demo: {scoring._INDIFFERENT}"])
+    assert warned == local == ([] if n_distinct else [f"demo: {indifference_note({False})}"])
 
 
 def test_identical_responses_do_not_count_as_equal_rewards() -> None:
