@@ -22,7 +22,6 @@ MODULES = {"demo_world", "reproduce_report", "reward_model_figures", "reward_mod
 CASES: dict[str, tuple[str, str]] = {
     "bench_evaluation": ("--prompts 200 --resamples 20 --keep {}", "memory"),
     "bench_notions": ("--quick", "the table at once"),
-    "bench_packing": ("--prompts 4", "before/way"),
     "bench_prolr": ("--learner mallows --processes 1 --resamples 5", "times as fast"),
     "bench_report": ("--models 2 --resamples 20", "the baseline"),
     "bench_scoring": (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
 from rmcalib._util.processes import may_draw, process_rank
-from rmcalib.judges._checks import TOKENIZER_FILES, check_config, read_json, try_tokenizer
+from rmcalib.judges._checks import TOKENIZER_FILES, check_config, check_rank, read_json, try_tokenizer
 from rmcalib.judges._devices import DTYPES, available_devices, avoid_crashes, choose_device, free_memory
 from rmcalib.judges._files import DEMO, find_files
 from rmcalib.judges._registry import Recipe
@@ -337,6 +337,7 @@ def with_adapter(name: str, model: Any, adapter: Path) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise HubError(f"{name}: a PEFT adapter; install `peft` to load it") from error
+    check_rank(name, adapter, adapter / adapter_file(adapter))
     try:
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     except Exception as error:  # whatever is wrong with its files

@@ -91,6 +91,9 @@ def test_an_adapter_may_not_choose_a_folder_of_this_machine(plain: Path, tmp_pat
     ):
         with pytest.raises(HubError, match="`base`"):
             judge.identity()
+    change(folder / "adapter_config.json", r=10**9)
+    with pytest.raises(HubError, match="r = 1000000000"):
+        load_model(str(folder), device="cpu", base=str(plain))
     for base in (None, 7, ["x"], "/gone/base"):
         change(folder / "adapter_config.json", base_model_name_or_path=base)
         with pytest.raises(HubError, match="base"):
