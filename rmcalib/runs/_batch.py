@@ -222,32 +222,30 @@ def run_batch(
     if process_rank()[1] > 1:
         raise ValueError("a batch is one process: start it without torchrun (--engine ray uses several GPUs)")
     output, how = as_path(request.output), request.how
-    work: Callable[[_Batch, list[PlanEntry]], None]
     if isinstance(how, Published):
         plan, commit = _published_plan(request)
-        bench = None if evaluator is None else _texts()
-        about, jobs = {"scores": "published"}, how.jobs
-        work = lambda batch, entries: _each(batch, entries, lambda e: _take(batch, e, commit), jobs)  # noqa: E731
+        bench, about = None if evaluator is None else _texts(), {"scores": "published"}
     else:
         plan, bench = _scoring_plan(request, how, load=True)
-        scoring = how
         about = {"engine": "local" if how.cluster is None else "ray"}
-        work = lambda batch, entries: _run_models(batch, entries, scoring)  # noqa: E731
     with locked(output, ".batch.lock", owner="batch.json"):
         models = [ModelStatus(e.model, parameters=e.parameters, planned=e.seconds) for e in plan]
-        batch = _Batch(
-            output, Status(output, models, on_change=on_change, **about), evaluator, bench, request.fresh
-        )
+        status = Status(output, models, on_change=on_change, **about)
+        batch = _Batch(output, status, evaluator, bench, request.fresh)
         for entry in plan:
             if entry.skipped:
-                batch.status.change(entry.model, "skipped", why=entry.skipped)
+                status.change(entry.model, "skipped", why=entry.skipped)
+        entries = [entry for entry in plan if not entry.skipped]
         try:
-            work(batch, [entry for entry in plan if not entry.skipped])
+            if isinstance(how, Published):
+                _each(batch, entries, lambda entry: _take(batch, entry, commit), how.jobs)
+            else:
+                _run_models(batch, entries, how)
         except BaseException:
-            batch.status.end("interrupted")
+            status.end("interrupted")
             raise
-        batch.status.end()
-    return batch.status
+        status.end()
+    return status
 
 
 @dataclass(frozen=True)
@@ -356,13 +354,13 @@ def _score_model(batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, e
         with Run(folder, bench, inputs, about=about, fresh=batch.fresh) as run:
             status.change(name, "scoring")
             if run.remaining:
-                _fill(run, parts, identity, status, name)
+                _collect(run, parts, identity, status, name)
             scores = run.finish(processes=len(tasks))
     status.change(name, "scored")
     return folder, scores, True
 
 
-def _fill(run: Run, parts: Iterator[Part], identity: dict[str, Any], status: Status, name: str) -> None:
+def _collect(run: Run, parts: Iterator[Part], identity: dict[str, Any], status: Status, name: str) -> None:
     """Add what the workers yield to a run."""
     total = sum(len(item.responses) for item in run.remaining)
     done = tokens = 0

@@ -267,6 +267,10 @@ def _begin(log: str, parts: Connection) -> None:
 
 
 def _send_parts(task: Task) -> None:
+    gc.collect()  # the memory of the judge before this one
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
     try:
         for part in scored_parts(task):
             _send(part)
@@ -276,10 +280,6 @@ def _send_parts(task: Task) -> None:
         # Not the error itself, which may not be picklable.
         raise WorkerError(cause(error)) from None
     finally:
-        gc.collect()  # the memory of this judge, before the next one is loaded
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available():
-            torch.cuda.empty_cache()
         _send(None)
 
 
