@@ -101,9 +101,14 @@ def main() -> None:
     ]
     if not options.report:
         run(chosen, options.runs, options.processes)
+    tables = collect(steps(), options.runs)
+    missing = {step.table for step in steps()} - set(tables)
+    if missing:
+        print(f"no report yet: nothing of {', '.join(sorted(missing))} is finished")
+        return
     import reproduce_report
 
-    reproduce_report.write_report(collect(steps(), options.runs), options.results)
+    reproduce_report.write_report(tables, options.results)
 
 
 def run(chosen: list[Step], folder: Path, processes: int) -> None:
@@ -133,6 +138,9 @@ def collect(every: list[Step], folder: Path) -> dict[str, pd.DataFrame]:
     found: dict[str, list[pd.DataFrame]] = {}
     for step in every:
         for name in step.datasets:
+            if not any((folder / "parts").glob(f"{name}__*")):  # its data may not even be there
+                print(f"not made yet: {step.table} {name}")
+                continue
             data = loaded.setdefault(name, load_dataset(name))
             for learner in step.plan.learners:
                 jobs = [Job(data, learner, fold, step.plan) for fold in range(step.plan.folds)]

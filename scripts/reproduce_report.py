@@ -16,6 +16,7 @@ from rmcalib._util.markdown import markdown_table
 from rmcalib.tabular import DATASETS, load_dataset
 from rmcalib.tabular._prolr import fold_means
 
+SHIPPED = Path(__file__).parents[1] / "results"
 MODELS = {
     "PlackettLuce": "pl",
     "MallowsModel": "mallows",
@@ -45,9 +46,9 @@ def write_report(tables: dict[str, pd.DataFrame], folder: Path) -> None:
     means = {name: fold_means(table) for name, table in tables.items()}
     for name, table in tables.items():
         write_compressed(folder / f"{name}.csv.gz", table)
-    cells = agreement(means, folder / "published_errors.csv.gz")
+    cells = agreement(means, SHIPPED / "published_errors.csv.gz")
     write_compressed(folder / "agreement.csv.gz", cells)
-    taus = tau_agreement(tables["reference"], folder / "published_tau.csv")
+    taus = tau_agreement(tables["reference"], SHIPPED / "published_tau.csv")
     write_text(folder / "tau.csv", taus.to_csv(index=False))
     sizes = dataset_table()
     write_text(folder / "datasets.csv", sizes.to_csv(index=False))
