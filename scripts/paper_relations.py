@@ -218,7 +218,8 @@ def diagram(found: pd.DataFrame) -> Any:
             box = {"boxstyle": "round,pad=0.5", "facecolor": "#eaf1f9", "edgecolor": "#2463a6"}
             axes.text(x, y, name, ha="center", va="center", fontsize=9, bbox=box)
         general = found[found["model"] == "general"].query("not (`from` == 'top-k' and k == m - 1)")
-        for (source, target), rows in general.groupby(["from", "to"]):
+        for key, rows in general.groupby(["from", "to"]):
+            source, target = map(str, key)
             exists = rows["counterexample"]
             if exists.all() if implied else not exists.any():
                 continue

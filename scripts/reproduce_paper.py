@@ -116,7 +116,9 @@ def run(chosen: list[Step], folder: Path, processes: int) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     total = sum(len(step.datasets) * len(step.plan.learners) * step.plan.folds for step in chosen)
-    minutes = sum(step.minutes for step in chosen) / processes
+    whole = {(step.table, step.plan): len(step.datasets) for step in steps()}
+    minutes = sum(step.minutes * len(step.datasets) / whole[step.table, step.plan] for step in chosen)
+    minutes /= processes
     print(f"{total} folds, about {minutes:.0f} minutes on {processes} idle cores if none is finished")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     start = time.perf_counter()

@@ -183,8 +183,8 @@ def show(number: float, digits: int = 3) -> str:
     return "n/a" if math.isnan(number) else f"{number:.{digits}f}"
 
 
-def markdown(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    return "\n".join(markdown_table(head, list(lines), escape=False)) + "\n"
+def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    return "\n".join(markdown_table(head, [list(map(str, line)) for line in lines], escape=False)) + "\n"
 
 
 def plain(table: pd.DataFrame) -> str:

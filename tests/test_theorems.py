@@ -1,11 +1,16 @@
 """The paper's theorems about the notions, on exact population distributions of 3 and 4 items."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from rmcalib.calibration import population_error
 from rmcalib.ranking import all_rankings
-from scripts.paper_relations import FORECASTS, Relation, check, relations
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "scripts"))
+from paper_relations import FORECASTS, Relation, check, relations
 
 # Both condition on one number, since the two orders of a pair are complementary.
 FAILS = ("rankwise sub-k", "sub-k", 2)

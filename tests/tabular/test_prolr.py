@@ -120,8 +120,8 @@ def test_custom_learners_beside_built_in_ones() -> None:
 def losses(data: Any, *learners: str) -> dict[str, float]:
     plan = Plan(learners, folds=3, recalibrate=True, questions=Questions(sub=(2,), top=(), resamples=0))
     means = run_prolr(data, plan).summary
-    found: dict[str, float] = means[means["notion"] == "log_loss"].set_index("learner")["mean"].to_dict()
-    return found
+    found = means[means["notion"] == "log_loss"]
+    return dict(zip(found["learner"], found["mean"], strict=True))
 
 
 def test_repairs_lower_the_loss_of_overfitted_models() -> None:
