@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from rmcalib.tabular._features import fit_encoder
 
 from rmcalib.calibration import sub_k, top_k
 from rmcalib.ranking import RankingDistribution
 from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_prolr
+from rmcalib.tabular._datasets import fit_encoder
 from rmcalib.tabular._reference import reference_support
 
 Result = TypeVar("Result")
