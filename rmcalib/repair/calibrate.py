@@ -220,7 +220,8 @@ def _pointwise(scores: Scores, part: Part, level: float) -> Calibration:
     _refuse(before, after, guess, t, stated.cluster, "stating the fraction of correct responses")
     reward = part.reward.copy()
     reward[~np.isnan(part.label)] = held_out.logit
-    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high)
+    covariance = tuple(tuple(row) for row in fit.covariance.tolist())
+    calibrator = Calibrator(t.value, t.low, t.high, level, b.value, b.low, b.high, covariance)
     moved = replace(part.scores, reward=reward)
     return _result(scores, part, calibrator, "pointwise", moved, (before, after, guess), stated.cluster)
 

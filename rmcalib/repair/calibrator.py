@@ -84,6 +84,8 @@ class Calibrator:
         Confidence level of the interval.
     threshold, threshold_low, threshold_high : float, optional
         The reward b at which a response is as likely correct as not, with its interval.
+    covariance : 2 × 2 floats, optional
+        Of the slope s and the intercept c in the log-odds s·(r − b)/T + c, if there is a threshold.
     model : str
         Name of the judge.
     fitted_on : mapping
@@ -110,6 +112,7 @@ class Calibrator:
     threshold: float | None = None
     threshold_low: float | None = None
     threshold_high: float | None = None
+    covariance: Sequence[Sequence[float]] | None = field(default=None, repr=False)
     model: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     reference: Sequence[float] = field(default=(), repr=False)
@@ -182,6 +185,8 @@ class Calibrator:
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in content.items() if name in known}
         values["reference"] = tuple(values.get("reference", ()))
+        if values.get("covariance") is not None:
+            values["covariance"] = tuple(tuple(row) for row in values["covariance"])
         return cls(**values)
 
 
@@ -344,10 +349,14 @@ def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n
 
 @dataclass(frozen=True)
 class PointwiseFit:
-    """T and b of P(correct) = σ((r − b)/T), with intervals clustered by prompt."""
+    """T and b of P(correct) = σ((r − b)/T), with intervals clustered by prompt.
+
+    ``covariance`` (2, 2) is that of s and c in the log-odds s·x + c with x = (r − b)/T, at s = 1 and c = 0.
+    """
 
     temperature: Interval
     threshold: Interval
+    covariance: FloatArray
 
 
 def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
@@ -379,6 +388,7 @@ def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
             fit.threshold + shift * fit.temperature,
             level,
         ),
+        spread,
     )
 
 

@@ -72,7 +72,7 @@ def test_a_model_whose_rewards_are_not_linear_is_refused_and_nothing_is_left(
     def squashed(judge: object) -> np.ndarray:
         return np.array([0.9, 0.5]) if "demo" in judge.name else np.array([0.8, 0.4])  # type: ignore[attr-defined]
 
-    monkeypatch.setattr("rmcalib.repair._checkpoint._rewards", squashed)
+    monkeypatch.setattr("rmcalib.repair.checkpoint._rewards", squashed)
     with pytest.raises(ValueError, match="not linear in its last layer"):
         write_checkpoint(CALIBRATOR, tmp_path / "out", options=CPU)
     assert list(tmp_path.iterdir()) == [in_use]  # what a killed process has left is removed, too
