@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rmcalib.metrics import OVERALL, catalogue, find_value
+from rmcalib.metrics import catalogue
+from rmcalib.metrics.table import OVERALL, find_value
 
 __all__ = ["Condition", "check_categories", "parse_condition"]
 
@@ -68,7 +69,7 @@ class Condition:
         return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
     def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
-        """Return the same for rows of `compare_scores`; ``abs`` of a gap is |B| − |A|."""
+        """Return the same for rows of `compare`; ``abs`` of a gap is |B| − |A|."""
         kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
         names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
         own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
