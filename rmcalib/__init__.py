@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
     from rmcalib.repair import Calibrator as Calibrator
+    from rmcalib.repair import apply as apply
     from rmcalib.repair import calibrate as calibrate
     from rmcalib.repair import combine as combine
     from rmcalib.repair import decide as decide
@@ -38,6 +39,7 @@ _HOMES = {
     "Calibrator": "rmcalib.repair",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "apply": "rmcalib.repair",
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",

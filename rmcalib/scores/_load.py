@@ -256,7 +256,7 @@ def _built(
 ) -> Loaded:
     """Build scores from columns; steps, pairs and missing numbers become rewards."""
     n = len(next(iter(columns.values())))
-    given = dict(columns) | {"__row__": np.arange(n)}
+    given = {"__row__": np.arange(n)} | dict(columns)
     manifest = dict(about)
     source, place = table.source, table.place
     if "steps" in given:

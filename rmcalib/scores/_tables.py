@@ -120,6 +120,7 @@ def to_columns(
             columns.setdefault(name, np.asarray(values, dtype=object)[rows] if wide else values)
         else:
             columns.setdefault(name, _taken(values, rows) if wide else values)
+    columns["__row__"] = np.asarray(rows)
     models = columns.pop("model", None)
     if models is None:
         return {None: (columns, notes)}

@@ -15,7 +15,8 @@ from torch import nn
 import rmcalib
 from rmcalib._util.hub import HubError
 from rmcalib.judges import LoadOptions, Recipe
-from rmcalib.repair import Calibrator, check_destination, push_checkpoint, write_checkpoint
+from rmcalib.repair import Calibrator, push_checkpoint, write_checkpoint
+from rmcalib.repair.checkpoint import check_destination
 from tests.hub.server import TOKEN, LoopbackHub
 from tests.judges.folders import CustomHead, copied
 

@@ -68,7 +68,7 @@ class Threshold:
 
 
 def safe_threshold(
-    odds: FloatArray, wrong: BoolArray, *, alpha: float = 0.1, level: float = 0.95
+    odds: FloatArray, wrong: BoolArray, *, alpha: float = 0.1, level: float = 0.95, design: float = 1.0
 ) -> Threshold:
     """Return 0 if everything can be accepted, or the lowest threshold that passes the sequence of tests.
 
@@ -80,6 +80,8 @@ def safe_threshold(
         True if that choice is wrong.
     alpha, level : float
         The largest error rate, and the confidence that it is not exceeded.
+    design : float
+        How many prompts count as one, because they belong together.
 
     Returns
     -------
@@ -94,23 +96,24 @@ def safe_threshold(
     (0.75, 200, 0.0, 0.016)
     """
     rest = 1 - (1 - ALL_SHARE) * (1 - level)
-    everything = float(_upper(wrong.sum(), len(wrong), 1 - ALL_SHARE * (1 - level)))
+    fewest = int(np.ceil(_fewest(alpha, rest) * design))
+    everything = float(_upper(wrong.sum() / design, len(wrong) / design, 1 - ALL_SHARE * (1 - level)))
     if everything <= alpha:
-        return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, _fewest(alpha, rest))
-    return _sequence(odds, wrong, alpha, rest)
+        return Threshold(0.0, 1.0, len(odds), float(wrong.mean()), everything, fewest)
+    return _sequence(odds, wrong, alpha, rest, design)
 
 
-def _sequence(odds: FloatArray, wrong: BoolArray, alpha: float, level: float) -> Threshold:
+def _sequence(odds: FloatArray, wrong: BoolArray, alpha: float, level: float, design: float) -> Threshold:
     """Return the lowest threshold that passes the fixed sequence of tests, each at this level."""
     grid = _grid_odds()
     order = np.argsort(-odds, kind="stable")
     counts = np.searchsorted(-odds[order], -grid, side="right")
     errors = np.concatenate([[0], np.cumsum(wrong[order])])[counts]
-    fewest = _fewest(alpha, level)
+    fewest = int(np.ceil(_fewest(alpha, level) * design))
     if len(odds) < fewest:
         return Threshold(None, 0.0, 0, None, None, fewest)
-    start = int(np.argmax(counts >= _first_size(len(odds), alpha, level)))
-    high = _upper(errors, counts, level)
+    start = int(np.argmax(counts >= _first_size(int(len(odds) / design), alpha, level) * design))
+    high = _upper(errors / design, counts / design, level)
     passed = high[start:] <= alpha
     last = start + int(np.argmin(passed) if not passed.all() else len(passed)) - 1
     shown = max(last, start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,12 +15,14 @@ import numpy as np
 
 from rmcalib._util.files import write_json, write_text
 from rmcalib._util.hub import HubError, check_repo_id, explain
+from rmcalib._util.markdown import markdown_table
 from rmcalib._util.processes import may_draw
+from rmcalib._util.terminal import clean_line
 from rmcalib.benchmarks import load_benchmark
 from rmcalib.judges import Classifier, LoadOptions, Recipe, identify, is_local, write_rescaled
-from rmcalib.repair._calibrate import Calibration
-from rmcalib.repair._calibrator import Calibrator
-from rmcalib.repair._card import model_card
+from rmcalib.metrics.catalogue import catalogue
+from rmcalib.repair.calibrate import METRICS, Calibration
+from rmcalib.repair.calibrator import Calibrator
 
 if TYPE_CHECKING:
     from rmcalib._util.arrays import FloatArray
@@ -117,6 +119,11 @@ def write_checkpoint(
             f"{name}: was scored as a {kind}. Its rewards do not come from a linear layer, so no checkpoint "
             "is possible: use the calibrator file with --calibrator instead"
         )
+    if calibrator.threshold is not None:
+        raise ValueError(
+            f"{name}: the calibrator is for single responses, σ((r − b)/T), and a checkpoint only divides rewards: "
+            "use the calibrator file, or calibrate with view='top_1'"
+        )
     options = _at_revision(name, calibrator, options or LoadOptions())
     with _written_whole(target) as draft:
         done = write_rescaled(name, calibrator.temperature, draft, options)
@@ -124,7 +131,7 @@ def write_checkpoint(
         replace(calibrator, model=_public(name)).save(draft / "calibrator.json")
         names = [str(folder), *([repo_id] if repo_id else [])]
         has_recipe = _write_recipe(draft, done.recipe, names)
-        card = model_card(
+        card = _model_card(
             calibrator, _public(name), done.revision, done.tensors, rows, repo_id or target.name
         )
         write_text(draft / "README.md", card)
@@ -325,3 +332,70 @@ def _rewards(judge: Classifier) -> FloatArray:
     items = load_benchmark("demo", limit=N_CHECKED).items
     scored: list[Any] = [one for chunk in judge.score(items) for one in chunk]
     return np.array([reward for one in scored for reward in one.rewards], dtype=float)
+
+
+def _model_card(
+    calibrator: Calibrator,
+    model: str,
+    revision: str,
+    tensors: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+) -> str:
+    """Return a model card in Markdown: what was changed in the model, and which prompts were used."""
+    local = "/" not in model
+    about = calibrator.fitted_on
+    original = _code(model) if local else f"[{model}](https://huggingface.co/{model})"
+    where = f" of {_code(str(about['benchmark']))}" if about.get("benchmark") else ""
+    at = f" at revision `{clean_line(str(about['revision']))}`" if about.get("revision") else ""
+    n = f"{about['n']:,} prompts" if about.get("n") else "labelled prompts"
+    header = [
+        "---",
+        *([] if local else [f"base_model: {model}"]),
+        "library_name: transformers",
+        "pipeline_tag: text-classification",
+        "tags: [reward-model, calibration, rmcalib]",
+        "---",
+    ]
+    lines = [
+        f"# {clean_line(name)}",
+        "",
+        f"A calibrated copy of the reward model {original} (revision `{clean_line(revision)}`). Its rewards "
+        f"are those of the original divided by the temperature **{calibrator.temperature:.6g}** "
+        f"({calibrator.level:.0%} interval {calibrator.low:.3g} to {calibrator.high:.3g}), so that a softmax "
+        "of them gives calibrated probabilities. The order of the responses and the accuracy do not change.",
+        "",
+        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Nothing else changes.",
+        f"- Fitted on: {n}{where}{at}, with rmcalib {_version(calibrator)}.",
+        "- A temperature is only valid for prompts like those it was fitted on. Check it on yours first: "
+        f"`rmcalib eval --model {clean_line(name)} --benchmark yours.jsonl`.",
+        "- License and terms are those of the original model.",
+    ]
+    return "\n".join([*header, *lines, *_table(rows)]) + "\n"
+
+
+def _version(calibrator: Calibrator) -> str:
+    return clean_line(str(calibrator.versions.get("rmcalib", "(unknown version)")))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
+    if not found:
+        return []
+    lines = [
+        [catalogue()[metric].label, *(_cell(found.get((stage, metric))) for stage in ("before", "after"))]
+        for metric in METRICS["top_1"]
+    ]
+    return ["", *markdown_table(["", "before", "after, on held-out prompts"], lines)]
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return ""
+    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
+    return f"{row['value']:.3f}{limits}"
+
+
+def _code(text: str) -> str:
+    """Return text as inline code: a name cannot add markup or lines."""
+    return f"`{clean_line(text).replace('`', chr(39))}`"
