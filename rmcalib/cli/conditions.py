@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rmcalib.metrics import catalogue
-from rmcalib.metrics.table import OVERALL, find_value
 
 __all__ = ["Condition", "check_categories", "parse_condition"]
 
+OVERALL = "overall"
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -54,6 +53,8 @@ class Condition:
 
     def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
         """Return the metric's value or bound; a ValueError says why there is none."""
+        from rmcalib.metrics.table import find_value
+
         row = find_value(rows, self.metric, self.category)
         if row is None or row[self.part] is None:
             what = "value" if self.part == "value" else f"{self.part} end of the interval"
@@ -70,6 +71,8 @@ class Condition:
 
     def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
         """Return the same for rows of `compare`; ``abs`` of a gap is |B| − |A|."""
+        from rmcalib.metrics import catalogue
+
         kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
         names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
         own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
@@ -86,6 +89,8 @@ class Condition:
 
 def _why_no_row(metric: str) -> str:
     """Return why the table has no row of a metric: those of votes and of several answers can be left out."""
+    from rmcalib.metrics import catalogue
+
     prompts = catalogue()[metric].prompts
     missing = {"votes": "people's votes", "several": "several correct responses"}.get(prompts)
     return "it is not computed" if missing is None else f"no prompt has {missing}"
@@ -106,6 +111,8 @@ def parse_condition(text: str) -> Condition:
     Traceback (most recent call last):
     ValueError: --fail-if 'eec>0.1': unknown metric 'eec' (did you mean 'ece'?)
     """
+    from rmcalib.metrics import catalogue
+
     match = _FORM.fullmatch(text)
     try:
         limit = float(match["limit"]) if match else float("nan")
@@ -120,7 +127,7 @@ def parse_condition(text: str) -> Condition:
     have = catalogue()
     if metric not in have:
         near = difflib.get_close_matches(metric.lower(), have, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "docs/metrics.md lists all, and every metrics.csv"
+        hint = f"did you mean '{near[0]}'?" if near else "`rmcalib list metrics` shows all"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()
     return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))

@@ -15,19 +15,25 @@ from rmcalib._util.files import check_output
 __all__ = [
     "MAIN",
     "MORE",
+    "CalibratorFile",
     "Common",
     "FailIf",
     "Folder",
     "InputFile",
     "Judged",
+    "Markdown",
     "Measuring",
+    "MetricName",
+    "Name",
     "Names",
     "OutputFile",
     "Place",
     "Reading",
     "Recipes",
     "Scoring",
+    "Seed",
     "Source",
+    "at_least",
     "config_file",
     "is_url",
     "refuse",
@@ -124,6 +130,24 @@ FailIf = Annotated[
 ]
 
 
+Markdown = Annotated[
+    OutputFile | None, Parameter(help="Also write a summary as Markdown; - is standard output.", group=MORE)
+]
+CalibratorFile = Annotated[
+    InputFile | None,
+    Parameter(help="Divide the rewards by the temperature that `rmcalib calibrate` wrote; check that it holds here."),
+]
+Seed = Annotated[
+    int,
+    Parameter(
+        metavar="N",
+        help="Random seed; the same seed gives the same numbers.",
+        group=MORE,
+        validator=at_least(0),
+    ),
+]
+
+
 def _complete(what: str) -> Callable[[Any], list[str]]:
     """Return what completes the names of models, benchmarks, metrics or judges."""
 
@@ -190,8 +214,7 @@ class Measuring:
 
     resamples: Annotated[int, Parameter(metavar="N", validator=at_least(20, 100_000))] = 1000
     """Resamples for intervals and p-values."""
-    seed: Annotated[int, Parameter(metavar="N", validator=at_least(0))] = 0
-    """Random seed; the same seed gives the same numbers."""
+    seed: Seed = 0
 
 
 @Parameter(name="*", group=MORE)
@@ -200,14 +223,12 @@ class Scoring:
     """What to score, and how."""
 
     benchmark: Annotated[Benchmarks, Parameter(group=MAIN)] = ()
-    """A name that `rmcalib list benchmarks` shows, a Hub data set, or a file or folder; default reward-bench-2,
-    or demo for the demo model."""
+    """A name that `rmcalib list benchmarks` shows, a Hub data set, or a file; default reward-bench-2."""
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
     """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"
     judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
-    """A setting of the judge, such as device=cuda, beta=0.1 or judging=letter (`rmcalib list judges`); several
-    allowed."""
+    """A setting of the judge (see `rmcalib list judges`), such as device=cuda; several allowed."""
     format: Annotated[Name | None, Parameter(metavar="NAME")] = None
     """How the benchmark's file is written, such as rm-bench or trl; default rmcalib's own schema."""
     fresh: bool = False

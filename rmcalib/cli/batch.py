@@ -1,0 +1,265 @@
+"""``rmcalib batch``: a whole leaderboard, scored overnight."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from rmcalib._util.terminal import add_row, open_console, print_table, table
+from rmcalib.cli.options import MAIN, MORE, Common, InputFile, Measuring, Names, Scoring, at_least, refuse
+from rmcalib.cli.screen import following, messages, print_json, print_lines
+from rmcalib.cli.sources import judge_options
+
+if TYPE_CHECKING:
+    from rmcalib.runs import Evaluator, Plan, Status
+
+__all__ = ["command"]
+
+ENGINE = Group("Where to run", sort_key=2)
+
+
+@Parameter(name="*", group=MAIN)
+@dataclass(frozen=True)
+class Which:
+    """Which models, and whether they are run."""
+
+    models: InputFile | None = None
+    """YAML file with the models and their recipes; default those of the RewardBench 2 leaderboard."""
+    scores: Literal["published"] | None = None
+    """Take the scores that RewardBench has published, instead of scoring."""
+    include: Annotated[Names, Parameter(metavar="GLOB")] = ()
+    """Only models whose names match, such as 'Skywork/*'."""
+    exclude: Annotated[Names, Parameter(metavar="GLOB")] = ()
+    """Leave out models whose names match."""
+    max_params: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    """Leave out larger models, such as 10B."""
+    family: Annotated[Names, Parameter(metavar="NAME")] = ()
+    """Only these families, such as llama."""
+    dry_run: bool = False
+    """Only print the plan."""
+    scores_only: Annotated[bool, Parameter(group=MORE)] = False
+    """Do not write each model's metrics and page."""
+    jobs: Annotated[int, Parameter(metavar="N", group=MORE, validator=at_least(1))] = 4
+    """Files to fetch at a time with --scores published."""
+
+
+@Parameter(name="*", group=ENGINE)
+@dataclass(frozen=True)
+class Where:
+    """Where the models run."""
+
+    engine: Literal["local", "ray"] = "local"
+    """Run on this machine or on a Ray cluster."""
+    address: Annotated[str | None, Parameter(metavar="WHERE")] = None
+    """Ray cluster: 'local' (default) starts one on this machine, 'auto' finds a running one, or HOST:PORT."""
+    shards: Annotated[int | None, Parameter(metavar="N", validator=at_least(1))] = None
+    """Ray workers that share a model's prompts; default 1."""
+    gpus: Annotated[float | None, Parameter(metavar="X", validator=at_least(0))] = None
+    """GPUs of one Ray worker; default what the model needs."""
+    gpu_memory: Annotated[str | None, Parameter(metavar="SIZE")] = None
+    """Memory of one GPU of the cluster; default 80GB."""
+    free_disk: bool = False
+    """Remove a model from the Hub's cache when it is done."""
+    ignore_memory: bool = False
+    """Also try models that seem too large."""
+
+    def of_ray(self) -> dict[str, Any]:
+        """Return the options that only Ray has."""
+        return {"--address": self.address, "--shards": self.shards, "--gpus": self.gpus, "--gpu-memory": self.gpu_memory}
+
+
+def command(
+    *,
+    which: Which = Which(),  # noqa: B008 (all options are frozen)
+    where: Where = Where(),  # noqa: B008
+    scoring: Scoring = Scoring(),  # noqa: B008
+    measuring: Measuring = Measuring(),  # noqa: B008
+    common: Common = Common(),  # noqa: B008
+) -> int:
+    """Run a batch, or print its plan."""
+    from rmcalib._util.sizes import parse_parameters
+    from rmcalib.runs import BatchRequest, Published, Selection, plan_batch, run_batch
+
+    size = None if which.max_params is None else parse_parameters(which.max_params)
+    request = BatchRequest(
+        which.models,
+        Selection(which.include, which.exclude, size, which.family),
+        Published(which.jobs) if which.scores else _how(scoring, where),
+        scoring.output,
+        scoring.fresh,
+    )
+    if which.scores:
+        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge, **where.of_ray()}
+        refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
+    with messages(quiet=common.quiet):
+        if which.dry_run:
+            return _show_plan(plan_batch(request), common)
+        evaluator = None if which.scores_only else _evaluator(measuring)
+        with _live_table(quiet=common.quiet or common.json) as on_change:
+            status = run_batch(request, evaluator=evaluator, on_change=on_change)
+    if common.json:
+        print_json(status.content())
+    elif not common.quiet:
+        _print_summary(status, str(scoring.output))
+    return int("failed" in status.counts())
+
+
+def _how(scoring: Scoring, where: Where) -> Any:
+    """Return how models are scored; options that need Ray are refused without it."""
+    from rmcalib._util.sizes import parse_bytes
+    from rmcalib.judges import LoadOptions
+    from rmcalib.runs import Cluster
+    from rmcalib.runs import Scoring as HowToScore
+
+    if len(scoring.benchmark) > 1:
+        raise ValueError("--benchmark: a batch has one benchmark; start another batch for the next")
+    cluster = None
+    if where.engine == "ray":
+        memory = parse_bytes(where.gpu_memory or "80GB")
+        cluster = Cluster(where.address or "local", where.shards or 1, where.gpus, memory)
+    else:
+        refuse(where.of_ray(), "it needs --engine ray")
+    return HowToScore(
+        scoring.benchmark[0] if scoring.benchmark else "reward-bench-2",
+        limit=scoring.limit,
+        options=LoadOptions(**judge_options(scoring)),
+        cluster=cluster,
+        free_disk=where.free_disk,
+        ignore_memory=where.ignore_memory,
+        format=scoring.format,
+    )
+
+
+def _evaluator(measuring: Measuring) -> Evaluator:
+    """Return what writes a model's metrics and page, as ``eval`` does."""
+    from rmcalib.judges import recipe_of_run
+    from rmcalib.metrics import Settings
+    from rmcalib.report import evaluate, made_from, write_evaluation
+    from rmcalib.runs import Evaluator
+
+    def write(recipe: Any, scores: Any, benchmark: Any, folder: Any) -> None:
+        own = recipe_of_run(recipe.model, scores.manifest, {recipe.model: recipe})
+        result = evaluate(
+            scores,
+            benchmark=benchmark,
+            model=recipe.model,
+            recipe=own,
+            resamples=measuring.resamples,
+            seed=measuring.seed,
+        )
+        write_evaluation(result, folder)
+
+    def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
+        return made_from(scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed))
+
+    return Evaluator(write, inputs)
+
+
+_STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
+_ORDER = ("scoring", "evaluating", "scored", "downloading", "failed", "waiting", "done", "skipped")
+_ROWS = 20  # of the live table; models that are being worked on come first
+
+
+@contextlib.contextmanager
+def _live_table(*, quiet: bool) -> Iterator[Callable[[Status], None] | None]:
+    """Show the states of a batch on standard error; nothing if it is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+    from rich.live import Live
+
+    disable_progress_bars()  # they would write into the table
+    seen: list[Status] = []
+
+    def draw() -> Any:  # again each time, because clocks run
+        return _status_table(seen[0]) if seen else ""
+
+    with Live(console=open_console(stderr=True), refresh_per_second=2, transient=True, get_renderable=draw):
+        yield lambda status: seen.append(status) if not seen else None
+
+
+def _status_table(status: Status) -> Any:
+    """Draw the states: what is being worked on, failures, what waits, what is done."""
+    status.tick()
+    counts = ", ".join(f"{count} {state}" for state, count in status.counts().items())
+    left = status.seconds_left()
+    title = f"{counts}; about {_duration(left)} left" if left and left >= 1 else counts
+    rows = table("model", "size", "state", "progress", "tokens/s", "time", "left", title=title)
+    entries = sorted(status.models.values(), key=lambda entry: _ORDER.index(entry.state))
+    for entry in entries[:_ROWS]:
+        add_row(
+            rows,
+            entry.model,
+            _size(entry.parameters),
+            entry.state,
+            f"{entry.responses_done / entry.responses:.0%}" if entry.responses else "",
+            f"{entry.tokens_per_second:,.0f}" if entry.tokens_per_second else "",
+            _duration(entry.seconds) if entry.seconds else "",
+            _duration(entry.seconds_left) if entry.seconds_left else "",
+            style=_STYLES.get(entry.state, ""),
+        )
+    if len(entries) > _ROWS:
+        add_row(rows, f"and {len(entries) - _ROWS} more")
+    return rows
+
+
+def _show_plan(plan: Plan, common: Common) -> int:
+    """Print what would be run, in order, and what would fail or be skipped and why."""
+    problems = plan.problems
+    if common.json:
+        names = ("model", "family", "parameters", "memory", "device", "seconds", "skipped")
+        rows = [{name: getattr(entry, name) for name in names} for entry in plan.entries]
+        print_json([{**row, "problem": problems.get(row["model"], "")} for row in rows])
+    elif not common.quiet:
+        run = [entry for entry in plan.entries if not entry.skipped and entry.model not in problems]
+        shown = table("model", "size", "memory", "device", "time")
+        for entry in run:
+            memory = "?" if entry.memory is None else f"{entry.memory / 1e9:.3g} GB"
+            time = "?" if entry.seconds is None else _duration(entry.seconds)
+            add_row(shown, entry.model, _size(entry.parameters), memory, entry.device, time)
+        if run:
+            print_table(open_console(), shown)
+        known = [entry.seconds for entry in run if entry.seconds is not None]
+        about = f"about {_duration(sum(known))} (a rough guess from sizes)" if known else "of unknown size"
+        print_lines("", f"{len(run)} to run, {about}." if run else "No model to run.")
+        skipped = {entry.model: entry.skipped for entry in plan.entries if entry.skipped}
+        for title, found in (("would fail", problems), ("skipped", skipped)):
+            if found:
+                print_lines(f"{len(found)} {title}:", *(f"  {model}: {why}" for model, why in found.items()))
+        print_lines("Next: the same command without --dry-run")
+    return int(bool(problems))
+
+
+def _print_summary(status: Status, place: str) -> None:
+    """Print what was done, what failed and why, and what was skipped."""
+    by_state: dict[str, list[Any]] = {}
+    for entry in status.models.values():
+        by_state.setdefault(entry.state, []).append(entry)
+    done = by_state.get("done", [])
+    new = sum(entry.fresh for entry in done)
+    print_lines(f"{len(done)} done ({new} now, {len(done) - new} before)")
+    for title, state in (("failed, to be tried again by the next run", "failed"), ("skipped", "skipped")):
+        entries = by_state.get(state, [])
+        if entries:
+            print_lines(f"{len(entries)} {title}:", *(f"  {entry.model}: {entry.why}" for entry in entries))
+    following({"Results": place}, f"rmcalib report {place}" if done else "")
+
+
+def _size(billions: float | None) -> str:
+    if billions is None:
+        return "?"
+    return f"{billions:g}B" if billions >= 0.1 else f"{billions * 1000:.3g}M"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} d"

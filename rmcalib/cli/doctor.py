@@ -1,0 +1,96 @@
+"""``rmcalib doctor``: can this machine score, and are its devices and a server right?"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from rmcalib._util.terminal import add_row, open_console, print_table, table
+from rmcalib.cli.options import MAIN, Common, Name, Scoring
+from rmcalib.cli.screen import print_json, print_lines
+from rmcalib.cli.sources import judge_options
+
+if TYPE_CHECKING:
+    from rmcalib.judges import Diagnosis, ServedCheck
+
+__all__ = ["command"]
+
+
+@Parameter(name="*", group=MAIN)
+@dataclass(frozen=True)
+class Wanted:
+    """A server to check; without one, this machine is."""
+
+    model: Annotated[Name | None, Parameter(alias="-m", metavar="ID")] = None
+    """The served model, which is also loaded here."""
+    endpoint: Annotated[Name | None, Parameter(metavar="URL")] = None
+    """Compare a server's rewards with those of --model."""
+    judge: Annotated[tuple[str, ...], Parameter(alias="-J", metavar="KEY=VALUE")] = ()
+    """A setting of the server, such as served_name=... or tokenize_here=yes; device=... is where --model is loaded."""
+
+
+_MEANING = {
+    "right": "The server gives the model's rewards.",
+    "rounding": "The rewards differ as if the server, or this machine, used a narrower dtype.",
+    "differs": "The server gives other rewards. Is it the same model? If so, it reads other texts: see what "
+    "-J tokenize_here=yes changes.",
+}
+
+
+def command(*, wanted: Wanted = Wanted(), common: Common = Common()) -> int:  # noqa: B008 (all options are frozen)
+    """Check versions, devices, memory and the Hub; or a server."""
+    from rmcalib.judges import LoadOptions, compare_served, diagnose
+
+    if (wanted.endpoint is None) != (wanted.model is None):
+        raise ValueError("--endpoint, --model: give both to compare a server with the model itself")
+    found: Diagnosis | ServedCheck
+    if wanted.endpoint is None or wanted.model is None:
+        if wanted.judge:
+            raise ValueError("-J: has no effect on a check of this machine; give --endpoint")
+        found = diagnose()
+    else:
+        here = tuple(one for one in wanted.judge if one.startswith(("device=", "dtype=")))
+        served = tuple(one for one in wanted.judge if one not in here)
+        options = judge_options(Scoring(judge=served), wanted.endpoint)
+        loading = LoadOptions(**judge_options(Scoring(judge=here)))
+        found = compare_served(wanted.model, options.pop("endpoint"), here=loading, **options)
+    if common.json:
+        print_json({**dataclasses.asdict(found), "healthy": found.healthy})
+    elif not common.quiet:
+        _print(found) if wanted.endpoint is None else _print_served(found)  # type: ignore[arg-type]
+    return 0 if found.healthy else 1
+
+
+def _print_served(check: ServedCheck) -> None:
+    print_lines(
+        f"{check.endpoint}: {check.endpoint_kind} {check.server_version or '(unknown version)'}, "
+        f"model {check.served_model or '(unknown)'}",
+        f"here: {check.model} in {check.dtype}",
+        f"{check.n_responses} responses of the demo: {check.seconds_served:.2g} s served, "
+        f"{check.seconds_here:.2g} s here",
+        f"rewards differ by up to {check.reward_difference:.2g}, probabilities by up to "
+        f"{check.probability_difference:.2g}",
+        "",
+        _MEANING[check.status],
+        f"Next: rmcalib eval --model {check.model} --endpoint {check.endpoint}",
+    )
+
+
+def _print(diagnosis: Diagnosis) -> None:
+    print_lines("  ".join(f"{name} {version}" for name, version in diagnosis.versions.items()))
+    for device in diagnosis.devices:
+        memory, free = (f"{size / 1e9:.1f} GB" for size in (device.memory, device.free))
+        print_lines(f"{device.device}: {device.name}, {memory}, {free} free")
+    print_lines(f"Hub: {diagnosis.hub}", "")
+    rows = table("device", "dtype", "demo", "reward off by", "probability off by", "seconds")
+    for check in diagnosis.checks:
+        numbers = (check.reward_difference, check.probability_difference, check.seconds)
+        cells = ["" if value is None else f"{value:.2g}" for value in numbers]
+        add_row(rows, check.device, check.dtype, check.status, *cells)
+    print_table(open_console(), rows)
+    print_lines(*(f"* {check.device} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note))
+    verdict = "This machine scores correctly." if diagnosis.healthy else "Something is wrong, see above."
+    print_lines("", verdict, "Next: rmcalib eval")

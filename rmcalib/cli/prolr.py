@@ -1,0 +1,2 @@
+def command():
+    """Do prolr with something."""

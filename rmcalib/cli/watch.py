@@ -1,0 +1,2 @@
+def command():
+    """Do watch with something."""
