@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,7 @@ from rmcalib._util.hub import folder_name
 from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
-from rmcalib.report.evaluation._evaluation import UNNAMED
-from rmcalib.report.leaderboard._training import step_labels
+from rmcalib.report.evaluation import UNNAMED
 from rmcalib.scores import (
     REAL,
     Missing,
@@ -28,7 +27,7 @@ from rmcalib.scores import (
     read_scores_hash,
 )
 
-__all__ = ["ScoredRun", "find_runs", "open_scores", "run_of", "runs_by_benchmark", "source_notes"]
+__all__ = ["ScoredRun", "find_runs", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +93,15 @@ def source_notes(runs: Iterable[ScoredRun]) -> list[str]:
         f"({about['licence']}), published with arXiv 2410.01729."
         for about in found[:1]
     ]
+
+
+def step_labels(models: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> dict[int, int] | None:
+    """Return the step of each run by its position, if the runs are steps of one training run; else None."""
+    steps = [manifest.get("step") for manifest in manifests]
+    integers = [step for step in steps if isinstance(step, int) and not isinstance(step, bool)]
+    if len(set(models)) != 1 or len(steps) < 2 or len(set(integers)) != len(steps):
+        return None
+    return dict(enumerate(integers))
 
 
 def _finished_runs(
