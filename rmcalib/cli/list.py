@@ -115,7 +115,10 @@ def _judges() -> dict[str, Row]:
     from rmcalib.judges._load import registered_judges
 
     kinds = {
-        name: {"chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by), **setting_help(kind.settings)}
+        name: {
+            "chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by),
+            **{key: text for key, text in setting_help(kind.settings).items() if key != "recipe"},  # not a text
+        }
         for name, kind in KINDS.items()
     }
     return kinds | {name: {"installed by": point.value} for name, point in registered_judges().items()}

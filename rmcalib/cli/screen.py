@@ -54,7 +54,7 @@ def print_lines(*lines: str) -> None:
 
     console = open_console()
     for line in lines:
-        console.print(Text(clean_line(line)), soft_wrap=True)
+        console.print(Text(line), soft_wrap=True)
 
 
 def print_json(content: Any) -> None:

@@ -53,9 +53,9 @@ def model_names(judged: Judged, recipes: Sequence[Any] = ()) -> list[str]:
     known = ["demo", *registered_judges(), *registry(recipes)]
     for name in names:
         if judged.endpoint is None and kind_on_disk(name) is None:
-            owners = [f"{one.rpartition('/')[2]}" for one in known]
-            if "/" not in name and name in owners:
-                raise ValueError(f"{name}: unknown model (did you mean {known[owners.index(name)]!r}?)")
+            with_owner = next((one for one in known if one.endswith(f"/{name}")), None)
+            if with_owner is not None:
+                raise ValueError(f"{name}: unknown model (did you mean {with_owner!r}?)")
             check_name(name, known, "model")
     if len(names) == 1:  # one of several is reported as a failure of that model
         check_judge_name(names[0])
