@@ -88,6 +88,8 @@ def _folder(_: Any, tokens: Sequence[Token]) -> Path:
 
 def _output_file(_: Any, tokens: Sequence[Token]) -> Path:
     path = _local(tokens, "give a file of this machine")
+    if str(path) != "-" and str(path).startswith("-"):
+        raise ValueError(f"{path}: an option, not a file; name a file (./{path} if that is its name)")
     if path.is_dir():
         raise ValueError(f"{path}: is a folder; name a file")
     check_output(path)
@@ -107,7 +109,9 @@ def is_url(text: str) -> bool:
 Name = Annotated[str, Parameter(converter=_given, n_tokens=1)]
 Names = Annotated[tuple[str, ...], Parameter(converter=_commas, n_tokens=1)]
 InputFile = Annotated[Path, Parameter(converter=_input_file, n_tokens=1, metavar="FILE")]
-OutputFile = Annotated[Path, Parameter(converter=_output_file, n_tokens=1, metavar="FILE")]
+OutputFile = Annotated[
+    Path, Parameter(converter=_output_file, n_tokens=1, metavar="FILE", allow_leading_hyphen=True)
+]
 Folder = Annotated[Path, Parameter(converter=_folder, n_tokens=1, metavar="DIR")]
 Place = Annotated[
     Name,

@@ -90,7 +90,7 @@ def command(
         common,
         {**board.content(), "page": str(page)},
         written={"Report": page},
-        follow="" if wanted.table else f"rmcalib compare {_two(board)}",
+        follow=_next(board, built_in=not runs and not wanted.table),
     )
     return 0
 
@@ -112,5 +112,8 @@ def _of_runs(
         )
 
 
-def _two(board: Leaderboard | Joint) -> str:
-    return "RUN RUN" if len(board.models) > 1 else "RUN OTHER"
+def _next(board: Leaderboard | Joint, *, built_in: bool) -> str:
+    if not built_in:
+        return "rmcalib compare RUN RUN (two of the run folders)"
+    first, second = [row["model"] for row in board.models][:2]
+    return f"rmcalib compare real/{first} real/{second}"
