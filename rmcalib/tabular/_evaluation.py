@@ -86,7 +86,9 @@ class Questions:
                 "where that error is too large"
             )
         if self.stagewise and self.resamples < LEAST:
-            raise ValueError(f"stagewise: needs at least {LEAST} resamples, to compare each error with its null")
+            raise ValueError(
+                f"stagewise: needs at least {LEAST} resamples, to compare each error with its null"
+            )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
             raise ValueError(f"k: {bad[0]} is too small; sub-k starts at 2, top-k at 1")

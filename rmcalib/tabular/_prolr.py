@@ -226,7 +226,10 @@ def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[st
     >>> stagewise_verdicts(pd.DataFrame([row | {"k": k, "p_value": p} for k, p in found]))
     ['d, pl: no sub-k error is too large up to k = 3 (1 of 2 folds reached it)']
     """
-    own = rows_where(table, family="sub", notion="rankwise", protocol="exact", discrepancy="abs")
+    import pandas as pd
+
+    kept = {"family": "sub", "notion": "rankwise", "protocol": "exact", "discrepancy": "abs"}
+    own = table[(table[[*kept]] == pd.Series(kept)).all(axis=1)]
     verdicts = []
     for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
         by_k = {k: group[group["k"] == k] for k in sorted(map(int, group["k"].unique()))}
@@ -245,7 +248,6 @@ def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[st
             verdict = f"miscalibrated at k = {k} ({error}" + (f"; {some})" if some else ")")
         verdicts.append(f"{dataset}, {learner}: {verdict}")
     return verdicts
-
 
 
 def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
