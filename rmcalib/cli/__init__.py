@@ -63,14 +63,20 @@ COMMANDS: dict[str, tuple[Group, str, tuple[str, ...]]] = {
     "compare": (
         _MEASURE,
         "Compare two models on the same prompts: the difference of every metric, with intervals.",
-        ("rmcalib compare runs/org__a runs/org__b", "rmcalib compare a.csv b.csv --fail-if 'accuracy.high<0'"),
+        (
+            "rmcalib compare runs/org__a runs/org__b",
+            "rmcalib compare a.csv b.csv --fail-if 'accuracy.high<0'",
+        ),
     ),
     "batch": (
         _MEASURE,
         "Score every model of a list, small ones first.\n\n"
         "Models that are done are skipped, so the same command continues a batch that was killed, and tries models "
         "that failed again.",
-        ("rmcalib batch --max-params 10B --dry-run", "rmcalib batch --scores published --include 'allenai/*'"),
+        (
+            "rmcalib batch --max-params 10B --dry-run",
+            "rmcalib batch --scores published --include 'allenai/*'",
+        ),
     ),
     "watch": (
         _MEASURE,
@@ -80,7 +86,10 @@ COMMANDS: dict[str, tuple[Group, str, tuple[str, ...]]] = {
     "prolr": (
         _MEASURE,
         "Train learners of label rankings by cross-validation, and measure the calibration of their forecasts.",
-        ("rmcalib prolr --dataset iris,wine --learner pl,rpc", "rmcalib prolr --data mine.csv --labels rank_ --k all"),
+        (
+            "rmcalib prolr --dataset iris,wine --learner pl,rpc",
+            "rmcalib prolr --data mine.csv --labels rank_ --k all",
+        ),
     ),
     "calibrate": (
         _USE,
@@ -115,7 +124,11 @@ COMMANDS: dict[str, tuple[Group, str, tuple[str, ...]]] = {
     "list": (
         _LOOK,
         "List the known models, benchmarks, metrics, or judges and their settings.",
-        ("rmcalib list models 'Skywork/*'", "rmcalib list benchmarks rm-bench", "rmcalib list judges generative"),
+        (
+            "rmcalib list models 'Skywork/*'",
+            "rmcalib list benchmarks rm-bench",
+            "rmcalib list judges generative",
+        ),
     ),
     "doctor": (
         _LOOK,

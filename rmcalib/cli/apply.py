@@ -32,8 +32,8 @@ def command(
     /,
     *,
     wanted: Wanted,
-    reading: Reading = Reading(),  # noqa: B008 (all options are frozen)
-    common: Common = Common(),  # noqa: B008
+    reading: Reading = Reading(),
+    common: Common = Common(),
 ) -> int:
     """Write the rows of a file with their probabilities."""
     from rmcalib._util.files import write_text
@@ -59,7 +59,11 @@ def command(
         print_json({**content, "file": str(wanted.to)})
     elif not (common.quiet or silent):
         accepted = "" if found.accepted is None else f"; {found.accepted:.1%} of prompts are accepted"
-        print_lines(f"{rows:,} rows of {found.n:,} prompts at T = {found.calibrator.temperature:.3g}{accepted}")
-        follow = "" if wanted.accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)"
+        print_lines(
+            f"{rows:,} rows of {found.n:,} prompts at T = {found.calibrator.temperature:.3g}{accepted}"
+        )
+        follow = (
+            "" if wanted.accept is not None else "rmcalib decide RUN (labelled, to find what to --accept)"
+        )
         following({"Probabilities": wanted.to}, follow)
     return 0

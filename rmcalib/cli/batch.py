@@ -70,16 +70,21 @@ class Where:
 
     def of_ray(self) -> dict[str, Any]:
         """Return the options that only Ray has."""
-        return {"--address": self.address, "--shards": self.shards, "--gpus": self.gpus, "--gpu-memory": self.gpu_memory}
+        return {
+            "--address": self.address,
+            "--shards": self.shards,
+            "--gpus": self.gpus,
+            "--gpu-memory": self.gpu_memory,
+        }
 
 
 def command(
     *,
-    which: Which = Which(),  # noqa: B008 (all options are frozen)
-    where: Where = Where(),  # noqa: B008
-    scoring: Scoring = Scoring(),  # noqa: B008
-    measuring: Measuring = Measuring(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    which: Which = Which(),
+    where: Where = Where(),
+    scoring: Scoring = Scoring(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
 ) -> int:
     """Run a batch, or print its plan."""
     from rmcalib._util.sizes import parse_parameters
@@ -94,7 +99,12 @@ def command(
         scoring.fresh,
     )
     if which.scores:
-        given = {"--benchmark": scoring.benchmark, "--limit": scoring.limit, "-J": scoring.judge, **where.of_ray()}
+        given = {
+            "--benchmark": scoring.benchmark,
+            "--limit": scoring.limit,
+            "-J": scoring.judge,
+            **where.of_ray(),
+        }
         refuse({**given, "--free-disk": where.free_disk}, "no model is run with --scores published")
     with messages(quiet=common.quiet):
         if which.dry_run:
@@ -155,7 +165,9 @@ def _evaluator(measuring: Measuring) -> Evaluator:
         write_evaluation(result, folder)
 
     def inputs(recipe: Any, scores: Any, benchmark: Any) -> str:
-        return made_from(scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed))
+        return made_from(
+            scores, recipe, benchmark, Settings(resamples=measuring.resamples, seed=measuring.seed)
+        )
 
     return Evaluator(write, inputs)
 

@@ -51,11 +51,11 @@ def command(
     source: Source | None = None,
     /,
     *,
-    judged: Judged = Judged(),  # noqa: B008 (all options are frozen)
-    wanted: Wanted = Wanted(),  # noqa: B008
-    scoring: Scoring = Scoring(),  # noqa: B008
-    reading: Reading = Reading(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    judged: Judged = Judged(),
+    wanted: Wanted = Wanted(),
+    scoring: Scoring = Scoring(),
+    reading: Reading = Reading(),
+    common: Common = Common(),
 ) -> int:
     """Fit a calibrator on scores, or on those of a model that is run first."""
     from rmcalib.repair import calibrate
@@ -75,10 +75,18 @@ def command(
             made = _write_checkpoint(result, judged.model[0] if judged.model else None, wanted, options)
     content = {**_content(result), "file": str(wanted.to), **({} if made is None else {"checkpoint": made})}
     follow = f"rmcalib apply FILE --calibrator {wanted.to} --to probabilities.csv"
-    show(result, common, content, written={"Calibrator": wanted.to, "Checkpoint": wanted.checkpoint}, follow=follow)
+    show(
+        result,
+        common,
+        content,
+        written={"Calibrator": wanted.to, "Checkpoint": wanted.checkpoint},
+        follow=follow,
+    )
     if made is not None and not common.quiet and not common.json:
         how = f" -J recipes={made['recipe_file']}" if made["recipe_file"] else ""
-        print_lines(f"Its rewards are r / {made['temperature']:.3g} (checked: they differ by {made['difference']:.1e}).")
+        print_lines(
+            f"Its rewards are r / {made['temperature']:.3g} (checked: they differ by {made['difference']:.1e})."
+        )
         print_lines(f"Use it: rmcalib eval --model {wanted.checkpoint}{how}")
     return 0
 

@@ -32,10 +32,10 @@ def command(
     run: Source,
     /,
     *,
-    wanted: Wanted = Wanted(),  # noqa: B008 (all options are frozen)
-    reading: Reading = Reading(),  # noqa: B008
-    measuring: Measuring = Measuring(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    wanted: Wanted = Wanted(),
+    reading: Reading = Reading(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
 ) -> int:
     """Write card.md, a figure, and .eval_results if the benchmark is a data set of the Hub."""
     from rmcalib._util.hub import check_repo_id

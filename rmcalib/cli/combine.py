@@ -31,9 +31,9 @@ class Wanted:
 
 def command(
     *runs: Source,
-    wanted: Wanted = Wanted(),  # noqa: B008 (all options are frozen)
-    reading: Reading = Reading(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    wanted: Wanted = Wanted(),
+    reading: Reading = Reading(),
+    common: Common = Common(),
 ) -> int:
     """Combine judges and write the panel's scores."""
     from rmcalib.repair import combine

@@ -52,10 +52,10 @@ def command(
     b: Source,
     /,
     *,
-    wanted: Wanted = Wanted(),  # noqa: B008 (all options are frozen)
-    reading: Reading = Reading(),  # noqa: B008
-    measuring: Measuring = Measuring(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    wanted: Wanted = Wanted(),
+    reading: Reading = Reading(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
 ) -> int:
     """Compare B with A: differences are B − A."""
     from rmcalib._util.files import write_csv, write_text
@@ -87,8 +87,19 @@ def command(
             write_text(wanted.markdown, to_markdown(document_of(found)))
         if not common.quiet:
             _warn_of_prompts(*pair)
-    content = {"a": found.a, "b": found.b, "differences": found.rows, "conditions_met": [one.text for one in met]}
-    show(found, common, {**content, "page": str(page)}, written={"Report": page}, follow=f"rmcalib combine {a} {b}")
+    content = {
+        "a": found.a,
+        "b": found.b,
+        "differences": found.rows,
+        "conditions_met": [one.text for one in met],
+    }
+    show(
+        found,
+        common,
+        {**content, "page": str(page)},
+        written={"Report": page},
+        follow=f"rmcalib combine {a} {b}",
+    )
     for one in met:
         say(f"{one.text} holds: the difference of {one.subject} is {one.difference(found.rows):.4g}")
     return int(bool(met))

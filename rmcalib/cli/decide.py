@@ -33,16 +33,20 @@ def command(
     source: Source,
     /,
     *,
-    wanted: Wanted = Wanted(),  # noqa: B008 (all options are frozen)
-    reading: Reading = Reading(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    wanted: Wanted = Wanted(),
+    reading: Reading = Reading(),
+    common: Common = Common(),
 ) -> int:
     """Find the threshold above which first choices are accepted."""
     from rmcalib.judges import recipe_of_run, registry, why_no_calibration
     from rmcalib.repair import Calibrator, decide
     from rmcalib.report.repairs import check_words
 
-    shares = {"--wrong-at-most": wanted.wrong_at_most, "--confidence": wanted.confidence, "--ask-cost": wanted.ask_cost}
+    shares = {
+        "--wrong-at-most": wanted.wrong_at_most,
+        "--confidence": wanted.confidence,
+        "--ask-cost": wanted.ask_cost,
+    }
     for option, value in shares.items():
         if value is not None and not 0 < value < 1:
             raise ValueError(f"{option}: {value:g} is not between 0 and 1")

@@ -40,7 +40,7 @@ _MEANING = {
 }
 
 
-def command(*, wanted: Wanted = Wanted(), common: Common = Common()) -> int:  # noqa: B008 (all options are frozen)
+def command(*, wanted: Wanted = Wanted(), common: Common = Common()) -> int:
     """Check versions, devices, memory and the Hub; or a server."""
     from rmcalib.judges import LoadOptions, compare_served, diagnose
 
@@ -91,6 +91,8 @@ def _print(diagnosis: Diagnosis) -> None:
         cells = ["" if value is None else f"{value:.2g}" for value in numbers]
         add_row(rows, check.device, check.dtype, check.status, *cells)
     print_table(open_console(), rows)
-    print_lines(*(f"* {check.device} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note))
+    print_lines(
+        *(f"* {check.device} {check.dtype}: {check.note}" for check in diagnosis.checks if check.note)
+    )
     verdict = "This machine scores correctly." if diagnosis.healthy else "Something is wrong, see above."
     print_lines("", verdict, "Next: rmcalib eval")

@@ -66,12 +66,12 @@ class Done:
 
 def command(
     *,
-    judged: Judged = Judged(),  # noqa: B008 (all options are frozen)
-    wanted: Wanted = Wanted(),  # noqa: B008
-    scoring: Scoring = Scoring(),  # noqa: B008
-    reading: Reading = Reading(),  # noqa: B008
-    measuring: Measuring = Measuring(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    judged: Judged = Judged(),
+    wanted: Wanted = Wanted(),
+    scoring: Scoring = Scoring(),
+    reading: Reading = Reading(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
 ) -> int:
     """Evaluate models on benchmarks, or scores, and write a folder for each."""
     from rmcalib._util.processes import is_main_process, joined
@@ -82,7 +82,11 @@ def command(
     main = is_main_process()
     with messages(quiet=common.quiet or not main), joined() as team:
         with team.step():
-            jobs = _given(judged, wanted, scoring, reading) if wanted.scores else _to_run(judged, scoring, common)
+            jobs = (
+                _given(judged, wanted, scoring, reading)
+                if wanted.scores
+                else _to_run(judged, scoring, common)
+            )
             if wanted.dry_run:
                 return _show_costs(jobs, judged, scoring, common)
             for _, bench, _ in jobs:
@@ -95,7 +99,9 @@ def command(
                 with team.step():
                     rewards = scores or run_judge(name, bench, scoring, judged.endpoint, quiet=common.quiet)  # type: ignore[arg-type]
                     if main:
-                        done.append(_evaluate(rewards, name, bench, conditions, wanted, scoring, measuring, common))
+                        done.append(
+                            _evaluate(rewards, name, bench, conditions, wanted, scoring, measuring, common)
+                        )
             except (ValueError, OSError, MemoryError) as error:
                 if len(jobs) == 1:
                     raise
@@ -125,7 +131,10 @@ def _check(judged: Judged, wanted: Wanted, scoring: Scoring, reading: Reading) -
     if len(scoring.benchmark) > 1:
         raise ValueError("--benchmark: scores belong to one benchmark, so give one")
     given = {"--endpoint": judged.endpoint, "--part": judged.part, "--limit": scoring.limit}
-    more = {"--dry-run": wanted.dry_run, "-J": tuple(one for one in scoring.judge if not one.startswith("recipes="))}
+    more = {
+        "--dry-run": wanted.dry_run,
+        "-J": tuple(one for one in scoring.judge if not one.startswith("recipes=")),
+    }
     refuse({**given, **more}, "no model is run with --scores")
 
 
@@ -215,7 +224,12 @@ def _evaluate(
             keep_scores(folder, remember_model(scores, recipe), fresh=scoring.fresh)
         if wanted.calibrator is not None:
             folder = folder / "calibrated"
-        elif wanted.scores and bench is None and (folder / "report.html").is_file() and is_own_run(folder, scores):
+        elif (
+            wanted.scores
+            and bench is None
+            and (folder / "report.html").is_file()
+            and is_own_run(folder, scores)
+        ):
             folder = folder / "without-texts"  # the page of the run has the texts
         write_evaluation(result, folder)
     return Done(result, folder, tuple(one for one in conditions if one.met(result.rows)))
@@ -252,13 +266,17 @@ def _show(
             following({"Report": one.folder / "report.html"}, "")
         if done:
             several = len(done) > 1
-            following({}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}")
+            following(
+                {}, f"rmcalib {f'report {scoring.output}' if several else f'calibrate {done[0].folder}'}"
+            )
     if wanted.markdown is not None:
         from rmcalib._util.markdown import markdown_text
 
         notes = [*(f"{one['model']}: {one['error']}" for one in failed), *holding]
         texts = [f"**{markdown_text(note)}**\n" for note in notes]
-        write_text(wanted.markdown, "\n".join([*texts, *(to_markdown(document_of(one.result)) for one in done)]))
+        write_text(
+            wanted.markdown, "\n".join([*texts, *(to_markdown(document_of(one.result)) for one in done)])
+        )
     for line in holding:
         say(line)
     if failed and not common.quiet:
@@ -276,7 +294,9 @@ def _show_costs(jobs: Sequence[Job], judged: Judged, scoring: Scoring, common: C
     for name, bench, _ in jobs:
         judge = load_judge(name, **judge_options(scoring, judged.endpoint, name))
         if not isinstance(judge, GenerativeJudge) or bench is None:
-            raise ValueError("--dry-run: counts the requests of a language model that judges: give -J judging=letter")
+            raise ValueError(
+                "--dry-run: counts the requests of a language model that judges: give -J judging=letter"
+            )
         costs[f"{judge.name} on {bench.name}"] = judge.cost(bench.items)
     if common.json:
         print_json({name: asdict(cost) for name, cost in costs.items()})

@@ -22,8 +22,10 @@ Row = dict[str, Any]
 def command(
     what: Annotated[Literal["models", "benchmarks", "metrics", "judges"], Parameter(help="What to list.")],
     /,
-    *names: Annotated[str, Parameter(metavar="NAME", help="Show these in full; 'Skywork/*' matches several.")],
-    common: Common = Common(),  # noqa: B008 (all options are frozen)
+    *names: Annotated[
+        str, Parameter(metavar="NAME", help="Show these in full; 'Skywork/*' matches several.")
+    ],
+    common: Common = Common(),
 ) -> int:
     """List one row each, or everything about some."""
     found = _chosen(_LISTS[what](), names, what)
@@ -31,7 +33,9 @@ def command(
         print_json([{"name": name, **row} for name, row in found.items()])
     elif names:
         for name, row in found.items():
-            print_lines(name, *(f"  {key}: {_text(value)}" for key, value in row.items() if value not in _EMPTY))
+            print_lines(
+                name, *(f"  {key}: {_text(value)}" for key, value in row.items() if value not in _EMPTY)
+            )
     elif not common.quiet:
         _print_table(what, found)
         print_lines("", f"Next: rmcalib list {what} NAME (everything about one)")
@@ -104,7 +108,13 @@ def _metrics() -> dict[str, Row]:
     from rmcalib.metrics import catalogue
 
     return {
-        name: {"better": one.better, "group": one.group, "unit": one.unit, "meaning": one.meaning, "prompts": one.prompts}
+        name: {
+            "better": one.better,
+            "group": one.group,
+            "unit": one.unit,
+            "meaning": one.meaning,
+            "prompts": one.prompts,
+        }
         for name, one in catalogue().items()
     }
 
@@ -117,7 +127,9 @@ def _judges() -> dict[str, Row]:
     kinds = {
         name: {
             "chosen by": ", ".join(f"-J {one}=" for one in kind.chosen_by),
-            **{key: text for key, text in setting_help(kind.settings).items() if key != "recipe"},  # not a text
+            **{
+                key: text for key, text in setting_help(kind.settings).items() if key != "recipe"
+            },  # not a text
         }
         for name, kind in KINDS.items()
     }
@@ -155,4 +167,6 @@ def _print_table(what: str, found: Mapping[str, Row]) -> None:
 def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
-    return "" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
+    return (
+        "" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
+    )

@@ -139,7 +139,9 @@ Markdown = Annotated[
 ]
 CalibratorFile = Annotated[
     InputFile | None,
-    Parameter(help="Divide the rewards by the temperature that `rmcalib calibrate` wrote; check that it holds here."),
+    Parameter(
+        help="Divide the rewards by the temperature that `rmcalib calibrate` wrote; check that it holds here."
+    ),
 ]
 Seed = Annotated[
     int,
@@ -295,4 +297,6 @@ def config_file(app: Any, _: Any, arguments: Any) -> None:
     for name, value in values.items():
         if isinstance(value, bool) != (name in flags):
             raise ValueError(f"--config {path}: {name}: {value!r} is not what this option takes")
-    update_argument_collection(values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False)
+    update_argument_collection(
+        values, path, arguments, app.app_stack.stack[-1], root_keys=(), allow_unknown=False
+    )

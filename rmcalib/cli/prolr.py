@@ -80,11 +80,16 @@ class Experiment:
             stagewise=self.stagewise,
         )
         return Plan(
-            self.learner, self.folds, self.seed, self.training, recalibrate=self.recalibrate, questions=questions
+            self.learner,
+            self.folds,
+            self.seed,
+            self.training,
+            recalibrate=self.recalibrate,
+            questions=questions,
         )
 
 
-def command(*, experiment: Experiment = Experiment(), common: Common = Common()) -> int:  # noqa: B008 (frozen)
+def command(*, experiment: Experiment = Experiment(), common: Common = Common()) -> int:
     """Run an experiment, or continue it, and write results.csv, summary.csv and figures."""
     from rmcalib.tabular import run_prolr
 
@@ -146,7 +151,9 @@ def _lengths(given: tuple[str, ...], largest: int) -> tuple[int, ...]:
     try:
         lengths = tuple(sorted({int(part) for part in given}))
     except ValueError:
-        raise ValueError(f"--k {','.join(given)}: neither 'all' nor whole numbers separated by commas") from None
+        raise ValueError(
+            f"--k {','.join(given)}: neither 'all' nor whole numbers separated by commas"
+        ) from None
     if lengths[0] > largest:
         raise ValueError(f"--k {lengths[0]}: more than the {largest} labels that there are to rank")
     return lengths

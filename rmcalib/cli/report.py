@@ -50,16 +50,18 @@ class Wanted:
     """Category columns of --table; default those of RewardBench 2."""
     bradley_terry_only: Annotated[bool, Parameter(group=MORE)] = False
     """Leave out models whose rewards are known not to be on a Bradley-Terry scale."""
-    method: Annotated[tuple[Literal["kendall", "spearman", "pearson"], ...], Parameter(group=MORE)] = ("kendall",)
+    method: Annotated[tuple[Literal["kendall", "spearman", "pearson"], ...], Parameter(group=MORE)] = (
+        "kendall",
+    )
     """Coefficient of correlation; several allowed."""
     recipes: Recipes = ()
 
 
 def command(
     *runs: Source,
-    wanted: Wanted = Wanted(),  # noqa: B008 (all options are frozen)
-    measuring: Measuring = Measuring(),  # noqa: B008
-    common: Common = Common(),  # noqa: B008
+    wanted: Wanted = Wanted(),
+    measuring: Measuring = Measuring(),
+    common: Common = Common(),
 ) -> int:
     """Make the leaderboard of runs, or of a table, and write its page."""
     from rmcalib._util.storage import as_path, is_remote
@@ -75,7 +77,9 @@ def command(
     }
     folder = as_path(wanted.output)
     if not is_remote(folder) and (folder / "scores.parquet").is_file():
-        raise ValueError(f"--output {folder}: is the folder of a run, which has its own report; name another one")
+        raise ValueError(
+            f"--output {folder}: is the folder of a run, which has its own report; name another one"
+        )
     with messages(quiet=common.quiet):
         if wanted.table is None:
             refuse({"--category": wanted.category}, "runs have their own categories; it belongs to --table")

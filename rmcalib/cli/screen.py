@@ -81,7 +81,9 @@ def say(text: str) -> None:
 def messages(*, quiet: bool) -> Iterator[None]:
     """Print our own warnings as single lines, and none of other packages."""
 
-    def show_warning(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
+    def show_warning(
+        message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any
+    ) -> None:
         # `stacklevel` points a warning at its caller, which is our code, too.
         if not quiet and filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
             say(f"warning: {message}")

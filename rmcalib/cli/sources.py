@@ -93,7 +93,9 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         check_names(given, every)
         for name in given:
             if name not in field_types(settings):
-                raise ValueError(f"{name}: a setting of the kind of judge {every[name]!r} (`rmcalib list judges`)")
+                raise ValueError(
+                    f"{name}: a setting of the kind of judge {every[name]!r} (`rmcalib list judges`)"
+                )
         return {**where, **chosen, **parsed_settings(settings, given)}
     except ValueError as error:
         raise ValueError(f"-J {error}") from None
@@ -107,7 +109,9 @@ def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet:
     if kind_on_disk(name) is None:
         entries = benchmarks().values()
         ids = (source.id for entry in entries for source in entry.hub)
-        check_name(name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark")
+        check_name(
+            name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark"
+        )
     found = load_benchmark(name, format=scoring.format, part=part, limit=scoring.limit)
     for note in () if quiet else found.notes:
         say(f"warning: {note}")
