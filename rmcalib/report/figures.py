@@ -39,7 +39,7 @@ INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "
 _VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
 _ID = re.compile(r'(\bid="|url\(#|href="#)')
 _STYLE = re.compile(r' style="([^"]*)"')
-_CURVES = {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")}
+_PANEL = (3.5, 4.2)  # inches
 
 
 # Files.
@@ -73,11 +73,12 @@ def figure_svg(figure: Figure, name: str, label: str) -> Markup:
     text = _STYLE.sub(_attributes, text)  # the page's policy forbids inline styles
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" width="{float(size[1]) * 1.4:.0f}">'
+    wide, box = round(1.5 * float(size[1])), f"0 0 {size[1]} {size[2]}"
+    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" width="{wide}">'
     text = _ID.sub(rf"\g<1>{name}-", head + text[text.index(">") + 1 :])
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
-    return Markup(re.sub(r"\n\s*", "\n", text))  # noqa: S704 (matplotlib escapes text)
+    return Markup(re.sub(r"\n\s*", "\n", text))
 
 
 def _attributes(match: re.Match[str]) -> str:
@@ -119,43 +120,47 @@ def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> 
     >>> reliability_figure([row]).axes[0].get_title(loc="left")
     'all'
     """
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.figure import Figure
 
     panels = list(dict.fromkeys(row["panel"] for row in table))
     across = max(1, min(columns, len(panels)))
-    figure = _figure(3.4 * across, 4.1 * max(1, math.ceil(len(panels) / across)))
+    down = max(1, math.ceil(len(panels) / across))
+    # Axes are placed by hand, because a layout engine takes as long as all the drawing.
+    figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down), dpi=130)
     for i, panel in enumerate(panels):
-        rows = [row for row in table if row["panel"] == panel]
+        x, y = i % across / across, 1 - (1 + i // across) / down
+        axes = figure.add_axes((x + 0.18 / across, y + 0.36 / down, 0.77 / across, 0.57 / down))
+        counts = figure.add_axes((x + 0.18 / across, y + 0.13 / down, 0.77 / across, 0.17 / down))
+        axes.set_title(_shown(panel, 34), loc="left", fontsize=11, color=INK)
         line = [row for row in curve if row["panel"] == panel]
-        outer = figure.add_gridspec(math.ceil(len(panels) / across), across)[i].subgridspec(
-            2, 1, height_ratios=[4, 1]
-        )
-        axes, counts = figure.add_subplot(outer[0]), figure.add_subplot(outer[1])
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
-        x = _column(rows, "confidence")
-        low, high = _column(rows, "band_low"), _column(rows, "band_high")
-        axes.vlines(x, low, high, color=BLUE, alpha=0.25, linewidth=8, label="95% if calibrated")
-        axes.plot(x, _column(rows, "frequency"), "o-", color=BLUE, markersize=4, label="observed")
-        if line:
-            axes.plot(
-                _column(line, "probability"), _column(line, "frequency"), "-.", color=INK, label="isotonic"
-            )
-        axes.set_title(_shown(panel, 36), loc="left", fontsize=11, color=INK)
-        axes.set_ylabel("observed frequency")
-        axes.set_ylim(-0.02, 1.02)
-        widths = [0.96 * (row["high"] - row["low"]) for row in rows]
-        counts.bar(
-            _column(rows, "low"), _column(rows, "count"), width=widths, align="edge", color=BLUE, alpha=0.55
-        )
-        counts.set_xlabel("predicted probability")
-        counts.set_ylabel("number")
-        counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
-        for one in (axes, counts):
-            _plain(one)
-            one.set_xlim(-0.02, 1.02)
+        _draw_bins(axes, counts, [row for row in table if row["panel"] == panel], line)
         if i == 0:
             axes.legend(loc="upper left", frameon=False, fontsize=8, labelcolor=INK)
     return figure
+
+
+def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    x = _column(rows, "confidence")
+    low, high = _column(rows, "band_low"), _column(rows, "band_high")
+    axes.vlines(x, low, high, color=BLUE, alpha=0.25, linewidth=8, label="95% if calibrated")
+    axes.plot(x, _column(rows, "frequency"), "o-", color=BLUE, markersize=4, label="observed")
+    if line:
+        found = _column(line, "probability"), _column(line, "frequency")
+        axes.plot(*found, "-.", color=INK, linewidth=1.2, label="isotonic (no bins)")
+    axes.set_ylabel("observed frequency")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xticklabels([])
+    widths = [0.96 * (row["high"] - row["low"]) for row in rows]
+    heights = _column(rows, "count")
+    counts.bar(_column(rows, "low"), heights, width=widths, align="edge", color=BLUE, alpha=0.55)
+    counts.set_xlabel("predicted probability")
+    counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+    for one in (axes, counts):
+        _plain(one)
+        one.set_xlim(-0.02, 1.02)
 
 
 def forest_figure(groups: Table) -> Figure | None:
@@ -163,7 +168,7 @@ def forest_figure(groups: Table) -> Figure | None:
     known = [row for row in groups if row["low"] is not None]
     if not known:
         return None
-    figure = _figure(6.4, 0.75 + 0.27 * len(known))
+    figure = _figure(5.0, 0.75 + 0.27 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     for i, row in enumerate(known):
@@ -190,7 +195,7 @@ def forest_figure(groups: Table) -> Figure | None:
     )
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.set_xlabel("← under-confident    gap in points    over-confident →")
+    axes.set_xlabel("← under-confident · gap in points · over-confident →")
     return figure
 
 
@@ -219,8 +224,8 @@ def decisions_figure(decisions: Any) -> Figure:
     """Draw the accuracy of the surest choices, and of the best of k, each beside what the model says."""
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-    figure = _figure(7.6, 3.2)
-    left, right = figure.subplots(1, 2)
+    figure = _figure(4.6, 5.6)
+    left, right = figure.subplots(2, 1)
     rows = decisions.curve
     x = _column(rows, "fraction")
     left.fill_between(x, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
@@ -326,7 +331,7 @@ def worth_figure(models: Table) -> Figure | None:
     ]
     if not known:
         return None
-    figure = _figure(7.4, 0.8 + 0.25 * len(known))
+    figure = _figure(5.2, 0.8 + 0.25 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     short = short_names(row["model"] for row in known)
@@ -356,7 +361,7 @@ def comparison_figure(rows: Table, a: str, b: str) -> Figure | None:
     known = [row for row in rows if row["low"] is not None]
     if not known:
         return None
-    figure = _figure(6.4, 0.8 + 0.3 * len(known))
+    figure = _figure(5.0, 0.8 + 0.3 * len(known))
     axes = figure.subplots()
     _plain(axes, grid="x")
     for i, row in enumerate(known):
@@ -376,7 +381,7 @@ def training_figure(rows: Table) -> Figure | None:
 
     if not rows:
         return None
-    figure = _figure(7.6, 5.0)
+    figure = _figure(5.6, 4.6)
     panels = {
         "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
         "kept information": {"kept_information": ("", BLUE, "o-")},
