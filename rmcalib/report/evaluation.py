@@ -324,7 +324,7 @@ def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
     ...     write_evaluation(report, folder).name
     'report.html'
     """
-    from rmcalib.report.drawing import to_html
+    from rmcalib.report.document import to_html
     from rmcalib.report.figures import figure_bytes
     from rmcalib.report.pages import document_of
 

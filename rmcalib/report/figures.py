@@ -73,7 +73,8 @@ def figure_svg(figure: Figure, name: str, label: str) -> Markup:
     text = _STYLE.sub(_attributes, text)  # the page's policy forbids inline styles
     size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
     assert size is not None
-    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" width="{float(size[1]) * 1.5:.0f}">'
+    wide, box = round(1.5 * float(size[1])), f"0 0 {size[1]} {size[2]}"
+    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="{box}" width="{wide}">'
     text = _ID.sub(rf"\g<1>{name}-", head + text[text.index(">") + 1 :])
     for colour, variable in _VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")

@@ -70,7 +70,8 @@ def decision_sentences(found: Decisions) -> list[str]:
         last = found.best_of[-1]
         sentences.append(
             f"The best of {last['k']} responses by its rewards is right {percent(last['right'])} of the time, and "
-            f"it says {percent(last['says'])}. One response at random is right {percent(found.best_of[0]['right'])} of the time."
+            f"it says {percent(last['says'])}. One response at random is right "
+            f"{percent(found.best_of[0]['right'])} of the time."
         )
     return sentences
 
@@ -192,7 +193,8 @@ def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
     )
     start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
     if found.holds is None:
-        return f"{start} on these same {count(found.n, 'prompt')}{where}, so they do not show whether it holds on others."
+        same = f"on these same {count(found.n, 'prompt')}{where}"
+        return f"{start} {same}, so they do not show whether it holds on others."
     seen = "is not shown to be off here" if found.holds else "does not hold here"
     return (
         f"{start}{where} and {seen}: on these {count(found.n, 'prompt')} the best one is "
@@ -217,7 +219,8 @@ def panel_sentences(found: Panel) -> list[str]:
             )
         else:
             sentences.append(
-                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss lower by {gain})."
+                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss "
+                f"lower by {gain})."
             )
     redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
     if redundant:

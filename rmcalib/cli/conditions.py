@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rmcalib.metrics import OVERALL, catalogue, find_value
-
 __all__ = ["Condition", "check_categories", "parse_condition"]
 
+OVERALL = "overall"
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
@@ -53,6 +52,8 @@ class Condition:
 
     def value(self, rows: Iterable[Mapping[str, Any]]) -> float:
         """Return the metric's value or bound; a ValueError says why there is none."""
+        from rmcalib.metrics.table import find_value
+
         row = find_value(rows, self.metric, self.category)
         if row is None or row[self.part] is None:
             what = "value" if self.part == "value" else f"{self.part} end of the interval"
@@ -68,7 +69,9 @@ class Condition:
         return 0.0 if low <= 0 <= high else min(abs(low), abs(high))
 
     def difference(self, rows: Iterable[Mapping[str, Any]]) -> float:
-        """Return the same for rows of `compare_scores`; ``abs`` of a gap is |B| − |A|."""
+        """Return the same for rows of `compare`; ``abs`` of a gap is |B| − |A|."""
+        from rmcalib.metrics import catalogue
+
         kind = "size_" if self.size and catalogue()[self.metric].better == "zero" else ""
         names = {"value": f"{kind}difference", "low": f"{kind}low", "high": f"{kind}high"}
         own = [{**row, **{part: row[name] for part, name in names.items()}} for row in rows]
@@ -85,6 +88,8 @@ class Condition:
 
 def _why_no_row(metric: str) -> str:
     """Return why the table has no row of a metric: those of votes and of several answers can be left out."""
+    from rmcalib.metrics import catalogue
+
     prompts = catalogue()[metric].prompts
     missing = {"votes": "people's votes", "several": "several correct responses"}.get(prompts)
     return "it is not computed" if missing is None else f"no prompt has {missing}"
@@ -105,6 +110,8 @@ def parse_condition(text: str) -> Condition:
     Traceback (most recent call last):
     ValueError: --fail-if 'eec>0.1': unknown metric 'eec' (did you mean 'ece'?)
     """
+    from rmcalib.metrics import catalogue
+
     match = _FORM.fullmatch(text)
     try:
         limit = float(match["limit"]) if match else float("nan")
@@ -119,7 +126,7 @@ def parse_condition(text: str) -> Condition:
     have = catalogue()
     if metric not in have:
         near = difflib.get_close_matches(metric.lower(), have, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "docs/metrics.md lists all, and every metrics.csv"
+        hint = f"did you mean '{near[0]}'?" if near else "`rmcalib list metrics` shows all"
         raise ValueError(f"--fail-if '{text}': unknown metric '{metric}' ({hint})")
     category = (match["category"] or OVERALL).strip()
     return Condition(text, metric, category, match["sign"], limit, part, bool(match["abs"]))
