@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Gt, Lt
 
 from rmcalib._util.files import write_json
+from rmcalib._util.storage import read_file
 from rmcalib._util.terminal import count
-from rmcalib._util.texts import parse_json
+from rmcalib._util.texts import parse_json, typed
 from rmcalib.calibration import temperature_interval
 from rmcalib.metrics import Forecasts, single_answers
 from rmcalib.scores import Scores
@@ -84,10 +86,10 @@ class Calibrator:
     [2.0, 1.0]
     """
 
-    temperature: float
-    low: float
-    high: float
-    level: float = 0.95
+    temperature: Annotated[float, Gt(0)]
+    low: Annotated[float, Gt(0)]
+    high: Annotated[float, Gt(0)]
+    level: Annotated[float, Gt(0), Lt(1)] = 0.95
     model: str = ""
     fitted_on: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -134,23 +136,18 @@ class Calibrator:
             If the file is not a calibrator; the message says what is wrong with it.
         """
         try:
-            content = parse_json(Path(path).read_bytes(), str(path))
+            content = parse_json(read_file(Path(path)), str(path))
         except OSError as error:
             raise ValueError(f"{path}: {error.strerror or error}") from error
         if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
             raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
         known = {one.name for one in fields(cls)}
         values = {name: value for name, value in content.items() if name in known}
-        for name in ("temperature", "low", "high"):
-            number = values.get(name)
-            if isinstance(number, bool) or not isinstance(number, int | float) or not number > 0:
-                raise ValueError(f"{path}: {name}: {number!r} is not a positive number")
-        if not np.isfinite(values["temperature"]):
-            raise ValueError(f"{path}: temperature: {values['temperature']!r} is not finite")
-        for name in ("fitted_on", "versions"):
-            if not isinstance(values.get(name, {}), dict):
-                raise ValueError(f"{path}: {name}: expected an object")
-        return cls(**values)
+        found = typed(cls, values, str(path))
+        if not np.isfinite(found.temperature):
+            raise ValueError(f"{path}: temperature: {found.temperature!r} is not finite")
+        typed(int, found.fitted_on.get("n", 0), f"{path}: fitted_on.n")
+        return found
 
 
 def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
