@@ -79,7 +79,7 @@ def test_costs_are_printed(invoke: Invoke) -> None:
             "judging: unknown 'essay' (have: letter, yes-no, rating, votes, rewardbench2)",
         ),
         (("--judge", "letter", "--judge-prompt", "gone.yaml"), "gone.yaml: No such file"),
-        (("--judge", "letter", "--reference", "org/base"), "options of different kinds of judges"),
+        (("--judge", "letter", "--reference", "org/base"), "different kinds of judges"),
         (
             ("--judge", "letter", "--endpoint", "http://127.0.0.1:9"),
             "v1/models: connection refused",
