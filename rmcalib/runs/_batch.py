@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -453,8 +454,10 @@ def _scoring_plan(
     request: BatchRequest, how: Scoring, *, load: bool
 ) -> tuple[list[PlanEntry], Benchmark | None]:
     # The memory of the nodes of a cluster is unknown here.
-    on_cluster = Hardware("cpu" if how.options.device == "cpu" else "cuda", 1, float("inf"))
-    hardware = find_hardware(how.options.device) if how.cluster is None else on_cluster
+    device, memory = "cpu" if how.options.device == "cpu" else "cuda", math.inf
+    if how.cluster is None:
+        hardware = find_hardware(how.options.device)
+        device, memory = hardware.device, hardware.memory
     models = _models(request) or []
     select(models, request.selection)  # refuses an empty selection before anything is downloaded
     bench = how.benchmark if isinstance(how.benchmark, Benchmark) else None
@@ -463,7 +466,7 @@ def _scoring_plan(
         bench = load_benchmark(how.benchmark, format=how.format, revision=revision, limit=how.limit)
     tokens = estimated_tokens(bench)
     return make_plan(
-        models, request.selection, how.options, hardware, tokens=tokens, ignore_memory=how.ignore_memory
+        models, request.selection, how.options, device, memory, tokens=tokens, ignore_memory=how.ignore_memory
     ), bench
 
 
