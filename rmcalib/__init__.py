@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
     from rmcalib.judges import load_judge as load_judge
+    from rmcalib.metrics import Comparison as Comparison
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
+    from rmcalib.metrics import metric as metric
+    from rmcalib.metrics import prompts_needed as prompts_needed
     from rmcalib.repair import Calibrator as Calibrator
+    from rmcalib.repair import apply as apply
     from rmcalib.repair import calibrate as calibrate
     from rmcalib.repair import combine as combine
     from rmcalib.repair import decide as decide
@@ -36,8 +40,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "Benchmark": "rmcalib.benchmarks",
     "Calibrator": "rmcalib.repair",
+    "Comparison": "rmcalib.metrics",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "apply": "rmcalib.repair",
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
     "compare": "rmcalib.metrics",
@@ -48,6 +54,8 @@ _HOMES = {
     "load_board": "rmcalib.scores",
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
+    "metric": "rmcalib.metrics",
+    "prompts_needed": "rmcalib.metrics",
     "score": "rmcalib.runs",
 }
 

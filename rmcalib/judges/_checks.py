@@ -118,6 +118,17 @@ def check_config(name: str, folder: Path, weights: list[Path], *, trust_remote_c
             )
 
 
+def check_rank(name: str, adapter: Path, weights: Path) -> None:
+    """Raise a `HubError` if an adapter asks for matrices that are larger than those in its weights."""
+    ranks = [value for key, value in _entries(read_json(name, adapter / "adapter_config.json")) if key == "r"]
+    largest = max((max(shape) for shape in tensor_shapes(name, weights).values() if shape), default=_SMALL)
+    for rank in ranks:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 < rank <= largest:
+            raise HubError(
+                f"{name}: adapter_config.json has r = {rank}, but its weights have at most {largest}"
+            )
+
+
 def tensor_shapes(name: str, path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors of a safetensors file, from its header; empty for other files."""
     if path.suffix != ".safetensors":
@@ -157,10 +168,12 @@ def try_tokenizer(name: str, folder: Path) -> None:
 
 # Only what unconditionally fails is looked for: messages that a template refuses are reported later.
 _TRIAL = """
-import json, os, resource
+import contextlib, json, os
 from pathlib import Path
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+with contextlib.suppress(ImportError, ValueError, OSError):  # Windows and macOS have no such limits
+    import resource
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 folder = Path(sys.argv[1])
 texts = ["Hello, what is 2 + 2? " * 8, "a" * 2000 + "!", " " * 2000, "1" * 2000, "\\u00e9\\n" * 500]

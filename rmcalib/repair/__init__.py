@@ -1,16 +1,13 @@
-"""Repair and use a judge: fit a temperature, write a calibrated model, decide, combine judges."""
+"""Repair and use a judge: fit a temperature, apply it, write a calibrated model, decide, combine judges."""
 
-from rmcalib.repair._calibrate import METRIC_LABELS, Calibration, RefusedError, calibrate
-from rmcalib.repair._calibrator import Calibrator, CalibratorCheck
-from rmcalib.repair._checkpoint import Checkpoint, check_destination, push_checkpoint, write_checkpoint
-from rmcalib.repair._combine import METHODS, Panel, combine
-from rmcalib.repair._decide import Decisions, Regret, decide, decide_forecasts
-from rmcalib.repair._earlier import replaces_calibrator, replaces_panel
-from rmcalib.repair._thresholds import Threshold
+from rmcalib.repair.calibrate import Calibration, RefusedError, calibrate
+from rmcalib.repair.calibrator import Applied, Calibrator, CalibratorCheck, apply
+from rmcalib.repair.checkpoint import Checkpoint, push_checkpoint, write_checkpoint
+from rmcalib.repair.combine import Panel, combine
+from rmcalib.repair.decide import Decisions, decide
 
 __all__ = [
-    "METHODS",
-    "METRIC_LABELS",
+    "Applied",
     "Calibration",
     "Calibrator",
     "CalibratorCheck",
@@ -18,15 +15,10 @@ __all__ = [
     "Decisions",
     "Panel",
     "RefusedError",
-    "Regret",
-    "Threshold",
+    "apply",
     "calibrate",
-    "check_destination",
     "combine",
     "decide",
-    "decide_forecasts",
     "push_checkpoint",
-    "replaces_calibrator",
-    "replaces_panel",
     "write_checkpoint",
 ]

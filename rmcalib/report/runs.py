@@ -16,6 +16,7 @@ from rmcalib._util.nested import flattened
 from rmcalib._util.storage import StorageError, as_path, find_files, read_file
 from rmcalib._util.terminal import clean_line
 from rmcalib.report.evaluation import UNNAMED
+from rmcalib.runs import read_run
 from rmcalib.scores import (
     REAL,
     Missing,
@@ -24,7 +25,6 @@ from rmcalib.scores import (
     load_all_scores,
     load_board,
     load_scores,
-    read_scores_hash,
 )
 
 __all__ = ["ScoredRun", "find_runs", "open_scores", "runs_by_benchmark", "source_notes", "step_labels"]
@@ -46,7 +46,10 @@ class ScoredRun:
 
     def scores(self) -> Scores:
         """Read the scores."""
-        return self.read or Scores.from_parquet(self.folder / "scores.parquet")
+        found = self.read or read_run(self.folder)
+        if found is None:
+            raise ValueError(f"{self.folder}: it has no scores.parquet any more; run its command again")
+        return found
 
 
 def find_runs(
@@ -221,12 +224,8 @@ def _named(source: str | Path) -> Path:
 
 
 def _is_finished(run: ScoredRun) -> bool:
-    """Return whether the scores belong to the manifest; a folder without a manifest counts as finished."""
-    if run.manifest.get("status", "finished") != "finished":
-        return False
-    return (
-        "hash" not in run.manifest or read_scores_hash(run.folder / "scores.parquet") == run.manifest["hash"]
-    )
+    """Return whether a run is finished; a folder without a manifest counts as finished."""
+    return bool(run.manifest.get("status", "finished") == "finished")
 
 
 def _is_run(path: Path, top: Path) -> bool:

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import IntArray, check_choice
-from rmcalib.calibration import Discrepancy, NotionProtocol, NullTest, full_rank, sub_k, top_k
+from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
+from rmcalib.calibration.binning import Discrepancy
+from rmcalib.calibration.notions import NotionProtocol
 from rmcalib.ranking import PairMarginals, RankingDistribution
 from rmcalib.ranking.events import Family
 
@@ -16,6 +18,8 @@ NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
 95% filter, which only the reference protocol has."""
+ALPHA = 0.05  # an error whose p-value is at most this is too large for a calibrated forecast
+LEAST = 19  # resamples: with fewer, no p-value is that small
 
 Row = dict[str, Any]
 
@@ -44,9 +48,8 @@ class Questions:
     intervals : bool
         Whether to compute intervals, which takes most of the time.
     stagewise : bool
-        Increase k in each family, and stop as soon as the exact rankwise error exceeds ``threshold``.
-    threshold : float
-        The largest error with which ``stagewise`` continues.
+        Increase k in each family, and stop at the first exact rankwise error that is too large for a
+        calibrated forecast (p ≤ 0.05); needs ``resamples``.
 
     Examples
     --------
@@ -63,7 +66,6 @@ class Questions:
     resamples: int = 200
     intervals: bool = True
     stagewise: bool = False
-    threshold: float = 0.1
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -82,6 +84,10 @@ class Questions:
             raise ValueError(
                 "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs: it stops "
                 "where that error is too large"
+            )
+        if self.stagewise and self.resamples < LEAST:
+            raise ValueError(
+                f"stagewise: needs at least {LEAST} resamples, to compare each error with its null"
             )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
@@ -137,7 +143,7 @@ def evaluate(
                 for row in fold.notion(family, k, notion, protocol)
             ]
             rows += found
-            if questions.stagewise and _exceeds(found, questions.threshold):
+            if questions.stagewise and _rejects(found):
                 break
     return rows
 
@@ -253,9 +259,8 @@ def _null_columns(null: NullTest) -> Row:
     return {"null_mean": null.mean, "null_high": null.high, "p_value": null.p_value}
 
 
-def _exceeds(rows: list[Row], threshold: float) -> bool:
+def _rejects(rows: list[Row]) -> bool:
+    """Return whether the exact rankwise error is too large for a calibrated forecast; pairs have no test."""
     key = ("rankwise", "exact", "abs")
-    return any(
-        (row["notion"], row["protocol"], row["discrepancy"]) == key and row["value"] > threshold
-        for row in rows
-    )
+    own = [row for row in rows if (row["notion"], row["protocol"], row["discrepancy"]) == key]
+    return any(row["p_value"] is not None and row["p_value"] <= ALPHA for row in own)

@@ -211,35 +211,41 @@ def fold_means(table: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
-def stagewise_verdicts(table: "pd.DataFrame", *, threshold: float = 0.1) -> list[str]:
-    """Return a sentence per data set and learner: the first k whose mean sub-k error exceeds the threshold.
+def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[str]:
+    """Return a sentence per data set and learner: the first k whose sub-k error is too large.
 
-    Each fold stops at the first k with too large an error. Larger k are averaged over the remaining folds.
+    Each fold stops at the first k with too large an error. The p-values of the folds, which are not
+    independent, are combined to twice their mean (Vovk and Wang 2020).
 
     >>> import pandas as pd
     >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
-    >>> stagewise_verdicts(pd.DataFrame([row | {"discrepancy": "abs", "k": 2, "value": 0.2}]))
-    ['d, pl: uncalibrated from k = 2 on (the sub-2 error is 0.200, above 0.1)']
-    >>> found = [(2, 0.12), (2, 0.04), (3, 0.06)]  # two folds; the first stops at k = 2
-    >>> rows = [row | {"discrepancy": "abs", "k": k, "value": value} for k, value in found]
-    >>> stagewise_verdicts(pd.DataFrame(rows))
-    ['d, pl: no sub-k error above 0.1 up to k = 3 (1 of 2 folds reached it)']
+    >>> row |= {"discrepancy": "abs", "value": 0.2}
+    >>> stagewise_verdicts(pd.DataFrame([row | {"k": 2, "p_value": 0.01}]))
+    ['d, pl: miscalibrated at k = 2 (mean sub-2 error 0.200, p = 0.02)']
+    >>> found = [(2, 0.01), (2, 0.4), (3, 0.3)]  # two folds; the first stops at k = 2
+    >>> stagewise_verdicts(pd.DataFrame([row | {"k": k, "p_value": p} for k, p in found]))
+    ['d, pl: no sub-k error is too large up to k = 3 (1 of 2 folds reached it)']
     """
-    wanted = {"family": "sub", "notion": "rankwise", "protocol": "exact", "discrepancy": "abs"}
-    own = table[(table[list(wanted)] == list(wanted.values())).all(axis=1)]
+    import pandas as pd
+
+    kept = {"family": "sub", "notion": "rankwise", "protocol": "exact", "discrepancy": "abs"}
+    own = table[(table[[*kept]] == pd.Series(kept)).all(axis=1)]
     verdicts = []
     for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
-        by_k = {k: group["value"][group["k"] == k].to_numpy() for k in sorted(map(int, group["k"].unique()))}
-        means = {k: float(np.mean(values)) for k, values in by_k.items()}
-        worst = next((k for k, mean in means.items() if mean > threshold), None)
-        k = max(means) if worst is None else worst
+        by_k = {k: group[group["k"] == k] for k in sorted(map(int, group["k"].unique()))}
+        p_values = {k: float(min(1.0, 2 * part["p_value"].astype(float).mean())) for k, part in by_k.items()}
+        if all(np.isnan(p) for p in p_values.values()):
+            verdicts.append(f"{dataset}, {learner}: no test, because it forecasts pairs only")
+            continue
+        worst = next((k for k, p in p_values.items() if p <= alpha), None)
+        k = max(by_k) if worst is None else worst
         reached, folds = len(by_k[k]), max(map(len, by_k.values()))
         some = "" if reached == folds else f"{reached} of {folds} folds reached it"
         if worst is None:
-            verdict = f"no sub-k error above {threshold:g} up to k = {k}" + (f" ({some})" if some else "")
+            verdict = f"no sub-k error is too large up to k = {k}" + (f" ({some})" if some else "")
         else:
-            error = f"the sub-{k} error is {means[k]:.3f}, above {threshold:g}"
-            verdict = f"uncalibrated from k = {k} on ({error}" + (f"; {some})" if some else ")")
+            error = f"mean sub-{k} error {by_k[k]['value'].mean():.3f}, p = {p_values[k]:.2g}"
+            verdict = f"miscalibrated at k = {k} ({error}" + (f"; {some})" if some else ")")
         verdicts.append(f"{dataset}, {learner}: {verdict}")
     return verdicts
 

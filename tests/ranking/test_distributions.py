@@ -144,7 +144,7 @@ def test_relabelling_items_relabels_results(seed: int) -> None:
     events, u = all_events(m, k), rng.normal(scale=20, size=(2, m))
     centers = np.array([rng.permutation(m) for _ in range(2)])
     dispersion = rng.uniform(0, 3, size=2)
-    pairs = [
+    pairs: list[tuple[RankingDistribution, RankingDistribution]] = [
         (PlackettLuce(u), PlackettLuce(u[:, np.argsort(names)])),
         (Mallows(centers, dispersion), Mallows(names[centers], dispersion)),
     ]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 import rmcalib
-from rmcalib.metrics import metric_rows
+from rmcalib.calibration import mean_interval
+from rmcalib.metrics.views import whole_part
 from rmcalib.repair import Calibrator, RefusedError, calibrate
+from rmcalib.repair.calibrator import fit_pointwise, labelled_part
 from rmcalib.scores import Scores
 
 
@@ -42,16 +45,11 @@ def test_the_temperature_minimises_the_log_loss() -> None:
 def test_accuracy_stays_and_the_gap_closes_on_other_prompts() -> None:
     scores, others = drawn(500, scale=4.0), drawn(800, scale=4.0, seed=1)
     calibrated = calibrate(scores).calibrator.apply(others)
-    before, after = (
-        {
-            row["metric"]: row
-            for row in metric_rows(of, model="", benchmark="", metrics=("accuracy", "overconfidence"))
-        }
-        for of in (others, calibrated)
-    )
-    assert before["accuracy"]["value"] == after["accuracy"]["value"]
-    assert before["overconfidence"]["low"] > 0
-    assert after["overconfidence"]["low"] <= 0 <= after["overconfidence"]["high"]
+    before, after = (whole_part(of).first_choice for of in (others, calibrated))
+    np.testing.assert_array_equal(before.y, after.y)
+    assert mean_interval(before.p - before.y).low > 0
+    gap = mean_interval(after.p - after.y)
+    assert gap.low <= 0 <= gap.high
     assert calibrated.manifest["calibrator"]["fitted_on"]["n"] == 500
 
 
@@ -101,7 +99,6 @@ def test_categories_that_disagree_are_reported() -> None:
     assert temperatures["mild"] < 2 < temperatures["bold"]
     assert result.p_equal is not None
     assert result.p_equal <= 0.001
-    assert any("different temperatures" in warning for warning in result.warnings)
     same = calibrate(drawn(600, scale=3.0, categories=3))
     assert same.p_equal is not None
     assert same.p_equal > 0.01
@@ -121,7 +118,6 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     assert fitted.check(drawn(400, scale=3.0, seed=7)).holds
     moved = fitted.check(drawn(400, scale=9.0, seed=7))
     assert not moved.holds
-    assert "does not hold here" in moved.sentence
     few = calibrate(drawn(60, scale=3.0)).calibrator  # its own uncertainty is taken into account
     exact = replace(few, low=few.temperature * 0.999, high=few.temperature * 1.001)
     others = drawn(3000, scale=few.temperature * 1.12, seed=9)
@@ -131,21 +127,101 @@ def test_a_calibrator_is_checked_on_other_scores() -> None:
     assert not few.check(always_right).holds  # its best temperature is 0
 
 
-def test_files_round_trip_and_broken_ones_are_reported(tmp_path: Path) -> None:
+def test_files_round_trip_and_damaged_ones_are_refused(tmp_path: Path) -> None:
     fitted = rmcalib.calibrate(drawn(100, scale=3.0)).calibrator
     path = fitted.save(tmp_path / "c.json")
     assert Calibrator.load(path) == fitted
-    for content, reason in (
-        ("{", "not JSON"),
-        ("{}", "not a calibrator"),
-        (
-            json.dumps({**json.loads(path.read_text()), "temperature": -1}),
-            "temperature: -1 is not a positive",
-        ),
-        (json.dumps({**json.loads(path.read_text()), "low": True}), "low: True is not a positive"),
-    ):
+    content = path.read_text()
+    changed = json.dumps({**json.loads(content), "temperature": 1.0})
+    for text in ("{", "{}", "[]", content[:-20], changed):
         broken = tmp_path / "broken.json"
-        broken.write_text(content)
-        with pytest.raises(ValueError, match=reason) as caught:
+        broken.write_text(text)
+        with pytest.raises(ValueError, match="broken") as caught:
             Calibrator.load(broken)
-        assert str(broken) in str(caught.value)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="absent"):
+        Calibrator.load(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("kind", ["frame", "csv", "parquet", "folder"])
+def test_scores_from_anywhere(tmp_path: Path, kind: str) -> None:
+    scores = drawn(100, scale=3.0)
+    frame = scores.to_pandas()
+    source: Any = frame
+    if kind == "csv":
+        source = tmp_path / "s.csv"
+        frame.to_csv(source, index=False)
+    elif kind in ("parquet", "folder"):
+        scores.to_parquet(tmp_path / "scores.parquet")
+        source = tmp_path / "scores.parquet" if kind == "parquet" else tmp_path
+    assert calibrate(source).temperature == pytest.approx(calibrate(scores).temperature)
+
+
+def test_clusters_widen_the_intervals() -> None:
+    one = drawn(120, scale=3.0)
+    rewards = np.tile(one.reward.reshape(120, 4), (5, 1))
+    correct = np.tile(one.is_correct.reshape(120, 4).argmax(axis=1), 5)
+    together = calibrate(Scores.from_arrays(rewards, correct, cluster=[str(i % 120) for i in range(600)]))
+    apart, alone = calibrate(Scores.from_arrays(rewards, correct)), calibrate(one)
+
+    def width(found: Any) -> float:
+        return float(np.log(found.calibrator.high / found.calibrator.low))
+
+    assert (together.n, together.n_clusters) == (600, 120)
+    assert width(together) == pytest.approx(width(alone), rel=0.15)
+    assert width(apart) < 0.6 * width(together)
+
+
+def sampled(n: int, *, temperature: float, threshold: float, seed: int = 0) -> Scores:
+    """Return samples of a policy: P(correct) = σ((r − b)/T)."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(-0.5, 1.5, size=(n, 4)) + rng.normal(size=(n, 1))
+    correct = rng.random((n, 4)) < 1 / (1 + np.exp(-x))
+    return Scores.from_arrays(x * temperature + threshold, correct)
+
+
+def test_responses_that_are_labelled_one_by_one_get_a_threshold(tmp_path: Path) -> None:
+    scores = sampled(500, temperature=3.0, threshold=7.0)
+    found = calibrate(scores)
+    calibrator = Calibrator.load(found.calibrator.save(tmp_path / "c.json"))
+    assert found.view == "pointwise"
+    assert calibrator.low < 3.0 < calibrator.high
+    assert calibrator.threshold_low is not None
+    assert calibrator.threshold_high is not None
+    assert calibrator.threshold_low < 7.0 < calibrator.threshold_high
+    after = {row["metric"]: row for row in found.rows if row["stage"] == "after"}
+    assert after["pointwise_gap"]["low"] < 0 < after["pointwise_gap"]["high"]
+    assert found.gain[1] > 0
+    assert calibrator.check(scores).holds is None
+    assert calibrator.check(sampled(400, temperature=3.0, threshold=7.0, seed=1)).holds
+    assert not calibrator.check(sampled(400, temperature=3.0, threshold=9.0, seed=1)).holds
+    moved = calibrator.apply(sampled(2000, temperature=3.0, threshold=7.0, seed=2))
+    p = 1 / (1 + np.exp(-moved.reward))
+    assert p.mean() == pytest.approx(moved.is_correct.mean(), abs=0.03)
+
+
+def test_intervals_of_a_pointwise_calibrator_hold_the_truth() -> None:
+    inside = []
+    for seed in range(100):
+        found = fit_pointwise(
+            labelled_part(sampled(80, temperature=2.0, threshold=1.0, seed=seed), "labelled")
+        )
+        inside.append(
+            [one.low < truth < one.high for one, truth in ((found.temperature, 2.0), (found.threshold, 1.0))]
+        )
+    assert (np.mean(inside, axis=0) >= 0.95 - 2 * (0.95 * 0.05 / 100) ** 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        (sampled(2000, temperature=1.0, threshold=0.0), "on scale"),
+        (sampled(10, temperature=3.0, threshold=0.0), "few"),
+        (sampled(200, temperature=-1.0, threshold=0.0), "uninformative"),
+    ],
+    ids=str,
+)
+def test_refusals_of_single_responses(scores: Scores, reason: str) -> None:
+    with pytest.raises(RefusedError) as refusal:
+        calibrate(scores)
+    assert refusal.value.reason == reason

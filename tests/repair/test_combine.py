@@ -7,8 +7,8 @@ import pytest
 from scipy.special import log_softmax
 
 import rmcalib
-from rmcalib.repair import METHODS, combine
-from rmcalib.repair._panel import PanelData, fit_panel, fit_weights
+from rmcalib.repair import combine
+from rmcalib.repair.combine import METHODS, PanelData, fit_panel, fit_weights
 from rmcalib.scores import Scores
 
 N, M = 240, 4
@@ -174,8 +174,7 @@ def test_bad_input() -> None:
     scores = list(as_scores(rewards, correct).values())
     with pytest.raises(ValueError, match="expected at least 2"):
         combine(scores[:1])
-    with pytest.raises(ValueError, match="a different name for each"):
-        combine(scores, names=["a", "a"])
+    assert [row["judge"] for row in combine(scores, names=["a", "a"]).members] == ["a", "a (2)"]
     with pytest.raises(ValueError, match="a panel needs 50"):
         combine([one.take(np.arange(60) < 30) for one in scores])
     other = Scores.from_arrays(rewards[1], (correct + 1) % M)

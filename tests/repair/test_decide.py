@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import comb
 
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ from scipy.special import bdtr, logit
 from scipy.stats import binomtest
 
 import rmcalib
-from rmcalib.metrics import forecast, metric_rows
+from rmcalib.metrics.views import whole_part
 from rmcalib.repair import decide
-from rmcalib.repair._best_of import best_of_rows, chosen_weights
-from rmcalib.repair._thresholds import (
+from rmcalib.repair.decide import best_of_rows
+from rmcalib.repair.thresholds import (
     THRESHOLDS,
     _enough,
     _fewest,
@@ -120,7 +119,7 @@ def test_best_of_k_is_the_average_over_all_subsets(m: int, data: st.DataObject) 
     levels = st.lists(st.integers(0, 3), min_size=m, max_size=m)  # with ties
     rewards = np.array(data.draw(st.lists(levels, min_size=1, max_size=4)), dtype=float)
     correct = data.draw(st.lists(st.integers(0, m - 1), min_size=len(rewards), max_size=len(rewards)))
-    rows = best_of_rows(forecast(Scores.from_arrays(rewards, correct)))
+    rows = best_of_rows(whole_part(Scores.from_arrays(rewards, correct)))
     p = np.exp(rewards) / np.exp(rewards).sum(axis=1, keepdims=True)
     for k, row in enumerate(rows, start=1):
         right, says = [], []
@@ -136,20 +135,15 @@ def test_best_of_k_is_the_average_over_all_subsets(m: int, data: st.DataObject) 
 
 def test_best_of_k_of_many_responses_has_powers_of_two() -> None:
     rng = np.random.default_rng(0)
-    rows = best_of_rows(forecast(Scores.from_arrays(rng.normal(size=(5, 100)), 0)))
+    rows = best_of_rows(whole_part(Scores.from_arrays(rng.normal(size=(5, 100)), 0)))
     assert [row["k"] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 100]
-    weights = chosen_weights(40, np.arange(1, 41))
-    exact = [[comb(39 - r, k - 1) / comb(40, k) for k in range(1, 41)] for r in range(40)]
-    np.testing.assert_allclose(weights, exact, rtol=1e-10)
 
 
 def test_both_curves_end_at_the_overall_accuracy_and_confidence() -> None:
     scores = drawn(400, scale=2.0)
     found = decide(scores)
-    headline = {
-        row["metric"]: row["value"]
-        for row in metric_rows(scores, model="", benchmark="", metrics=("accuracy", "mean_confidence"))
-    }
+    first = whole_part(scores).first_choice
+    headline = {"accuracy": first.y.mean(), "mean_confidence": first.p.mean()}
     for last in (found.curve[-1], found.best_of[-1]):
         assert last["right"] == pytest.approx(headline["accuracy"])
         assert last["says"] == pytest.approx(headline["mean_confidence"])
@@ -179,20 +173,28 @@ def test_regret_is_the_cost_of_a_wrong_scale() -> None:
     assert bold.accepted == pytest.approx((top >= 0.8).mean())
 
 
-def test_sentences_for_every_outcome() -> None:
-    accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2), alpha=0.2)
+def test_every_outcome() -> None:
+    accepted = rmcalib.decide(drawn(1000, scale=1.0, seed=2).to_pandas(), alpha=0.2)
     assert accepted.choice.threshold is not None
-    assert accepted.sentences[0].startswith("Accept its first choice if its probability is at least")
+    assert 0 < accepted.choice.threshold < 1
     assert accepted.asked + accepted.choice.accepted == 1
     assert accepted.content()["cost_of_asking"] == pytest.approx(0.2 * accepted.asked)
     rng = np.random.default_rng(5)
     lost = decide(Scores.from_arrays(rng.normal(size=(400, 4)), 0))
     assert lost.choice.threshold is None
-    assert decide(drawn(10, scale=1.0)).choice.fewest == 31
-    assert decide(drawn(10, scale=1.0)).regret is None
+    assert lost.choice.wrong is not None
+    few = decide(drawn(10, scale=1.0))
+    assert (few.choice.fewest, few.choice.wrong, few.regret) == (31, None, None)
     sure = decide(Scores.from_arrays(np.tile([[1.0, 0.0]], (60, 1))))
     assert sure.choice.threshold == 0
-    assert "Accept its first choice always" in sure.sentences[0]
+
+
+def test_copies_of_a_prompt_do_not_count() -> None:
+    rewards = np.tile([[1.0, 0.0]], (60, 1))
+    copies = Scores.from_arrays(rewards, cluster=[str(i // 6) for i in range(60)])
+    assert decide(Scores.from_arrays(rewards)).choice.threshold == 0
+    assert decide(copies).choice.threshold is None
+    assert decide(copies).choice.fewest == 6 * 31
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,200 @@
+"""An alarm that stays valid however often one looks at a training run.
+
+Two statements are tested at every look, on all samples so far and on the last ``window`` steps:
+
+- gap: the mean of (stated probability − correct) is within ± margin of 0;
+- order: of a correct and a wrong response to one prompt, the preferred one is correct as often as the rewards
+  say, or at most a margin less often. σ(|r_i − r_j|/T) is the stated probability.
+
+Each test is a Student test of a mean, with prompts as clusters: a prompt that returns is one cluster, whatever
+the number of its samples, because its hidden difficulty stays. Look k spends α/(k (k + 1)), half for the gap
+and half for the order, half of each for all samples and half for the window. The sum over all looks is α, so
+the chance of any false alarm is at most α (a union bound: looks may depend on each other in any way).
+
+A reference that was fitted on few prompts is off by the same amount at every look. Its error is bounded once,
+with a fifth of α, and the bound is added to the margin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray
+
+__all__ = ["Alarm", "Mean", "Sums", "gap_sums", "pair_sums"]
+
+FEWEST = 20
+"""The smallest number of prompts for a test."""
+REFERENCE_SHARE = 0.2
+"""The share of 1 − level for the error of a reference."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the samples (or pairs) of each prompt of a step: the prompts by number, and one value each.
+
+    ``residual`` of stated − observed, ``count``, ``variance`` of p(1 − p), ``slope`` (prompts, q) of the
+    derivatives of the stated probabilities by the q parameters of the reference.
+    """
+
+    prompt: IntArray
+    residual: FloatArray
+    count: FloatArray
+    variance: FloatArray
+    slope: FloatArray
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean of residuals with its standard error, clustered by prompt; ``n`` is the number of prompts.
+
+    ``slope`` (q,) are its derivatives by the parameters of the reference.
+    """
+
+    value: float
+    error: float
+    slope: FloatArray
+    n: int
+
+    @classmethod
+    def of(cls, one: Sums) -> Mean | None:
+        """Return the mean; None for too few prompts."""
+        n, total = len(one.prompt), float(one.count.sum())
+        if n < FEWEST:
+            return None
+        value = float(one.residual.sum()) / total
+        between = float(((one.residual - value * one.count) ** 2).sum()) * n / (n - 1)
+        # Few samples may all agree by chance: never less than the variance that was stated.
+        variance = max(between, float(one.variance.sum())) / total**2
+        return cls(value, float(np.sqrt(variance)), one.slope.sum(axis=0) / total, n)
+
+
+@dataclass
+class Alarm:
+    """Follows the gap and the order within prompts of a run, and keeps the first alarm.
+
+    Parameters
+    ----------
+    level : float
+        1 − the chance of any false alarm over the whole run.
+    margin : float
+        Gaps up to this size raise no alarm.
+    window : int
+        How many of the last steps are also tested by themselves.
+    covariance : float (2, 2), optional
+        Of the slope and the intercept of the reference; see `rmcalib.repair.calibrator.PointwiseFit`.
+    freedom : float
+        The degrees of freedom of the covariance: two less than the number of prompts of the reference.
+    """
+
+    level: float = 0.95
+    margin: float = 0.03
+    window: int = 10
+    covariance: FloatArray | None = None
+    freedom: float = np.inf
+    alarm: dict[str, Any] | None = None
+    looks: int = 0
+    _gap: dict[float, Sums] = field(default_factory=dict)
+    _order: dict[float, Sums] = field(default_factory=dict)
+    _all: dict[str, Sums] = field(default_factory=dict)
+
+    def add(self, step: float, gap: Sums, order: Sums) -> None:
+        """Add a step, or replace it, and test."""
+        again = step in self._gap
+        self._gap[step], self._order[step] = gap, order
+        looked = False
+        for what, steps, new in (("gap", self._gap, gap), ("order", self._order, order)):
+            parts = [*steps.values()] if again or what not in self._all else [self._all[what], new]
+            self._all[what] = _merged(parts)
+            last = _merged([steps[one] for one in sorted(steps)[-self.window :]])
+            for over, tested in (("run", self._all[what]), (f"last {self.window} steps", last)):
+                found = Mean.of(tested)
+                if found is not None:
+                    self.looks += not looked
+                    looked = True
+                    self._test(step, what, over, found)
+
+    def _test(self, step: float, what: str, over: str, found: Mean) -> None:
+        from scipy.special import stdtrit
+
+        alpha, beyond = 1 - self.level, self.margin
+        if self.covariance is not None:
+            q = len(found.slope)  # the order depends on the slope of the reference only
+            error = float(np.sqrt(found.slope @ self.covariance[:q, :q] @ found.slope))
+            beyond += float(stdtrit(self.freedom, 1 - REFERENCE_SHARE * alpha / 4)) * error
+            alpha *= 1 - REFERENCE_SHARE
+        alpha /= 4 * self.looks * (self.looks + 1)
+        beyond += float(stdtrit(found.n - 1, 1 - alpha / 2)) * found.error
+        size = abs(found.value) if what == "gap" else found.value
+        if self.alarm is None and size > beyond:
+            self.alarm = {
+                "step": step,
+                "what": what,
+                "over": over,
+                "value": found.value,
+                "error": found.error,
+                "limit": beyond,
+                "prompts": found.n,
+                "look": self.looks,
+            }
+
+
+def gap_sums(prompt: IntArray, p: FloatArray, y: FloatArray, x: FloatArray) -> Sums:
+    """Return the sums of p − y over the samples of each prompt; x (N,) are the log-odds of p."""
+    own, index = np.unique(prompt, return_inverse=True)
+    spread = p * (1 - p)
+
+    def total(values: FloatArray) -> FloatArray:
+        return np.bincount(index, values, len(own)).astype(np.float64)
+
+    slope = np.column_stack([total(spread * x), total(spread)])
+    return Sums(own, total(p - y), total(np.ones(len(p))), total(spread), slope)
+
+
+def pair_sums(prompt: IntArray, y: FloatArray, x: FloatArray) -> Sums:
+    """Return the means over pairs of a correct and a wrong sample of each prompt: one value per prompt.
+
+    Stated is σ(|x_i − x_j|), observed whether the one with the larger x is correct (a tie counts 1/2).
+    """
+    from scipy.special import expit
+
+    good, bad = np.flatnonzero(y == 1), np.flatnonzero(y == 0)
+    good, bad = good[np.argsort(prompt[good], kind="stable")], bad[np.argsort(prompt[bad], kind="stable")]
+    first = np.searchsorted(prompt[bad], prompt[good], side="left")
+    many = np.searchsorted(prompt[bad], prompt[good], side="right") - first
+    one = np.repeat(good, many)
+    within = np.arange(len(one)) - np.repeat(np.cumsum(many) - many, many)
+    other = bad[np.repeat(first, many) + within]
+    d = x[one] - x[other]
+    own, index, count = np.unique(prompt[one], return_inverse=True, return_counts=True)
+    p = np.asarray(expit(np.abs(d)))
+    spread = p * (1 - p)
+
+    def mean(values: FloatArray) -> FloatArray:
+        return np.bincount(index, values, len(own)) / np.maximum(count, 1)
+
+    return Sums(
+        own,
+        mean(p - np.heaviside(d, 0.5)),
+        np.ones(len(own)),
+        mean(spread) / np.maximum(count, 1),
+        mean(spread * np.abs(d))[:, None],
+    )
+
+
+def _merged(parts: list[Sums]) -> Sums:
+    """Add up the sums of each prompt."""
+    if len(parts) == 1:
+        return parts[0]
+    prompt, index = np.unique(np.concatenate([one.prompt for one in parts]), return_inverse=True)
+
+    def total(name: str) -> FloatArray:
+        values = np.concatenate([getattr(one, name) for one in parts])
+        return np.bincount(index, values, len(prompt)).astype(np.float64)
+
+    slopes = np.concatenate([one.slope for one in parts])
+    slope = np.column_stack([np.bincount(index, column, len(prompt)) for column in slopes.T])
+    return Sums(prompt, total("residual"), total("count"), total("variance"), slope)

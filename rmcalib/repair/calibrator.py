@@ -1,0 +1,443 @@
+"""A calibrator: one temperature, the data it was fitted on, and what it makes of other rewards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.arrays import FloatArray, IntArray, as_groups
+from rmcalib._util.files import kind_on_disk, write_json
+from rmcalib._util.texts import parse_json
+from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.intervals import Interval, student_quantile
+from rmcalib.calibration.maps import SigmoidMap, fit_sigmoid
+from rmcalib.metrics.views import Part, whole_part
+from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.scores import Scores, load_scores
+
+if TYPE_CHECKING:
+    from rmcalib.repair.decide import Decisions
+
+__all__ = [
+    "Applied",
+    "Calibrator",
+    "CalibratorCheck",
+    "PointwiseFit",
+    "apply",
+    "fit_pointwise",
+    "labelled_part",
+    "reference_of",
+    "replaces",
+    "replaces_calibrator",
+]
+
+FORMAT = 1
+"""The version of the file format."""
+N_QUANTILES = 101
+"""The size of the sketch of reference rewards."""
+
+
+@dataclass(frozen=True)
+class CalibratorCheck:
+    """Whether a calibrator holds on other scores: the result of `Calibrator.check`.
+
+    Attributes
+    ----------
+    temperature, low, high : float
+        The best temperature for the other scores, with its interval.
+    n : int
+        Number of prompts that it was fitted on.
+    holds : bool or None
+        Whether chance can explain the difference to the calibrator; None if the scores are those that it was
+        fitted on, which cannot show that.
+    threshold : float, optional
+        The best b of a calibrator of single responses.
+    """
+
+    temperature: float
+    low: float
+    high: float
+    n: int
+    holds: bool | None
+    threshold: float | None = None
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """Turns rewards into probabilities: a temperature T that was fitted on labelled prompts.
+
+    P(response j is the best of its prompt) = softmax(r/T)_j. With a threshold b, fitted on responses that are
+    labelled one by one, also P(response j is correct) = σ((r_j − b)/T). Both are only valid for prompts like
+    those of the fit. Use `check` before you use it on others.
+
+    Parameters
+    ----------
+    temperature : float
+        The number that rewards are divided by.
+    low, high : float
+        Limits of its interval.
+    level : float
+        Confidence level of the interval.
+    threshold, threshold_low, threshold_high : float, optional
+        The reward b at which a response is as likely correct as not, with its interval.
+    covariance : 2 × 2 floats, optional
+        Of the slope s and the intercept c in the log-odds s·(r − b)/T + c, if there is a threshold.
+    model : str
+        Name of the judge.
+    fitted_on : mapping
+        What it was fitted on: benchmark, revision, n (prompts), clusters, categories, a hash of the scores,
+        the model's revision, the kind of judge.
+    reference : sequence of float
+        Quantiles of the rewards that it was fitted on, from the smallest to the largest.
+    versions : mapping
+        Versions of rmcalib, numpy and scipy.
+
+    Examples
+    --------
+    >>> calibrator = Calibrator(2.0, 1.8, 2.3, model="org/rm", reference=[-1.0, 0.0, 1.0])
+    >>> calibrator.apply(Scores.from_arrays([[4.0, 2.0]])).reward.tolist()
+    [2.0, 1.0]
+    >>> calibrator.percentile([0.5, 7.0]).tolist()
+    [75.0, 100.0]
+    """
+
+    temperature: float
+    low: float
+    high: float
+    level: float = 0.95
+    threshold: float | None = None
+    threshold_low: float | None = None
+    threshold_high: float | None = None
+    covariance: Sequence[Sequence[float]] | None = field(default=None, repr=False)
+    model: str = ""
+    fitted_on: Mapping[str, Any] = field(default_factory=dict)
+    reference: Sequence[float] = field(default=(), repr=False)
+    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def apply(self, scores: Scores) -> Scores:
+        """Return the scores with rewards divided by the temperature; the manifest names the calibrator.
+
+        With a threshold, (r − b)/T: their sigmoid is the probability that a response is correct.
+        """
+        moved = scores if self.threshold is None else replace(scores, reward=scores.reward - self.threshold)
+        calibrated = moved.at_temperature(self.temperature)
+        about = {
+            "temperature": self.temperature,
+            "threshold": self.threshold,
+            "fitted_on": dict(self.fitted_on),
+        }
+        return replace(calibrated, manifest={**calibrated.manifest, "calibrator": about})
+
+    def check(self, scores: Scores) -> CalibratorCheck:
+        """Fit other scores, which are not calibrated yet, and compare the result with this calibrator.
+
+        >>> rewards = np.tile([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]], (40, 1))
+        >>> check = Calibrator(1.0, 0.9, 1.1).check(Scores.from_arrays(rewards))
+        >>> check.holds, round(check.temperature, 2)
+        (False, 2.89)
+        """
+        same = content_hash(scores) == self.fitted_on.get("scores")
+        own = (self.temperature, self.low, self.high)
+        if self.threshold is None:
+            part = labelled_part(scores)
+            found = part.scale.temperature_interval(self.level)
+            holds = _agree(own, (found.value, found.low, found.high))
+            return CalibratorCheck(found.value, found.low, found.high, len(part), None if same else holds)
+        part = labelled_part(scores, "labelled")
+        fit = fit_pointwise(part, self.level)
+        t, b = fit.temperature, fit.threshold
+        limits = (self.threshold_low, self.threshold_high)
+        own_width = 0.0 if None in limits else limits[1] - limits[0]  # type: ignore[operator]
+        margin = np.hypot(b.high - b.low, own_width) / 2
+        holds = _agree(own, (t.value, t.low, t.high)) and abs(b.value - self.threshold) <= margin
+        return CalibratorCheck(t.value, t.low, t.high, len(part), None if same else bool(holds), b.value)
+
+    def percentile(self, rewards: Any) -> FloatArray:
+        """Return the percentage of reference rewards below each reward (N,), half of equal ones included."""
+        quantiles = np.asarray(self.reference, dtype=np.float64)
+        rewards = np.asarray(rewards, dtype=np.float64)
+        if not len(quantiles):
+            return np.full(len(rewards), np.nan)
+        values, index = np.unique(quantiles, return_inverse=True)
+        levels = np.bincount(index, np.linspace(0, 100, len(quantiles))) / np.bincount(index)
+        return np.interp(rewards, values, levels, left=0.0, right=100.0)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the calibrator as JSON, with a digest of its content."""
+        content = {"rmcalib_calibrator": FORMAT, **asdict(self), "reference": list(self.reference)}
+        return write_json(path, {**content, "sha256": inputs_hash(content)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Calibrator:
+        """Read a file that `save` wrote; a ValueError says what is wrong with another one."""
+        try:
+            content = parse_json(Path(path).read_bytes(), str(path))
+        except OSError as error:
+            raise ValueError(f"{path}: {error.strerror or error}") from error
+        if not isinstance(content, dict) or content.get("rmcalib_calibrator") != FORMAT:
+            raise ValueError(f"{path}: not a calibrator; make one with `rmcalib calibrate`")
+        if content.pop("sha256", None) != inputs_hash(content):
+            raise ValueError(f"{path}: damaged, or changed by hand; make it again with `rmcalib calibrate`")
+        known = {one.name for one in fields(cls)}
+        values = {name: value for name, value in content.items() if name in known}
+        values["reference"] = tuple(values.get("reference", ()))
+        if values.get("covariance") is not None:
+            values["covariance"] = tuple(tuple(row) for row in values["covariance"])
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The result of `apply`: the input's rows with what their rewards mean.
+
+    Attributes
+    ----------
+    calibrator : Calibrator
+        What was applied.
+    added : dict of arrays (rows of the input,)
+        The new columns; see `apply`.
+    given : dict
+        The columns of the input.
+    n : int
+        Number of prompts.
+    accepted : float or None
+        The fraction of prompts whose first choice is accepted; None without a threshold.
+    """
+
+    calibrator: Calibrator
+    added: dict[str, Any]
+    given: dict[str, Any]
+    n: int
+    accepted: float | None = None
+
+    @property
+    def table(self) -> Any:
+        """The input's rows and columns in their order, and the new columns: a pandas table."""
+        import pandas
+
+        return pandas.DataFrame({name: list(values) for name, values in {**self.given, **self.added}.items()})
+
+    def save(self, path: str | Path) -> Path:
+        """Write the table as .csv, .tsv, .jsonl or .parquet, by the ending of the name."""
+        from rmcalib._util.files import write_file
+
+        ending = Path(path).suffix.lower()
+        writers: dict[str, Callable[[Any], Any]] = {
+            ".csv": lambda file: self.table.to_csv(file, index=False),
+            ".tsv": lambda file: self.table.to_csv(file, index=False, sep="\t"),
+            ".jsonl": lambda file: self.table.to_json(file, orient="records", lines=True, force_ascii=False),
+            ".parquet": lambda file: self.table.to_parquet(file, index=False),
+        }
+        if ending not in writers:
+            raise ValueError(f"{path}: unknown ending; use one of {', '.join(writers)}")
+        return write_file(path, writers[ending])
+
+    def __repr__(self) -> str:
+        """Return the numbers of rows and prompts."""
+        rows = len(next(iter(self.added.values())))
+        return f"Applied({rows} rows, {self.n} prompts, T = {self.calibrator.temperature:.3g})"
+
+
+def apply(
+    scores: Any,
+    calibrator: Calibrator | str | Path,
+    *,
+    decisions: Decisions | float | None = None,
+    columns: str | Mapping[str, Any] | None = None,
+    scale: str | None = None,
+) -> Applied:
+    """Say what rewards mean: probabilities, percentiles, and what to accept. Labels are not needed.
+
+    Parameters
+    ----------
+    scores : Scores, DataFrame or path
+        The rewards; see `load_scores`.
+    calibrator : Calibrator or path
+        The result of `calibrate`, or its file.
+    decisions : Decisions or float, optional
+        The result of `decide` for calibrated scores, or its threshold.
+    columns, scale
+        As for `load_scores`.
+
+    Returns
+    -------
+    Applied
+        Its ``table`` has the rows and columns of the input in their order, and
+
+        - ``probability``: P(the response is the best of its prompt) = softmax(r/T),
+        - ``p_correct``: P(the response is correct) = σ((r − b)/T), if the calibrator has a threshold,
+        - ``percentile``: the percentage of the calibrator's reference rewards below this one,
+        - ``beats_typical``: P(it beats a typical response to its prompt), the mean of σ((r − r_j)/T) over the
+          other responses of its prompt, or over the reference rewards if it has none,
+        - ``decision``: "accept" if the prompt's first choice can be accepted, else "ask"; with ``decisions``.
+
+        Where a row of the input has several responses (chosen and rejected), each new column has a suffix:
+        ``probability_0``, ``probability_1``, ...
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"prompt": ["a", "b", "a"], "score": [2.0, 1.0, 0.0]})
+    >>> found = apply(table, Calibrator(2 / np.log(3), 1.5, 2.5, reference=[0.0, 1.0, 2.0]), decisions=0.7)
+    >>> found.table["probability"].round(3).tolist(), found.table["decision"].tolist()
+    ([0.75, 1.0, 0.25], ['accept', 'accept', 'accept'])
+    """
+    from rmcalib.scores import load_with_rows
+
+    if not isinstance(calibrator, Calibrator):
+        calibrator = Calibrator.load(calibrator)
+    loaded = load_with_rows(scores, columns, scale=scale)
+    own = loaded.scores
+    found: dict[str, Any] = {"probability": own.at_temperature(calibrator.temperature).probabilities}
+    if calibrator.threshold is not None:
+        from scipy.special import expit
+
+        found["p_correct"] = expit((own.reward - calibrator.threshold) / calibrator.temperature)
+    found["percentile"] = calibrator.percentile(own.reward)
+    found["beats_typical"] = _beats_typical(own, calibrator)
+    accepted = None
+    if decisions is not None:
+        threshold = decisions if isinstance(decisions, int | float) else decisions.choice.threshold
+        surest = np.maximum.reduceat(found["probability"], own.offsets[:-1])
+        accept = np.zeros(len(surest), dtype=bool) if threshold is None else surest >= threshold
+        found["decision"] = np.repeat(np.where(accept, "accept", "ask"), np.diff(own.offsets))
+        accepted = float(accept.mean())
+    given = dict(loaded.table.columns)
+    added = _by_input_row(found, loaded.row, own.response, len(loaded.table))
+    twice = [name for name in added if name in given]
+    if twice:
+        raise ValueError(f"{loaded.table.source}: has a column {twice[0]!r} already; rename or remove it")
+    return Applied(calibrator, added, given, own.n_items, accepted)
+
+
+def _beats_typical(scores: Scores, calibrator: Calibrator) -> FloatArray:
+    """Return the mean of σ((r − r_j)/T) over the other responses of a prompt, or the reference rewards: (N,)."""
+    from scipy.special import expit
+
+    sizes, result = np.diff(scores.offsets), np.empty(len(scores))
+    for m in np.unique(sizes).tolist():
+        rows = np.flatnonzero(np.repeat(sizes == m, sizes))
+        own = scores.reward[rows].reshape(-1, m) / calibrator.temperature
+        if m == 1:
+            others = np.asarray(calibrator.reference, dtype=np.float64) / calibrator.temperature
+            wins = sum((expit(own - other) for other in others), np.zeros(own.shape))
+            result[rows] = (wins / (len(others) or np.nan)).ravel()
+        else:
+            wins = sum((expit(own - own[:, [j]]) for j in range(m)), np.zeros(own.shape))
+            result[rows] = ((wins - 0.5) / (m - 1)).ravel()  # without itself
+    return result
+
+
+def _by_input_row(found: Mapping[str, Any], row: IntArray, response: IntArray, n: int) -> dict[str, Any]:
+    """Put columns (N,) into the order of the input's rows, one column per response if a row has several."""
+    several = len(np.unique(row)) < len(row)
+    result: dict[str, Any] = {}
+    for name, values in found.items():
+        for number in np.unique(response).tolist() if several else [None]:
+            mine = slice(None) if number is None else response == number
+            column = np.full(n, None if values.dtype.kind == "U" else np.nan, dtype=object)
+            column[row[mine]] = values[mine]
+            result[name if number is None else f"{name}_{number}"] = (
+                column if values.dtype.kind == "U" else column.astype(np.float64)
+            )
+    return result
+
+
+@dataclass(frozen=True)
+class PointwiseFit:
+    """T and b of P(correct) = σ((r − b)/T), with intervals clustered by prompt.
+
+    ``covariance`` (2, 2) is that of s and c in the log-odds s·x + c with x = (r − b)/T, at s = 1 and c = 0.
+    """
+
+    temperature: Interval
+    threshold: Interval
+    covariance: FloatArray
+
+
+def fit_pointwise(part: Part, level: float = 0.95) -> PointwiseFit:
+    """Fit T and b on the labelled responses of a part."""
+    from scipy.special import expit
+
+    known = ~np.isnan(part.label)
+    r, y = part.reward[known], part.label[known]
+    fit: SigmoidMap = fit_sigmoid(r, y)
+    groups = np.arange(len(part)) if part.cluster is None else part.cluster
+    cluster = as_groups(groups[part.prompt[known]], len(r))
+    # In x = (r − b)/T at the fit, the log-odds are s·x + c with s = 1 and c = 0.
+    x = fit.log_odds(r)
+    p = np.asarray(expit(x))
+    features = np.column_stack([x, np.ones(len(x))])
+    curvature = (features * (p * (1 - p))[:, None]).T @ features
+    scores = np.column_stack([by_cluster(column * (y - p), cluster) for column in features.T])
+    n = len(scores)
+    bread = np.linalg.pinv(curvature)
+    spread = bread @ (scores.T @ scores) @ bread * n / max(n - 1, 1)
+    t = student_quantile(level, n)
+    # log T = −log s and b = b̂ − T·c, to the first order.
+    scale, shift = t * np.sqrt(np.maximum(np.diag(spread), 0.0))
+    return PointwiseFit(
+        Interval(fit.temperature, fit.temperature * np.exp(-scale), fit.temperature * np.exp(scale), level),
+        Interval(
+            fit.threshold,
+            fit.threshold - shift * fit.temperature,
+            fit.threshold + shift * fit.temperature,
+            level,
+        ),
+        spread,
+    )
+
+
+def labelled_part(scores: Any, which: str = "one") -> Part:
+    """Return the prompts with exactly one correct response ("one") or any label, or raise if there are none."""
+    found = whole_part(load_scores(scores)).prompts(which)
+    if found is None:
+        what = "exactly one correct response" if which == "one" else "a label"
+        raise ValueError(f"no prompt has {what}; give scores of labelled prompts")
+    return found
+
+
+def reference_of(rewards: FloatArray) -> tuple[float, ...]:
+    """Return the sketch of reference rewards that a calibrator keeps."""
+    return tuple(float(q) for q in np.quantile(rewards, np.linspace(0, 1, N_QUANTILES)))
+
+
+def replaces_calibrator(path: str | Path) -> bool:
+    """Return whether a calibrator would be replaced if one were written to `path`; raise for other files."""
+    return replaces(Path(path), Calibrator.load, "a calibrator", "calibrator.json")
+
+
+def replaces(path: Path, read: Callable[[Path], object], what: str, example: str) -> bool:
+    """Return whether a file of our own is at `path`; raise a ValueError if another one is, which must not be lost."""
+    kind = kind_on_disk(path)
+    if kind == "folder" or not str(path):
+        raise ValueError(f"--to {path}: is a folder; name a file, such as {example}")
+    if kind is None:
+        return False
+    try:
+        read(path)
+    except (OSError, ValueError):
+        raise ValueError(
+            f"--to {path}: exists and is not {what}; give another file, or remove it first"
+        ) from None
+    return True
+
+
+def _agree(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:
+    """Return whether chance can explain the difference of two positive numbers, each with its limits.
+
+    The limits of the difference d of their logarithms are d ± √(a² + b²), where a and b are the distances of
+    the two from their limits on the side that faces the other.
+
+    >>> _agree((2.0, 1.7, 2.4), (2.5, 2.1, 3.0)), _agree((2.0, 1.9, 2.1), (2.5, 2.3, 2.8))
+    (True, False)
+    """
+    (lower, _, lower_high), (upper, upper_low, _) = sorted((one, other))
+    if lower <= 0 or not np.isfinite(upper) or upper_low <= 0:  # no distance in logarithms
+        return lower_high >= upper_low
+    apart = np.log(upper / lower)
+    return bool(apart <= np.hypot(np.log(lower_high / lower), np.log(upper / upper_low)))

@@ -1,0 +1,413 @@
+"""Write a model whose rewards are divided by a calibrator's temperature, check it, and publish it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rmcalib._util.files import write_json, write_text
+from rmcalib._util.hub import HubError, check_repo_id, explain
+from rmcalib._util.markdown import markdown_table
+from rmcalib._util.processes import may_draw
+from rmcalib._util.terminal import clean_line
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import Classifier, LoadOptions, Recipe, identify, is_local, write_rescaled
+from rmcalib.metrics.catalogue import catalogue
+from rmcalib.repair.calibrate import METRICS, Calibration
+from rmcalib.repair.calibrator import Calibrator
+
+if TYPE_CHECKING:
+    from rmcalib._util.arrays import FloatArray
+
+__all__ = ["Checkpoint", "check_destination", "push_checkpoint", "write_checkpoint"]
+
+N_CHECKED = 8
+"""How many prompts of the built-in benchmark are used to check a checkpoint."""
+TOLERANCE = 1e-5
+"""The largest accepted difference from r / T, relative to the largest |r / T|."""
+_NOT_LINEAR = ("policy", "generative", "function")  # kinds of judges without a linear head
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A calibrated model that :func:`write_checkpoint` has written.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder of the new model.
+    model, revision : str
+        The original model, and its commit or hash.
+    temperature : float
+        The number that its rewards were divided by.
+    tensors : tuple[str, ...]
+        Names of the tensors that were divided.
+    difference : float
+        The largest difference from r / T on the prompts of the check, relative to the largest |r / T|.
+    recipe_file : Path, optional
+        A file for `--recipes` if the model needs a recipe to be loaded; else None.
+    """
+
+    folder: Path
+    model: str
+    revision: str
+    temperature: float
+    tensors: tuple[str, ...]
+    difference: float
+    recipe_file: Path | None
+
+
+def write_checkpoint(
+    calibration: Calibration | Calibrator,
+    folder: str | Path,
+    *,
+    model: str | None = None,
+    repo_id: str | None = None,
+    options: LoadOptions | None = None,
+) -> Checkpoint:
+    """Write a copy of a model whose rewards r are divided by the temperature T, and check the copy.
+
+    Only the last linear layer changes. Then both models score the same prompts. The folder is created only
+    if the rewards of the new model are r / T.
+
+    Parameters
+    ----------
+    calibration : Calibration | Calibrator
+        The result of `calibrate`, or a calibrator.
+    folder : str | Path
+        The folder to write; must not exist, or be empty.
+    model : str, optional
+        A Hub id, a local folder or ``"demo"``; default the model that the calibrator was fitted for.
+    repo_id : str, optional
+        The name of the new model on the Hub, for its recipe and model card.
+    options : LoadOptions, optional
+        How to load the model.
+
+    Returns
+    -------
+    Checkpoint
+
+    Raises
+    ------
+    ValueError
+        If the folder is in use; if the rewards do not come from a linear layer; or if the model has changed
+        since the calibrator was fitted.
+
+    Examples
+    --------
+    >>> calibrator = Calibrator(0.5, 0.4, 0.6, model="demo")
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     made = write_checkpoint(calibrator, f"{place}/demo-calibrated", options=LoadOptions(device="cpu"))
+    ...     made.tensors, made.difference < 1e-5
+    (('score.weight',), True)
+    """
+    calibrator = calibration if isinstance(calibration, Calibrator) else calibration.calibrator
+    rows = [] if isinstance(calibration, Calibrator) else calibration.rows
+    target, name = check_destination(folder), model or calibrator.model
+    if not name:
+        raise ValueError("model: the scores do not name the model; give its name")
+    if (kind := calibrator.fitted_on.get("judge")) in _NOT_LINEAR:
+        raise ValueError(
+            f"{name}: was scored as a {kind}. Its rewards do not come from a linear layer, so no checkpoint "
+            "is possible: use the calibrator file with --calibrator instead"
+        )
+    if calibrator.threshold is not None:
+        raise ValueError(
+            f"{name}: the calibrator is for single responses, σ((r − b)/T), and a checkpoint only divides rewards: "
+            "use the calibrator file, or calibrate with view='top_1'"
+        )
+    options = _at_revision(name, calibrator, options or LoadOptions())
+    with _written_whole(target) as draft:
+        done = write_rescaled(name, calibrator.temperature, draft, options)
+        _note_in_config(draft, calibrator, name, done.revision)
+        replace(calibrator, model=_public(name)).save(draft / "calibrator.json")
+        names = [str(folder), *([repo_id] if repo_id else [])]
+        has_recipe = _write_recipe(draft, done.recipe, names)
+        card = _model_card(
+            calibrator, _public(name), done.revision, done.tensors, rows, repo_id or target.name
+        )
+        write_text(draft / "README.md", card)
+        difference = _check(name, draft, calibrator.temperature, options, done.recipe)
+    return Checkpoint(
+        folder=target,
+        model=name,
+        revision=done.revision,
+        temperature=calibrator.temperature,
+        tensors=done.tensors,
+        difference=difference,
+        recipe_file=target / "recipe.yaml" if has_recipe else None,
+    )
+
+
+def check_destination(folder: str | Path, repo_id: str | None = None) -> Path:
+    """Check that a checkpoint can be written to a folder, and uploaded to a repository of the Hub.
+
+    Parameters
+    ----------
+    folder : str | Path
+        The folder to write; must not exist, or be empty.
+    repo_id : str, optional
+        The repository, `owner/name`; None if nothing will be uploaded.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        If the folder is in use, or if an upload is not possible.
+
+    Examples
+    --------
+    >>> check_destination(".")
+    Traceback (most recent call last):
+    ValueError: --checkpoint .: is not empty; give a new folder
+    """
+    path = Path(folder)
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        problem = "is a file" if path.is_file() else "is not empty"
+        raise ValueError(f"--checkpoint {folder}: {problem}; give a new folder")
+    if path.is_symlink():  # a folder cannot take the place of a link
+        raise ValueError(f"--checkpoint {folder}: is a symbolic link; give a new folder")
+    blocking = next((parent for parent in path.parents if parent.exists() and not parent.is_dir()), None)
+    if blocking is not None:
+        raise ValueError(f"--checkpoint {folder}: {blocking} is a file; give a new folder")
+    if repo_id is not None:
+        from huggingface_hub import constants, get_token
+
+        if "/" not in check_repo_id(repo_id):
+            raise ValueError(f"--push-to-hub {repo_id}: give the owner too, such as me/{repo_id}")
+        if constants.HF_HUB_OFFLINE:
+            raise ValueError("--push-to-hub: HF_HUB_OFFLINE is set, so nothing can be uploaded")
+        if get_token() is None:
+            raise ValueError("--push-to-hub: log in first (`hf auth login`), or set HF_TOKEN")
+    return path
+
+
+def push_checkpoint(folder: str | Path, repo_id: str) -> str:
+    """Upload a checkpoint to the Hub, with the login of `hf auth login` or HF_TOKEN.
+
+    The repository is created if it does not exist. It is used like this::
+
+        checkpoint = write_checkpoint(calibration, "rm-calibrated", repo_id="me/rm-calibrated")
+        push_checkpoint(checkpoint.folder, "me/rm-calibrated")
+
+    Parameters
+    ----------
+    folder : str | Path
+        The folder that `write_checkpoint` has written.
+    repo_id : str
+        The model repository, `owner/name`.
+
+    Returns
+    -------
+    str
+        The address of the repository.
+
+    Raises
+    ------
+    HubError
+        If the Hub refuses the upload; the message says why in one line.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not may_draw():
+        disable_progress_bars()
+    api = HfApi()
+    try:
+        address = api.create_repo(repo_id, repo_type="model", exist_ok=True)
+        api.upload_folder(
+            repo_id=repo_id, folder_path=str(folder), commit_message="Add a model calibrated by rmcalib"
+        )
+    except HfHubHTTPError as error:
+        if error.response.status_code in (401, 403):
+            raise HubError(
+                f"{repo_id}: you have no write access to it ({error.response.status_code}): log in with a "
+                f"token that has (`hf auth login`). The checkpoint is in {folder}"
+            ) from error
+        raise explain(error, repo_id, upload=True) from error
+    except Exception as error:
+        raise explain(error, repo_id, upload=True) from error
+    return str(address)
+
+
+def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> LoadOptions:
+    """Return options with the revision that was calibrated; refuse a local model that has changed."""
+    known = calibrator.fitted_on.get("model_revision")
+    if not known or name != calibrator.model:
+        return options
+    if not is_local(name):
+        return options if options.revision else replace(options, revision=str(known))
+    if identify(name) != known:
+        raise ValueError(f"{name}: its files have changed since they were scored: score them again")
+    return options
+
+
+@contextmanager
+def _written_whole(target: Path) -> Iterator[Path]:
+    """Yield an empty folder beside `target`; it is renamed to `target` on success, and removed otherwise.
+
+    Folders that killed processes have left are removed, too.
+    """
+    import psutil
+
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.iterdir():
+            made_by = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)-\w+\.tmp", left.name)
+            if made_by and not psutil.pid_exists(int(made_by[1])):
+                shutil.rmtree(left, ignore_errors=True)
+        mark = f".{target.name}.{os.getpid()}-"
+        draft = Path(tempfile.mkdtemp(prefix=mark, suffix=".tmp", dir=target.parent))
+    except OSError as error:
+        raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
+    try:
+        yield draft
+        draft.chmod(0o755)
+        draft.replace(target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _note_in_config(folder: Path, calibrator: Calibrator, model: str, revision: str) -> None:
+    """Describe the calibration in config.json; a PEFT adapter has no such file."""
+    path = folder / "config.json"
+    if path.is_file():
+        content = json.loads(path.read_text(encoding="utf-8"))
+        note = {
+            "temperature": calibrator.temperature,
+            "fitted_on": dict(calibrator.fitted_on),
+            "base_model": _public(model),
+            "base_revision": revision,
+        }
+        write_json(path, {**content, "rmcalib_calibration": note})
+
+
+def _public(model: str) -> str:
+    """Return a model's name without its parent folders, which should not be published."""
+    return Path(model).resolve().name if is_local(model) and model != "demo" else model
+
+
+def _write_recipe(folder: Path, recipe: Recipe, names: list[str]) -> bool:
+    """Write a recipe for the model under its new names, if it needs one; return whether it does."""
+    defaults = asdict(Recipe(recipe.model))
+    values = {key: value for key, value in asdict(recipe).items() if value != defaults[key]}
+    if not values:
+        return False
+    import yaml
+
+    entries = [{"model": name, **values} for name in dict.fromkeys(names)]
+    write_text(folder / "recipe.yaml", yaml.safe_dump({"models": entries}, sort_keys=False))
+    return True
+
+
+def _check(model: str, folder: Path, temperature: float, options: LoadOptions, recipe: Recipe) -> float:
+    """Score some prompts with both models; return the largest difference from r / T, or raise."""
+    options = _exact(model, options)
+    before = _rewards(Classifier(model, options))
+    options = replace(options, revision=None, recipe=recipe)
+    after = _rewards(Classifier(str(folder), options))
+    expected = before / temperature
+    largest = float(np.abs(expected).max()) or 1.0
+    difference = float(np.abs(after - expected).max()) / largest
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"{model}: its rewards are not linear in its last layer: the rewards of the scaled model differ "
+            f"from r / T by {difference:.2g} of the largest (at most {TOLERANCE:g} is accepted). Nothing was "
+            "written; use the calibrator file with --calibrator instead"
+        )
+    return difference
+
+
+def _exact(model: str, options: LoadOptions) -> LoadOptions:
+    """Return options that compute the head in float32, as it is stored; other types may round it."""
+    loaded = Classifier(model, options).model
+    rounds = loaded.kind != "causal" or "base" in loaded.sources
+    return replace(options, dtype="float32") if rounds else options
+
+
+def _rewards(judge: Classifier) -> FloatArray:
+    items = load_benchmark("demo", limit=N_CHECKED).items
+    scored: list[Any] = [one for chunk in judge.score(items) for one in chunk]
+    return np.array([reward for one in scored for reward in one.rewards], dtype=float)
+
+
+def _model_card(
+    calibrator: Calibrator,
+    model: str,
+    revision: str,
+    tensors: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+) -> str:
+    """Return a model card in Markdown: what was changed in the model, and which prompts were used."""
+    local = "/" not in model
+    about = calibrator.fitted_on
+    original = _code(model) if local else f"[{model}](https://huggingface.co/{model})"
+    where = f" of {_code(str(about['benchmark']))}" if about.get("benchmark") else ""
+    at = f" at revision `{clean_line(str(about['revision']))}`" if about.get("revision") else ""
+    n = f"{about['n']:,} prompts" if about.get("n") else "labelled prompts"
+    header = [
+        "---",
+        *([] if local else [f"base_model: {model}"]),
+        "library_name: transformers",
+        "pipeline_tag: text-classification",
+        "tags: [reward-model, calibration, rmcalib]",
+        "---",
+    ]
+    lines = [
+        f"# {clean_line(name)}",
+        "",
+        f"A calibrated copy of the reward model {original} (revision `{clean_line(revision)}`). Its rewards "
+        f"are those of the original divided by the temperature **{calibrator.temperature:.6g}** "
+        f"({calibrator.level:.0%} interval {calibrator.low:.3g} to {calibrator.high:.3g}), so that a softmax "
+        "of them gives calibrated probabilities. The order of the responses and the accuracy do not change.",
+        "",
+        f"- Changed: {', '.join(_code(tensor) for tensor in tensors)}. Nothing else changes.",
+        f"- Fitted on: {n}{where}{at}, with rmcalib {_version(calibrator)}.",
+        "- A temperature is only valid for prompts like those it was fitted on. Check it on yours first: "
+        f"`rmcalib eval --model {clean_line(name)} --benchmark yours.jsonl`.",
+        "- License and terms are those of the original model.",
+    ]
+    return "\n".join([*header, *lines, *_table(rows)]) + "\n"
+
+
+def _version(calibrator: Calibrator) -> str:
+    return clean_line(str(calibrator.versions.get("rmcalib", "(unknown version)")))
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = {(row["stage"], row["metric"]): row for row in rows if row["category"] == "overall"}
+    if not found:
+        return []
+    lines = [
+        [catalogue()[metric].label, *(_cell(found.get((stage, metric))) for stage in ("before", "after"))]
+        for metric in METRICS["top_1"]
+    ]
+    return ["", *markdown_table(["", "before", "after, on held-out prompts"], lines)]
+
+
+def _cell(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["value"] is None:
+        return ""
+    limits = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
+    return f"{row['value']:.3f}{limits}"
+
+
+def _code(text: str) -> str:
+    """Return text as inline code: a name cannot add markup or lines."""
+    return f"`{clean_line(text).replace('`', chr(39))}`"

@@ -1,0 +1,173 @@
+"""Samples of training frameworks: files that grow, cut lines, steps written twice, prompts that return."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rmcalib.scores.rollouts import RolloutReader, load_rollouts
+
+PROMPTS = ["How far is the moon?", "Add 2 and 3."]
+
+
+def samples(step: int, shift: float = 0.0) -> list[dict[str, Any]]:
+    """Return two samples of each prompt; the prompts return in every step."""
+    return [
+        {
+            "step": step,
+            "prompt": prompt,
+            "text": f"answer {i}",
+            "rm": step + i + shift,
+            "right": float(i == 0),
+        }
+        for prompt in PROMPTS
+        for i in range(2)
+    ]
+
+
+def write_verl(folder: Path, step: int, shift: float = 0.0) -> None:
+    rows = [
+        {
+            "input": s["prompt"],
+            "output": s["text"],
+            "gts": None,
+            "score": s["rm"],
+            "step": step,
+            "acc": s["right"],
+        }
+        for s in samples(step, shift)
+    ]
+    (folder / f"{step}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def write_trl(folder: Path, step: int, shift: float = 0.0) -> None:
+    (folder / "completions").mkdir(exist_ok=True)
+    rows = [
+        {
+            "step": step,
+            "prompt": [{"role": "user", "content": s["prompt"]}],
+            "completion": [{"role": "assistant", "content": s["text"]}],
+            "score": s["rm"],
+            "exact_match": s["right"],
+            "advantage": 0.5,
+        }
+        for s in samples(step, shift)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"completions_{step:05d}.parquet")
+
+
+def write_swift(folder: Path, step: int, shift: float = 0.0) -> None:
+    rows = samples(step, shift)
+    flush = {
+        "step": [str(step)] * len(rows),
+        "prompt": [s["prompt"] for s in rows],
+        "completion": [s["text"] for s in rows],
+        "score": [s["rm"] for s in rows],
+        "accuracy": [s["right"] for s in rows],
+        "advantages": [0.0] * len(rows),
+    }
+    with (folder / "completions.jsonl").open("a") as file:
+        file.write(json.dumps(flush) + "\n")
+
+
+def write_nemo(folder: Path, step: int, shift: float = 0.0) -> None:
+    rows = [
+        {"content": [s["prompt"], s["text"]], "rewards": [s["rm"]], "correct": [s["right"]], "idx": i}
+        for i, s in enumerate(samples(step, shift))
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"train_data_step{step}.jsonl").write_text(text)
+
+
+WRITERS = {"verl": write_verl, "trl": write_trl, "ms-swift": write_swift, "nemo-rl": write_nemo}
+
+
+@pytest.mark.parametrize("framework", WRITERS)
+def test_a_run_that_grows_and_is_restarted(framework: str, tmp_path: Path) -> None:
+    write = WRITERS[framework]
+    write(tmp_path, 1)
+    reader = RolloutReader(tmp_path)
+    (first,) = reader.read().values()
+    assert first.reward.tolist() == [1, 2, 1, 2]
+    assert first.label.tolist() == [1, 0, 1, 0]
+    assert first.extra["step"].tolist() == [1] * 4
+    write(tmp_path, 2)
+    write(tmp_path, 10)
+    (later,) = reader.read().values()
+    assert later.extra["step"].tolist() == [1] * 4 + [2] * 4 + [10] * 4
+    assert later.n_items == 6
+    assert later.cluster is not None
+    assert len(set(later.cluster.tolist())) == 2  # prompts that return
+    write(tmp_path, 2, shift=100.0)  # again
+    (again,) = reader.read().values()
+    at_2 = again.reward[again.extra["step"] == 2]
+    assert at_2.tolist() == [102, 103, 102, 103]
+    assert (again.extra["characters"] > 0).all()
+
+
+@pytest.mark.parametrize("framework", ["verl", "ms-swift", "nemo-rl"])
+def test_a_cut_last_line_is_read_next_time(framework: str, tmp_path: Path) -> None:
+    WRITERS[framework](tmp_path, 1)
+    WRITERS[framework](tmp_path, 2)
+    path = sorted(tmp_path.glob("*.jsonl"))[-1]
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) - 20])
+    reader = RolloutReader(tmp_path)
+    (cut,) = reader.read().values()
+    path.write_text(whole)
+    (full,) = reader.read().values()
+    assert len(cut) < len(full) == 8
+    path.write_text("{oops\n" + whole)
+    with pytest.raises(ValueError, match="line 1"):
+        reader.read()
+
+
+def test_several_rewards_are_several_judges(tmp_path: Path) -> None:
+    rows = [
+        {
+            "step": 1,
+            "prompt": "p",
+            "completion": "c",
+            "my_rm": 0.1 * i,
+            "length": float(i),
+            "is_correct": i > 1,
+        }
+        for i in range(4)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "completions_00001.parquet")
+    found = load_rollouts(tmp_path)
+    assert list(found) == ["my_rm", "length"]
+    assert found["my_rm"].label.tolist() == [0, 0, 1, 1]
+    assert found["my_rm"].manifest["model"] == "my_rm"
+    chosen = load_rollouts(tmp_path, "reward=-length,label=my_rm")
+    assert chosen["length"].reward.tolist() == [0, -1, -2, -3]
+    np.testing.assert_allclose(chosen["length"].label, [0, 0.1, 0.2, 0.3])
+
+
+def test_what_is_not_clear_is_asked(tmp_path: Path) -> None:
+    row = {"input": "p", "output": "o", "score": 1.0, "step": 1, "acc": 0, "correct": 1, "judge": 7.5}
+    (tmp_path / "1.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ValueError, match=r"acc or correct.*--columns label=acc"):
+        load_rollouts(tmp_path)
+    with pytest.raises(ValueError, match=r"judge is 7.5.*--columns label="):
+        load_rollouts(tmp_path, {"label": "judge"})
+    with pytest.raises(ValueError, match="'nothing'"):
+        load_rollouts(tmp_path, {"label": "acc", "reward": "nothing"})
+    assert load_rollouts(tmp_path, {"label": "acc"})["score"].label.tolist() == [0]
+    with pytest.raises(ValueError, match="empty"):
+        load_rollouts(tmp_path / "empty")
+
+
+def test_samples_without_labels_or_rewards(tmp_path: Path) -> None:
+    rows = [{"input": "p", "output": "o", "score": value, "step": 3} for value in (1.0, float("nan"), 2.0)]
+    (tmp_path / "3.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    scores = load_rollouts(tmp_path)["score"]
+    assert scores.reward.tolist() == [1.0, 2.0]
+    assert np.isnan(scores.label).all()
+    assert scores.manifest["missing"]["responses"] == 1
