@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.display import (
@@ -49,6 +49,9 @@ from rmcalib.report.sentences import (
     metric_name,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "HEADLINE",
     "comparison_document",
@@ -56,6 +59,7 @@ __all__ = [
     "evaluation_document",
     "first_screen",
     "metric_cell",
+    "plot",
     "verdict",
     "write_page",
 ]
@@ -99,6 +103,14 @@ def verdict(result: Any) -> str:
     if isinstance(result, Comparison):
         return comparison_sentences(result)[0]
     return str(document_of(result).sentences[0])
+
+
+def plot(result: Any) -> Figure:
+    """Return the figure of a result's first screen as a matplotlib figure."""
+    for block in document_of(result).first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            return figure
+    raise ValueError(f"a {type(result).__name__} without intervals has no figure")
 
 
 def document_of(result: Any) -> Document:
@@ -466,14 +478,17 @@ def footer_of(settings: Settings) -> str:
 def comparison_document(found: Comparison) -> Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
     first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
-    in_points = [
-        {**row, "label": _label(row["metric"])} for row in first if row["metric"] in (*HEADLINE, *PAIRS)
+    drawn = [
+        {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
+        | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
+        for row in first
+        if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
     ]
     others = [row for row in found.rows if row not in first]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(
         "differences",
-        partial(figures.comparison_figure, in_points, "A", "B"),
+        partial(figures.interval_figure, drawn, "points: B minus A"),
         "Differences B − A of the headline metrics",
         "Differences in points; a diamond marks those where one is better beyond chance.",
     )

@@ -123,6 +123,8 @@ def _information_sentence(rows: Rows) -> str:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
     if lost["low"] is not None and lost["low"] <= 0:
         return f"{start}; their scale is not shown to be off."
+    if usable["low"] is not None and usable["low"] <= 0:
+        return f"{start}; its rewards are not shown to say anything at any scale."
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
