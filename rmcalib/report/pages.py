@@ -171,6 +171,12 @@ def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> C
     return Column(label or metric_name(metric), meaning, page_only=page_only)
 
 
+def categories_of(rows: Sequence[Row]) -> list[str]:
+    """Return overall and the categories; one category is the same as overall."""
+    found = list(dict.fromkeys(row["category"] for row in rows))
+    return found[:1] if len(found) == 2 else found
+
+
 def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
     if row is None or row["value"] is None:
         return None
@@ -259,7 +265,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     rows = result.rows
     calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
-    categories = list(dict.fromkeys(row["category"] for row in rows))
+    categories = categories_of(rows)
     by_category = category_table(result)
     panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
@@ -329,7 +335,7 @@ def category_table(result: Evaluation) -> Table | None:
                 for key in shown
             ),
         ]
-        for category in dict.fromkeys(row["category"] for row in rows)
+        for category in categories_of(rows)
         if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
     ]
     head = [
@@ -484,7 +490,8 @@ def comparison_document(found: Comparison) -> Document:
         for row in first
         if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
     ]
-    others = [row for row in found.rows if row not in first]
+    shown = categories_of(found.rows)
+    others = [row for row in found.rows if row not in first and row["category"] in shown]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(
         "differences",
