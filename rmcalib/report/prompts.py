@@ -20,7 +20,7 @@ MOST_PROMPTS = 20_000
 """With more prompts than this, the page lists the wrong or surprising ones and a sample of the others."""
 TEXT_BYTES = 2_200_000
 """How many bytes of texts a page holds."""
-_CUTS = (4000, 2000, 1000, 500, 250)
+_CUTS = (4000, 2000, 1000, 700, 500, 350, 250)
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 

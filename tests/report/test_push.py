@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rmcalib.publish import make_card, push_card
+from rmcalib.report import make_card, push_card
 from tests.hub.server import TOKEN, LoopbackHub
-from tests.publish.test_publish import evaluation
+from tests.report.boards import evaluation
 
 README = b"---\nlicense: mit\n---\n# My model\n"
 
