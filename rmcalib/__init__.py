@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.integrations import Watcher as Watcher
+    from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
     from rmcalib.metrics import compare as compare
     from rmcalib.metrics import leaderboard as leaderboard
@@ -39,6 +41,7 @@ _HOMES = {
     "Calibrator": "rmcalib.repair",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "Watcher": "rmcalib.integrations",
     "apply": "rmcalib.repair",
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
@@ -51,6 +54,7 @@ _HOMES = {
     "load_judge": "rmcalib.judges",
     "load_scores": "rmcalib.scores",
     "score": "rmcalib.runs",
+    "watch": "rmcalib.integrations",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]
