@@ -40,7 +40,6 @@ docs: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python scripts/bench_notions.py
-	$(BIN)/python scripts/bench_packing.py
 	$(BIN)/python scripts/bench_report.py
 	$(BIN)/python scripts/bench_evaluation.py
 	$(BIN)/python scripts/bench_prolr.py

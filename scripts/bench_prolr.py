@@ -16,7 +16,7 @@ import numpy as np
 from rmcalib.calibration import sub_k, top_k
 from rmcalib.ranking import RankingDistribution
 from rmcalib.tabular import LEARNERS, Plan, Questions, load_dataset, make_learner, run_prolr
-from rmcalib.tabular._features import fit_encoder
+from rmcalib.tabular._datasets import fit_encoder
 from rmcalib.tabular._reference import reference_support
 
 Result = TypeVar("Result")

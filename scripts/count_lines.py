@@ -1,4 +1,4 @@
-"""Count lines of code by package: without docstrings, comments and blank lines. `python scripts/count_lines.py [folder]`"""
+"""Count lines of code by package, without docstrings, comments and blank lines: count_lines.py [folder]."""
 
 from __future__ import annotations
 

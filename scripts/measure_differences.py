@@ -11,44 +11,21 @@ from __future__ import annotations
 
 import argparse
 import csv
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import special
+from measure_statistics import HOW, LOW, RESULTS, coverage_table, markdown
+from worlds import ACCURATE, ODD, Setting, part_of, true_values, truth_prompts
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
-from rmcalib.calibration import (
-    Difference,
-    Inference,
-    binned_inference,
-    difference,
-    mean_difference,
-    scale_loss,
-    smooth_inference,
-)
-from rmcalib.calibration._rare import first_and_next
-
-sys.path.insert(0, str(Path(__file__).parent))
-from measure_statistics import (
-    ACCURATE,
-    LOW,
-    ODD,
-    PLAIN,
-    RESAMPLES,
-    RESULTS,
-    Setting,
-    coverage_table,
-    first_shares,
-    markdown,
-    softmax,
-    true_values,
-    truth_prompts,
-)
+from rmcalib.calibration.estimates import difference_of, size_difference_of
+from rmcalib.calibration.intervals import Difference
+from rmcalib.metrics.catalogue import catalogue
+from rmcalib.metrics.table import estimate_of
 
 SMOOTH_RUNS = 200  # data sets for the smooth ECE, which takes longer than all others together
 SMOOTH = ("four responses: 1 and 1, nearly the same", "four responses: 1 and 1.5", "accuracy .97: 1 and 1.5")
@@ -125,65 +102,17 @@ PAIRS = (
 
 
 def differences(
-    pair: list[FloatArray], exists: BoolArray, winner: IntArray, seed: int, *, smooth: bool = True
+    pair: list[FloatArray], exists: BoolArray, winner: IntArray, wanted: tuple[str, ...]
 ) -> dict[str, Difference]:
     """The differences of one data set, as `rmcalib compare` computes them."""
-    groups = np.nonzero(exists)[0]
-    y = (np.arange(exists.shape[1]) == winner[:, None])[exists].astype(np.float64)
-    prompts = np.arange(len(exists))
-    scaled = [rewards - rewards.max(axis=1, keepdims=True) for rewards in pair]
-    a, b = (np.where(exists, one, 0.0) / np.abs(one[exists]).max() for one in scaled)
-    same_order = np.allclose(a, b, rtol=1e-9, atol=1e-12)  # one is a multiple of the other
-    found: list[dict[str, Any]] = []
-    for rewards in pair:
-        p_all, share = softmax(rewards, exists), first_shares(rewards, exists)
-        p, confidence = p_all[exists], p_all.max(axis=1)
-        right = share[prompts, winner]
-        rows = first_and_next(rewards[exists], exists.sum(axis=1))
-        losses = {
-            "accuracy": share,
-            "overconfidence": confidence[:, None] - share,
-            "nll": -special.log_softmax(np.where(exists, rewards, -np.inf), axis=1),
-        }
-        how: dict[str, Any] = {"resamples": RESAMPLES, "rng": seed}
-        found.append(
-            {
-                # What is observed, and what would be if the first choice, or the runner-up, were correct.
-                **{
-                    name: np.stack([loss[prompts, winner], *(loss[exists][one] for one in rows)])
-                    for name, loss in losses.items()
-                },
-                "lost_information": scale_loss(rewards[exists], y, groups),
-                "ece": binned_inference(p, y, groups, PLAIN, one_per_group=True, **how),
-                "confidence_ece": binned_inference(
-                    np.minimum(confidence, share.max(axis=1)),
-                    right,
-                    prompts,
-                    PLAIN,
-                    one_per_group=False,
-                    share=share.max(axis=1),
-                    **how,
-                ),
-                "smooth_ece": smooth_inference(p, y, groups, one_per_group=True, **how) if smooth else None,
-            }
-        )
-    result = {}
-    for name in MEASURES:
-        a, b = found[0][name], found[1][name]
-        if a is None:
-            continue
-        if isinstance(a, np.ndarray):
-            base, others = b[1] - a[1], [b[2] - a[2]]
-            if name in ("accuracy", "overconfidence"):
-                others = [] if same_order else [base - 1, base + 1]
-            result[name] = mean_difference(a[0], b[0], base=base, others=others)
-        elif isinstance(a, Inference):
-            centres = (a.centre, b.centre)
-            result[name] = difference(a.interval(), b.interval(), a.influence, b.influence, centres=centres)
-        else:
-            centres = (a.lost_centre, b.lost_centre)
-            result[name] = difference(a.lost, b.lost, a.lost_influence, b.lost_influence, centres=centres)
-    return result
+    parts = [part_of(rewards, exists, winner) for rewards in pair]
+    found = {}
+    for name in wanted:
+        estimates = [estimate_of(catalogue()[name], part, HOW) for part in parts]
+        one = None if None in estimates else difference_of(*estimates)  # type: ignore[arg-type]
+        if one is not None:
+            found[name] = one
+    return found
 
 
 def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
@@ -194,7 +123,8 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
         rng = np.random.default_rng([run, n, PAIRS.index(pair)])
         rewards, exists, truth = pair.draw(n, rng)
         winner = (np.cumsum(truth, axis=1) > rng.random((n, 1))).argmax(axis=1)
-        for name, found in differences(rewards, exists, winner, run, smooth=run < most_smooth).items():
+        wanted = tuple(name for name in pair.measures if name != "smooth_ece" or run < most_smooth)
+        for name, found in differences(rewards, exists, winner, wanted).items():
             excluded = not found.low <= 0 <= found.high
             held[name] += found.low - 1e-9 <= true[name] <= found.high + 1e-9
             without[name] += excluded
@@ -218,6 +148,33 @@ def measure(pair: Pair, runs: int) -> list[dict[str, Any]]:
     ]
 
 
+def opposite_gaps(runs: int, seed: int = 0) -> list[dict[str, Any]]:
+    """How often one of two models with gaps of the same size is called better: it should be at most 5%."""
+    rows = []
+    for n in (100, 400, 1000):
+        for same in (True, False):
+            winners = 0
+            for run in range(runs):
+                rng = np.random.default_rng([run, n, int(same), seed])
+                right = rng.random(n) < 0.7
+                estimates = []
+                for gap in (-0.06, 0.06):
+                    own = right if same else rng.random(n) < 0.7
+                    confidence = np.clip(0.7 + gap + rng.normal(0, 0.05, n), 0.51, 0.99)
+                    margin = np.log(confidence / (1 - confidence))
+                    # Which response is right is the same for both; the choices may differ.
+                    flip = np.where(own == right, 1.0, -1.0)
+                    rewards = np.column_stack([margin * flip, np.zeros(n)])
+                    part = part_of(rewards, np.ones((n, 2), dtype=bool), (~right).astype(int))
+                    estimates.append(estimate_of(catalogue()["overconfidence"], part, HOW))
+                found = size_difference_of(*estimates)  # type: ignore[arg-type]
+                winners += found is not None and not found.low <= 0 <= found.high
+            rows.append(
+                {"prompts": n, "choices": "the same" if same else "different", "winner": winners / runs}
+            )
+    return rows
+
+
 def report(rows: list[dict[str, Any]], runs: int) -> str:
     worst = min(rows, key=lambda row: float(row["coverage"]))
     none = [float(row["excludes_0"]) for row in rows if float(row["true_difference"]) == 0]
@@ -230,10 +187,11 @@ def report(rows: list[dict[str, Any]], runs: int) -> str:
     seconds = sum({(row["setting"], row["prompts"]): float(row["seconds"]) for row in rows}.values())
     against = sum(int(row["contradictions"]) for row in rows)
     low = [row for row in rows if float(row["coverage"]) < LOW]
+    gaps = markdown(opposite_gaps(300))
     return f"""# Coverage of the intervals of a difference
 
 Made by `scripts/measure_differences.py`: {runs} simulated data sets per setting ({SMOOTH_RUNS} for the smooth
-ECE), {RESAMPLES} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
+ECE), {HOW.resamples} resamples each, in {seconds / 60:.0f} minutes on one core. All intervals have the level 95%.
 A coverage from {runs} data sets is uncertain by about {1.96 * (0.95 * 0.05 / runs) ** 0.5:.3f}.
 
 **Lowest coverage: {float(worst["coverage"]):.3f}, for {worst["measure"]} ({worst["setting"]},
@@ -247,7 +205,7 @@ rewards. A factor of 1 is calibrated, and 0.05 gives every response nearly the s
 - "Nearly the same": each forecast has its own noise with standard deviation 0.1.
 - "Different models": each forecast has its own noise with standard deviation 1.
 - Differences of calibration errors and of lost information combine the intervals of the two values
-  (`rmcalib.calibration.difference`). Differences of means are paired (`mean_difference`).
+  (MOVER). Differences of means are paired, prompt by prompt.
 - A coverage above 0.97 means that an interval is wider than necessary. This is the case for errors if neither
   of the two is significantly above 0.
 
@@ -257,6 +215,12 @@ The fraction of data sets whose interval contains the true difference, which is 
 below 0.93.
 
 {coverage_table(rows)}
+
+## Two gaps of the same size
+
+Model A has a gap of −6 points and model B one of +6. How often is one called better, in 300 data sets?
+
+{gaps}
 
 ## Power and width
 

@@ -19,17 +19,8 @@ import numpy as np
 from rmcalib._util.arrays import IntArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.calibration import (
-    BinSums,
-    ErrorOptions,
-    NotionResult,
-    bin_edges,
-    bin_index,
-    binned_error,
-    full_rank,
-    sub_k,
-    top_k,
-)
+from rmcalib.calibration import NotionResult, full_rank, sub_k, top_k
+from rmcalib.calibration.binning import BinSums, ErrorOptions, bin_edges, bin_index, binned_error
 from rmcalib.ranking import PartialRankings, RankingDistribution
 from rmcalib.ranking.synthetic import Synthetic, synthetic_mallows, synthetic_plackett_luce
 

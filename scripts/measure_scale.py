@@ -26,7 +26,7 @@ from scipy.stats import kendalltau, norm
 from rmcalib._util.arrays import FloatArray
 from rmcalib._util.files import write_csv, write_file, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.calibration import ece, scale_loss
+from rmcalib.calibration import Scale, Softmax, ece
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 MODELS, PROMPTS, RESPONSES = 30, 1763, 4
@@ -57,14 +57,14 @@ def model(skill: float, log_scale: float, rng: np.random.Generator) -> dict[str,
     y = np.zeros_like(p)
     y[:, 0] = 1
     right = p.argmax(axis=1) == 0
-    found = scale_loss(rewards.ravel(), y.ravel(), np.repeat(np.arange(PROMPTS), RESPONSES))
+    found = Scale(Softmax(rewards.ravel(), y.ravel() == 1, np.full(PROMPTS, RESPONSES)))
     return {
         "accuracy": float(right.mean()),
         "reference": float(1 - p[:, 0].mean()),
         "ece": ece(p.ravel(), y.ravel()),
         "gap": abs(float((p.max(axis=1) - right).mean())),
-        "lost_information": found.lost.value,
-        "abs_log_temperature": abs(float(np.log(found.temperature.value))),
+        "lost_information": found.lost,
+        "abs_log_temperature": abs(float(np.log(found.fit.optimum))),
     }
 
 

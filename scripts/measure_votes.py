@@ -24,24 +24,13 @@ from scipy.special import expit, softmax
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.calibration import (
-    Interval,
-    VoteForecasts,
-    effective_votes,
-    fit_ties,
-    majority_agreements,
-    mean_interval,
-    proportion_interval,
-    vote_agreement_ceilings,
-    vote_brier_ceilings,
-    vote_briers,
-    vote_error,
-    vote_inference,
-    vote_log_loss_ceilings,
-    vote_log_losses,
-    voter_disagreements,
-    with_tie_outcome,
-)
+from rmcalib.calibration import ece
+from rmcalib.calibration.votes import VoteForecasts, majority_agreements, with_tie_outcome
+from rmcalib.metrics.catalogue import catalogue
+from rmcalib.metrics.measures import Settings as MetricSettings
+from rmcalib.metrics.table import estimate_of
+from rmcalib.metrics.views import whole_part
+from rmcalib.scores import Scores
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 RESAMPLES = 199
@@ -52,6 +41,11 @@ CEILINGS = {
     "vote_log_loss_ceiling": "log loss",
     "vote_brier_ceiling": "Brier",
 }
+MEASURES = (
+    "vote_agreement", "vote_gap", "vote_calibration_error", "vote_log_loss", "vote_brier", "vote_agreement_ceiling",
+    "vote_majority_agreement", "vote_log_loss_ceiling", "vote_log_loss_excess", "vote_brier_ceiling",
+    "vote_brier_excess", "vote_disagreement_excess",
+)  # fmt: skip
 NU = 0.6  # of Davidson's model, where people find responses equally good
 
 
@@ -70,7 +64,7 @@ class Setting:
     scale: float = 1.0
     m: int = 2
     n: int = 500
-    ties: Literal["davidson", "rao-kupper", "split"] | None = None
+    ties: Literal["davidson", "drop"] | None = None
 
     @property
     def is_calibrated(self) -> bool:
@@ -96,8 +90,6 @@ class Setting:
         if self.ties is not None:
             odds = NU * np.exp(np.log(shares).mean(axis=1))
             ties = odds / (1 + odds)
-        if self.ties == "split":  # a forecast of the shares with ties split in half
-            known_mean = shares * (1 - ties[:, None]) + ties[:, None] / self.m
         return softmax(self.scale * np.log(known_mean), axis=1), shares, ties
 
     def vote(self, shares: FloatArray, ties: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -106,12 +98,9 @@ class Setting:
         voters = rng.integers(1, 9, size=n) if self.votes == 0 else np.full(n, self.votes)
         return rng.multinomial(voters, np.column_stack([shares * (1 - ties[:, None]), ties]))
 
-    def forecasts(self, p: FloatArray, votes: IntArray, seed: int) -> VoteForecasts:
-        """What the toolkit makes of forecasts and votes."""
-        found = VoteForecasts.from_arrays(p, votes[:, :-1], votes[:, -1])
-        if self.ties is None or self.ties == "split":
-            return found
-        return with_tie_outcome(found, self.ties, rng=seed)
+    def scores(self, p: FloatArray, votes: IntArray) -> Scores:
+        """Forecasts and votes as scores."""
+        return Scores.from_arrays(np.log(p), votes=votes[:, :-1], ties=votes[:, -1])
 
 
 SETTINGS = (
@@ -125,7 +114,7 @@ SETTINGS = (
     Setting("equals the shares, four responses, 4 votes", 4, m=4),
     Setting("knows less, four responses, 4 votes", 4, "less", m=4),
     Setting("over-confident, four responses, 4 votes", 4, "less", 2.0, m=4),
-    Setting("ties split, equals the shares, 4 votes", 4, ties="split"),
+    Setting("ties left out, equals the shares, 4 votes", 4, ties="drop"),
     Setting("ties by Davidson, equals the shares, 4 votes", 4, ties="davidson"),
     Setting("ties by Davidson, over-confident, 4 votes", 4, scale=2.0, ties="davidson"),
 )
@@ -137,38 +126,16 @@ def mean_expit(x: FloatArray, spread: float) -> FloatArray:
     return np.asarray(expit(x[:, None] + spread * nodes) @ (weights / weights.sum()))
 
 
-def picked(forecasts: VoteForecasts) -> IntArray:
-    """The row of each prompt's most probable response."""
-    p = np.where(forecasts.is_tie, -1.0, forecasts.probability)
-    largest = p == np.repeat(np.maximum.reduceat(p, forecasts.starts), forecasts.sizes)
-    rows = np.flatnonzero(largest)
-    return rows[np.unique(forecasts.prompt[rows], return_index=True)[1]]
-
-
-def estimates(forecasts: VoteForecasts, seed: int) -> Iterator[tuple[str, Interval, bool | None]]:
+def estimates(setting: Setting, scores: Scores, seed: int) -> Iterator[tuple[str, Any, bool | None]]:
     """Every number with its interval, and whether a null test rejects."""
-    rows = picked(forecasts)
-    says, agree = forecasts.probability[rows], forecasts.shares[rows]
-    voters = effective_votes(forecasts, says)
-    inference = vote_inference(says, agree, voters, resamples=RESAMPLES, rng=seed)
-    yield "vote_agreement", proportion_interval(agree), None
-    yield "vote_gap", mean_interval(says - agree), None
-    yield "vote_calibration_error", inference.interval(), inference.test().p_value <= 0.05
-    several = forecasts.n_votes > 1
-    log_loss, brier = vote_log_losses(forecasts), vote_briers(forecasts)
-    yield "vote_log_loss", mean_interval(log_loss), None
-    yield "vote_brier", mean_interval(brier), None
-    if not several.any():
-        return
-    log_ceiling, brier_ceiling = vote_log_loss_ceilings(forecasts), vote_brier_ceilings(forecasts)
-    others = voter_disagreements(forecasts)
-    yield "vote_agreement_ceiling", mean_interval(vote_agreement_ceilings(forecasts)[several]), None
-    yield "vote_majority_agreement", mean_interval(majority_agreements(forecasts)[several]), None
-    yield "vote_log_loss_ceiling", mean_interval(log_ceiling[several]), None
-    yield "vote_log_loss_excess", mean_interval((log_loss - log_ceiling)[several]), None
-    yield "vote_brier_ceiling", mean_interval(brier_ceiling[several]), None
-    yield "vote_brier_excess", mean_interval((brier - brier_ceiling)[several]), None
-    yield "vote_disagreement_excess", mean_interval((1 - agree - others)[several]), None
+    how = MetricSettings(resamples=RESAMPLES, seed=seed)
+    part = whole_part(scores, ties=setting.ties or "drop", seed=seed)
+    for name in MEASURES:
+        found = estimate_of(catalogue()[name], part, how)
+        interval = None if found is None else found.interval()
+        if found is not None and interval is not None:
+            test = found.test()
+            yield name, interval, None if test is None else test.p_value <= 0.05
 
 
 def truths(setting: Setting) -> dict[str, float]:
@@ -176,34 +143,33 @@ def truths(setting: Setting) -> dict[str, float]:
     rng = np.random.default_rng(12345)
     p, shares, ties = setting.draw(MANY, rng)
     votes = setting.vote(shares, ties, rng)
-    most = majority_agreements(setting.forecasts(p, votes, 0))
-    q = np.column_stack([shares * (1 - ties[:, None]), ties])
-    width = setting.m
-    if setting.ties == "split":
-        q = q[:, :-1] + q[:, -1:] / width
-    elif setting.ties is None:
-        q = q[:, :-1]
-    else:
-        nu = fit_ties(VoteForecasts.from_arrays(p, votes[:, :-1], votes[:, -1]), setting.ties)
-        odds = nu * np.exp(np.log(p).mean(axis=1, keepdims=True))
-        p = np.column_stack([p / (1 + odds), odds / (1 + odds)])
-    rows = np.arange(MANY), p[:, :width].argmax(axis=1)
+    width, q = setting.m, shares
+    counted = votes[:, :-1].sum(axis=1) > 0
+    flat = VoteForecasts(
+        np.log(p[counted]).ravel(),
+        votes[counted, :-1].ravel(),
+        np.full(int(counted.sum()), width),
+        np.zeros(int(counted.sum()) * width, dtype=bool),
+    )
+    if setting.ties == "davidson":
+        q = np.column_stack([shares * (1 - ties[:, None]), ties])
+        flat = with_tie_outcome(flat, votes[counted, -1])
+        p = flat.probability.reshape(-1, width + 1)
+        q = q[counted]
+    rows = np.arange(len(p)), p[:, :width].argmax(axis=1)
     says, agree = p[rows], q[rows]
-    # Of a split vote, the square is 1/m, not 1.
-    square = 1 - ties * (1 - 1 / width) if setting.ties == "split" else np.ones(MANY)
-    entropy = -(q * np.log(q)).sum(axis=1)
-    pairs = (q**2).sum(axis=1)
+    entropy, pairs = -(q * np.log(q)).sum(axis=1), (q**2).sum(axis=1)
     return {
         "vote_agreement": agree.mean(),
         "vote_gap": (says - agree).mean(),
-        "vote_calibration_error": 0.0 if setting.is_calibrated else vote_error(says, agree),
+        "vote_calibration_error": 0.0 if setting.is_calibrated else ece(says, agree),
         "vote_log_loss": -(q * np.log(p)).sum(axis=1).mean(),
-        "vote_brier": (square + (p**2 - 2 * p * q).sum(axis=1)).mean(),
+        "vote_brier": (1 + (p**2 - 2 * p * q).sum(axis=1)).mean(),
         "vote_agreement_ceiling": q[:, :width].max(axis=1).mean(),
-        "vote_majority_agreement": np.nanmean(most) if setting.votes != 1 else np.nan,
+        "vote_majority_agreement": np.nanmean(majority_agreements(flat)) if setting.votes != 1 else np.nan,
         "vote_log_loss_ceiling": entropy.mean(),
         "vote_log_loss_excess": (-(q * np.log(p)).sum(axis=1) - entropy).mean(),
-        "vote_brier_ceiling": (square - pairs).mean(),
+        "vote_brier_ceiling": (1 - pairs).mean(),
         "vote_brier_excess": ((p - q) ** 2).sum(axis=1).mean(),
         "vote_disagreement_excess": (pairs - agree).mean(),
     }
@@ -216,8 +182,8 @@ def measure(setting: Setting, runs: int) -> list[dict[str, Any]]:
     for run in range(runs):
         rng = np.random.default_rng([run, SETTINGS.index(setting)])
         p, shares, ties = setting.draw(setting.n, rng)
-        forecasts = setting.forecasts(p, setting.vote(shares, ties, rng), run)
-        for name, interval, rejected in estimates(forecasts, run):
+        scores = setting.scores(p, setting.vote(shares, ties, rng))
+        for name, interval, rejected in estimates(setting, scores, run):
             found.setdefault(name, []).append((interval.value, interval.low, interval.high, rejected))
     seconds = time.process_time() - start
     rows = []

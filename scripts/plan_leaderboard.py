@@ -12,8 +12,9 @@ import argparse
 import heapq
 import math
 
-from rmcalib.batch._models import read_models
-from rmcalib.batch._plan import Machine, PlanEntry, make_plan
+from rmcalib.judges import Hardware, LoadOptions
+from rmcalib.runs import PlanEntry, Selection
+from rmcalib.runs._plan import make_plan, read_models
 
 CLUSTERS = ((1, 1), (8, 1), (64, 4))  # GPUs, and workers that share the prompts of a model
 
@@ -24,11 +25,12 @@ def main() -> None:
     parser.add_argument("--gpu-memory", type=float, default=80, help="of one GPU, in GB")
     parser.add_argument("--rate", type=float, default=1e14, help="operations per second of one GPU")
     args = parser.parse_args()
-    plan = make_plan(read_models(), machine=Machine("cuda", rate=args.rate), trust_remote_code=True)
+    options, hardware = LoadOptions(trust_remote_code=True), Hardware("cuda", 1, math.inf)
+    plan = make_plan(read_models(), Selection(), options, hardware)
     models = [entry for entry in plan if not entry.skipped and entry.seconds is not None]
     print(f"{'GPUs':>5}{'workers':>9}{'models':>8}{'hours':>8}{'GPU-hours':>11}")
     for gpus, workers in CLUSTERS:
-        jobs = [(seconds_of(entry), gpus_of(entry, args.gpu_memory)) for entry in models]
+        jobs = [(seconds_of(entry) * 1e14 / args.rate, gpus_of(entry, args.gpu_memory)) for entry in models]
         fitting = [(seconds / workers, needs) for seconds, needs in jobs if needs <= gpus]
         hours = makespan(gpus, fitting * workers) / 3600
         used = sum(seconds * needs for seconds, needs in fitting) * workers / 3600

@@ -1,21 +1,22 @@
 """The tables and figures of results/, from the rows of scripts/reproduce_paper.py."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import paper_figures
+import paper_relations
 
-from rmcalib._util.files import write_csv, write_file, write_text
+from rmcalib._util.files import write_bytes, write_file, write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.tabular._figures import errors_by_k, grouped_bars, paired_bars, scatter
-from rmcalib.tabular._tables import fold_means, paired_points
+from rmcalib.tabular import DATASETS, load_dataset
+from rmcalib.tabular._prolr import fold_means
 
-Row = dict[str, Any]
-
+SHIPPED = Path(__file__).parents[1] / "results"
 MODELS = {
     "PlackettLuce": "pl",
     "MallowsModel": "mallows",
@@ -23,373 +24,346 @@ MODELS = {
     "RPC": "rpc",
     "PlackettLuceRPC": "pl-rpc",
 }
-NOTIONS = {
-    ("rankwise", "uniform"): "rankwise",
-    ("rankwise", "95_prob_mass"): "rankwise-95",
-    ("fullrank", "uniform"): "full-rank",
+LEARNERS = tuple(MODELS.values())
+CELL = ["dataset", "learner", "family", "notion", "k", "discrepancy"]
+# Rows, features, labels, rankings of the paper's table of data sets.
+PAPER_SIZES = {
+    "authorship": (841, 70, 4, 17),
+    "glass": (214, 9, 6, 30),
+    "iris": (150, 4, 3, 5),
+    "libras": (360, 90, 15, 317),
+    "vehicle": (846, 18, 4, 18),
+    "vowel": (528, 10, 11, 294),
+    "wine": (178, 13, 3, 5),
+    "yeast": (1484, 8, 10, 471),
+    "movies": (602, 65, 15, 260),
+    "political": (170, 46, 6, 87),
 }
-DISCREPANCIES = {"abs": "abs", "jeff": "jeffreys_unit"}
-REPEATABLE = ("pl", "mallows", "rc")
-LEARNERS = ("pl", "mallows", "rc", "rpc", "pl-rpc")
 
 
-def write_report(tables: dict[str, pd.DataFrame], folder: Path, published: Path | None) -> None:
-    """Write the figures, and the tables between the markers of results/README.md."""
-    means = {name: records(fold_means(table)) for name, table in tables.items()}
-    parts = {
-        "same-fits": same_fits_table(means["reference"]),
-        "control": control_table(means["control"]),
-        "control-rejections": rejection_table(records(tables["control"])),
-        "exact": exact_table(means["exact"]),
-        "full-rank": full_rank_table(means["exact"]),
-        "recalibration": recalibration_table(means["recalibration"]),
-    }
-    if published is not None:
-        compared = compare(means["reference"], published)
-        write_csv(folder / "agreement.csv", compared)
-        parts["agreement"] = agreement_table(compared)
-        parts["disagreements"] = disagreement_table(compared)
-    write_figures(means, folder)
-    readme = folder / "README.md"
-    text = readme.read_text(encoding="utf-8") if readme.is_file() else ""
-    for name, table in parts.items():
-        text = fill(text, name, table)
-    write_text(readme, text)
+def write_report(tables: dict[str, pd.DataFrame], folder: Path) -> None:
+    """Write the CSV files, the figures, and results/label_ranking.md."""
+    means = {name: fold_means(table) for name, table in tables.items()}
+    for name, table in tables.items():
+        write_compressed(folder / f"{name}.csv.gz", table)
+    cells = agreement(means, SHIPPED / "published_errors.csv.gz")
+    write_compressed(folder / "agreement.csv.gz", cells)
+    taus = tau_agreement(tables["reference"], SHIPPED / "published_tau.csv")
+    write_text(folder / "tau.csv", taus.to_csv(index=False))
+    sizes = dataset_table()
+    write_text(folder / "datasets.csv", sizes.to_csv(index=False))
+    both = pd.concat([means["reference"], means["same"]], ignore_index=True)
+    found = paper_relations.main(folder) if not (folder / "relations.csv").is_file() else None
+    relations = pd.read_csv(folder / "relations.csv") if found is None else found
+    correlations = write_figures(means, both, folder)
+    parts = [
+        "# Label ranking: every table\n",
+        "Made by `python scripts/reproduce_paper.py`; [README.md](README.md) says what follows. Values are "
+        "means over five folds; `n/a` was not made.\n",
+        "## Data sets\n",
+        sizes_text(sizes),
+        "## Agreement with the published values\n",
+        agreement_text(cells),
+        "### Cells outside three standard errors\n",
+        outside_text(cells),
+        "### Kendall's tau of the published folds\n",
+        tau_text(taus),
+        "## The same fits, by both protocols (sub-2)\n",
+        same_text(both),
+        "## Forecasts that are calibrated by construction\n",
+        control_text(means["control"]),
+        "## Trained and measured as the paper describes\n",
+        exact_text(means["exact"]),
+        "## Strong notions: excess over the null mean (share of folds rejected)\n",
+        strong_text(means["exact"]),
+        "## Repairs fitted on held-out training rows\n",
+        repair_text(means["recalibration"]),
+        "## Absolute difference against Jeffreys divergence, Kendall's tau per k\n",
+        plain(correlations),
+        "## Relations between the notions that differ from the paper\n",
+        plain(relations[~relations["agrees"]].drop(columns=["agrees", "source_error"])),
+    ]
+    write_text(folder / "label_ranking.md", "\n".join(parts) + "\n")
 
 
-def records(table: pd.DataFrame) -> list[Row]:
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+def write_compressed(path: Path, table: pd.DataFrame) -> None:
+    import gzip
+
+    text = table.map(lambda value: float(f"{value:.6g}") if isinstance(value, float) else value)
+    write_bytes(path, gzip.compress(text.to_csv(index=False).encode(), mtime=0))
 
 
-def compare(means: Sequence[Row], path: Path) -> list[Row]:
-    """Fold means of the reference protocol beside the published ones, with the folds' standard error."""
-    folds: dict[tuple[Any, ...], list[float]] = {}
-    commits: dict[tuple[Any, ...], str] = {}
-    for row in pd.read_csv(path, dtype={"commit": str}).to_dict("records"):
-        notion = NOTIONS.get((row["notion"], row["weighting"]))
-        discrepancy = "l1" if notion == "full-rank" else DISCREPANCIES[row["discrepancy"]]
-        # The strong notion does not depend on the discrepancy; its rows are there for each.
-        if notion is None or (notion == "full-rank" and row["discrepancy"] != "abs") or row["ece"] < 0:
-            continue
-        key = (row["dataset"], MODELS[row["model"]], row["family"], notion, int(row["k"]), discrepancy)
-        folds.setdefault(key, []).append(float(row["ece"]))
-        commits[key] = row["commit"]
-    names = ("dataset", "learner", "family", "notion", "k", "discrepancy")
-    result = []
-    for mine in means:
-        key = tuple(mine[name] for name in names)
-        if mine["protocol"] != "reference" or len(folds.get(key, [])) != mine["folds"]:
-            continue
-        theirs = np.array(folds[key])
-        se = float(theirs.std(ddof=1) / math.sqrt(len(theirs)))
-        gap = mine["mean"] - float(theirs.mean())
-        result.append(
-            dict(zip(names, key, strict=True))
-            | {
-                "ours": float(f"{mine['mean']:.6g}"),
-                "published": float(f"{theirs.mean():.6g}"),
-                "difference": float(f"{gap:.3g}"),
-                "standard_error": float(f"{se:.3g}"),
-                "standard_errors_apart": round(abs(gap) / se, 3) if se > 0 else None,
-                "commit": commits[key],
-            }
+def agreement(means: dict[str, pd.DataFrame], path: Path) -> pd.DataFrame:
+    """Return every published cell beside ours. Cells of the filter top_10 are left out: the paper has none.
+
+    ``tolerance`` is three standard errors of the published folds, with the spread of tree seeds added for
+    rpc and pl-rpc where it was measured.
+    """
+    rows = pd.read_csv(path, dtype={"commit": str})
+    rows = rows[(rows["ece"] >= 0) & (rows["weighting"] != "top_10")]
+    strong = rows["notion"] == "fullrank"  # does not depend on the discrepancy; its rows are there for each
+    rows = rows[~strong | (rows["discrepancy"] == "abs")]
+    filtered = rows["weighting"].map({"uniform": "", "95_prob_mass": "-95"})
+    names = rows["discrepancy"].map({"abs": "abs", "jeff": "jeffreys_unit"})
+    rows = rows.assign(
+        learner=rows["model"].map(MODELS),
+        notion=rows["notion"].map({"rankwise": "rankwise", "fullrank": "full-rank"}) + filtered,
+        discrepancy=names.where(rows["notion"] == "rankwise", "l1"),
+    )
+    published = rows.groupby([*CELL, "commit"])["ece"].agg(["mean", "sem"]).reset_index()
+    published = published.rename(columns={"mean": "published", "sem": "standard_error"})
+    ours = {name: table[table["protocol"] == "reference"] for name, table in means.items()}
+    seeds = pd.concat([ours[name] for name in ("reference", "seed1", "seed2") if name in ours])
+    seeds = seeds[seeds["learner"].isin(("rpc", "pl-rpc"))].groupby(CELL)["mean"].agg(["std", "count"])
+    spread = seeds["std"].where(seeds["count"] > 1).rename("seed_sd").reset_index()
+    mine = ours["reference"][[*CELL, "mean"]].rename(columns={"mean": "ours"})
+    cells = published.merge(mine, how="left", on=CELL).merge(spread, how="left", on=CELL)
+    cells["difference"] = cells["ours"] - cells["published"]
+    wide = np.hypot(cells["standard_error"], cells["seed_sd"].fillna(0))
+    cells["tolerance"] = np.maximum(3 * wide, 1e-6)
+    cells["agrees"] = (cells["difference"].abs() <= cells["tolerance"]).where(cells["ours"].notna())
+    cells["reason"] = [reason(row) for row in cells.to_dict("records")]
+    return cells
+
+
+def reason(row: dict[Any, Any]) -> str:
+    """Say why a published cell is not repeated; empty if it is."""
+    if math.isnan(row["ours"]):
+        return "not made"
+    if row["agrees"]:
+        return ""
+    if row["dataset"] in ("glass", "movies") and row["family"] == "top":
+        return "published with an older aggregation"
+    if row["learner"] in ("rpc", "pl-rpc"):
+        return (
+            "unseeded trees; the spread of seeds was not measured here"
+            if math.isnan(row["seed_sd"])
+            else "unseeded trees"
         )
-    return result
+    return "not explained"
 
 
-def agreement_table(compared: Sequence[Row]) -> str:
-    """How many published fold means are within three standard errors, and how far off the worst is."""
+def tau_agreement(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """Return Kendall's tau of every published fold beside ours."""
+    rows = pd.read_csv(path, dtype={"commit": str})
+    rows = rows.assign(learner=rows["model"].map(MODELS)).rename(columns={"kendall_tau": "published"})
+    own = table[table["notion"] == "kendall_tau"][["dataset", "learner", "fold", "value"]]
+    own = own.rename(columns={"value": "ours"})
+    return rows.drop(columns="model").merge(own, how="left", on=["dataset", "learner", "fold"])
+
+
+def dataset_table() -> pd.DataFrame:
+    """Return the size of every data set, its number of rankings, and which fraction of all they are."""
+    rows = []
+    for name in DATASETS:
+        data = load_dataset(name)
+        n_rankings = len(np.unique(data.orders, axis=0))
+        features = data.numeric.shape[1] + data.texts.shape[1]
+        size = (len(data), features, data.n_items, n_rankings)
+        rows.append(
+            {"dataset": name}
+            | dict(zip(("rows", "features", "labels", "rankings"), size, strict=True))
+            | {"fraction": n_rankings / math.factorial(data.n_items)}
+            | {"paper": " × ".join(map(str, PAPER_SIZES.get(name, ()))) or "–"}
+            | {"agrees": PAPER_SIZES.get(name, size) == size}
+        )
+    return pd.DataFrame(rows)
+
+
+def pick(means: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    return means[(means[list(wanted)] == list(wanted.values())).all(axis=1)]
+
+
+def value(means: pd.DataFrame, column: str = "mean", **wanted: Any) -> float:
+    found = pick(means, **wanted)
+    return float(found[column].iloc[0]) if len(found) else math.nan
+
+
+def show(number: float, digits: int = 3) -> str:
+    return "n/a" if math.isnan(number) else f"{number:.{digits}f}"
+
+
+def markdown(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
+    return "\n".join(markdown_table(head, [list(map(str, line)) for line in lines], escape=False)) + "\n"
+
+
+def plain(table: pd.DataFrame) -> str:
+    def cell(entry: Any) -> str:
+        return f"{entry:.3g}" if isinstance(entry, float) else str(entry)
+
+    return markdown(list(table.columns), [[cell(entry) for entry in row] for row in table.to_numpy()])
+
+
+def sizes_text(sizes: pd.DataFrame) -> str:
+    shown = sizes.assign(fraction=[f"{f:.4f}" if f > 0.001 else f"{f:.1e}" for f in sizes["fraction"]])
+    return plain(shown)
+
+
+def agreement_text(cells: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in compared):
-        for learner in REPEATABLE:
-            rows = [row for row in compared if (row["dataset"], row["learner"]) == (dataset, learner)]
-            if not rows:
-                continue
-            near = [row for row in rows if agrees(row)]
-            lines.append(
-                [
-                    dataset,
-                    learner,
-                    f"{len(near)} of {len(rows)}",
-                    f"{np.median([abs(row['difference']) for row in rows]):.1e}",
-                    f"{max(abs(row['difference']) for row in rows):.1e}",
-                    f"{max(row['standard_errors_apart'] or 0 for row in rows):.2f}",
-                ]
-            )
-    head = ["data set", "learner", "within 3 SE", "median difference", "largest difference", "largest, in SE"]
-    return markdown(head, lines)
+    for (dataset, learner), rows in cells.groupby(["dataset", "learner"], sort=False):
+        made = rows[rows["ours"].notna()]
+        gaps = made["difference"].abs()
+        near = f"{int(made['agrees'].astype(bool).sum())} of {len(made)}"
+        numbers = [f"{gaps.median():.1e}", f"{gaps.max():.1e}"] if len(made) else ["n/a", "n/a"]
+        lines.append([dataset, learner, str(len(rows)), near, *numbers])
+    made = cells[cells["ours"].notna()]
+    total = f"{int(made['agrees'].astype(bool).sum())} of {len(made)}"
+    lines.append(["all", "", str(len(cells)), total, "", ""])
+    return markdown(["data set", "learner", "published", "agree", "median difference", "largest"], lines)
 
 
-def disagreement_table(compared: Sequence[Row]) -> str:
-    """Every case of PL, Mallows and RC that is further off than three standard errors."""
-    lines = [
-        [
-            row["dataset"],
-            row["learner"],
-            f"{row['family']}-{row['k']}",
-            row["notion"],
-            row["discrepancy"],
-            f"{row['ours']:.4f}",
-            f"{row['published']:.4f}",
-            f"{row['standard_errors_apart']:.1f}",
-            row["commit"],
-        ]
-        for row in compared
-        if row["learner"] in REPEATABLE and not agrees(row)
-    ]
-    head = [
-        "data set",
-        "learner",
-        "events",
-        "notion",
-        "discrepancy",
-        "ours",
-        "published",
-        "SE apart",
-        "commit",
-    ]
-    return markdown(head, lines) if lines else "None."
+def outside_text(cells: pd.DataFrame) -> str:
+    outside = cells[cells["agrees"].eq(False)]
+    groups = outside.groupby(["dataset", "learner", "family", "notion", "reason"], sort=False)
+    lines = [[*key, str(len(rows)), f"{rows['difference'].abs().max():.1e}"] for key, rows in groups]
+    return markdown(["data set", "learner", "events", "notion", "reason", "cells", "largest"], lines)
 
 
-def agrees(row: Row) -> bool:
-    """Three standard errors of the folds, or rounding where the folds do not differ."""
-    return abs(row["difference"]) <= max(3 * row["standard_error"], 1e-6)
-
-
-def same_fits_table(means: Sequence[Row]) -> str:
-    """Sub-2 error of the same fits, by the public code's computation and by the definition."""
+def tau_text(taus: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in means):
+    for (dataset, learner), rows in taus.groupby(["dataset", "learner"], sort=False):
+        made = rows.dropna(subset="ours")
+        gap = f"{(made['ours'] - made['published']).abs().max():.1e}" if len(made) else "n/a"
+        ours = float(made["ours"].mean()) if len(made) else math.nan
+        lines.append([dataset, learner, show(rows["published"].mean()), show(ours), gap])
+    return markdown(["data set", "learner", "published", "ours", "largest difference of a fold"], lines)
+
+
+def same_text(both: pd.DataFrame) -> str:
+    columns = [(p, n) for p in ("reference", "exact") for n in ("rankwise", "rankwise-95")]
+    lines = []
+    for dataset in dict.fromkeys(both["dataset"]):
         for learner in LEARNERS:
-            cells = []
-            for protocol, notion in (
-                ("reference", "rankwise"),
-                ("reference", "rankwise-95"),
-                ("exact", "rankwise"),
-                ("exact", "rankwise-95"),
-            ):
-                cells.append(number(means, dataset, learner, "sub", 2, notion, protocol))
-            lines.append([dataset, learner, *cells])
+            here = pick(both, dataset=dataset, learner=learner, family="sub", k=2, discrepancy="abs")
+            found = [value(here, protocol=protocol, notion=notion) for protocol, notion in columns]
+            lines.append([dataset, learner, *map(show, found)])
     head = ["data set", "learner", "reference", "reference, 95% filter", "exact", "exact, 95% of occurrences"]
     return markdown(head, lines)
 
 
-def control_table(means: Sequence[Row]) -> str:
-    """What both protocols report of forecasts that are calibrated by construction."""
+def control_text(control: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in means):
-        for learner in ("pl", "mallows", "rc", "pl-rpc"):
-            for family, k in (("sub", 2), ("top", 1)):
-                exact = find(means, dataset, learner, family, k, "rankwise", "exact")
-                lines.append(
-                    [
-                        dataset,
-                        learner,
-                        f"{family}-{k}",
-                        f"{exact['mean']:.3f}",
-                        f"{exact['null_mean']:.3f}",
-                        number(means, dataset, learner, family, k, "rankwise", "reference"),
-                        number(means, dataset, learner, family, k, "rankwise-95", "reference"),
-                    ]
-                )
-    head = ["data set", "learner", "events", "exact", "its null mean", "reference", "reference, 95% filter"]
+    for dataset in dict.fromkeys(control["dataset"]):
+        for learner in LEARNERS:
+            here = pick(control, dataset=dataset, learner=learner, family="sub", k=2, discrepancy="abs")
+            if len(here):
+                exact = {"protocol": "exact", "notion": "rankwise"}
+                found = [
+                    value(here, **exact),
+                    value(here, "null_mean", **exact),
+                    value(here, protocol="reference", notion="rankwise"),
+                    value(here, protocol="reference", notion="rankwise-95"),
+                ]
+                lines.append([dataset, learner, *map(show, found)])
+    head = ["data set", "learner", "exact", "its null mean", "reference", "reference, 95% filter"]
     return markdown(head, lines)
 
 
-def rejection_table(rows: Sequence[Row]) -> str:
-    """Share of folds in which calibration is rejected at 5% although it holds: it should be about 5%."""
-    lines = []
-    for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
-        p = [row["p_value"] for row in rows if is_measure(row, family, k, "rankwise", "exact")]
-        rejected = sum(value < 0.05 for value in p)
-        if p:
-            lines.append([f"{family}-{k}", str(len(p)), str(rejected), f"{rejected / len(p):.1%}"])
-    return markdown(["events", "tests", "p < 0.05", "fraction"], lines)
+EVENTS = (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3))
 
 
-def exact_table(means: Sequence[Row]) -> str:
-    """Learners trained and measured as the paper says: error, and in brackets what chance would show."""
+def exact_text(exact: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in means):
+    for dataset in dict.fromkeys(exact["dataset"]):
         for learner in LEARNERS:
+            here = pick(exact, dataset=dataset, learner=learner)
+            tau = value(here, notion="kendall_tau")
             cells = []
-            for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
-                row = find(means, dataset, learner, family, k, "rankwise", "exact")
-                null = "" if not row or math.isnan(row["null_mean"]) else f" ({row['null_mean']:.3f})"
-                cells.append(f"{row['mean']:.3f}{null}" if row else "")
-            tau = next(
-                row
-                for row in means
-                if (row["dataset"], row["learner"], row["notion"]) == (dataset, learner, "kendall_tau")
-            )
-            lines.append([dataset, learner, f"{tau['mean']:.3f}", *cells])
-    return markdown(["data set", "learner", "tau", "sub-2", "sub-3", "top-1", "top-2", "top-3"], lines)
+            for family, k in EVENTS:
+                at = pick(here, family=family, k=k, notion="rankwise", discrepancy="abs")
+                null = value(at, "null_mean", family=family)
+                cells.append(show(value(at, family=family)) + ("" if math.isnan(null) else f" ({null:.3f})"))
+            lines.append([dataset, learner, show(tau), *cells])
+    return markdown(["data set", "learner", "tau", *(f"{f}-{k}" for f, k in EVENTS)], lines)
 
 
-def full_rank_table(means: Sequence[Row]) -> str:
-    """Excess of the strong notions over their null means, and in how many folds calibration is rejected."""
+def strong_text(exact: pd.DataFrame) -> str:
+    strong = exact[(exact["notion"] == "full-rank") & exact["null_mean"].notna()]
     lines = []
-    strong = [row for row in means if row["notion"] == "full-rank" and not math.isnan(row["null_mean"])]
-    for dataset in dict.fromkeys(row["dataset"] for row in strong):
+    for dataset in dict.fromkeys(strong["dataset"]):
         for learner in LEARNERS:
+            here = pick(strong, dataset=dataset, learner=learner)
             cells = []
-            for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2)):
-                wanted = (dataset, learner, family, k)
-                keys = ("dataset", "learner", "family", "k")
-                row = next((row for row in strong if tuple(row[key] for key in keys) == wanted), None)
+            for family, k in EVENTS[:4]:
+                at = pick(here, family=family, k=k)
                 cells.append(
-                    f"{row['excess']:+.3f} ({row['null_mean']:.3f}, {row['rejected']:.0%})" if row else ""
+                    f"{at['excess'].iloc[0]:+.3f} ({at['rejected'].iloc[0]:.0%})" if len(at) else "n/a"
                 )
-            if any(cells):
+            if len(here):
                 lines.append([dataset, learner, *cells])
-    return markdown(["data set", "learner", "sub-2", "sub-3", "top-1", "top-2"], lines)
+    return markdown(["data set", "learner", *(f"{f}-{k}" for f, k in EVENTS[:4])], lines)
 
 
-def recalibration_table(means: Sequence[Row]) -> str:
-    """The same fits before and after a temperature fitted on held-out training rows."""
+def repair_text(means: pd.DataFrame) -> str:
     lines = []
-    for dataset in dict.fromkeys(row["dataset"] for row in means):
-        for learner in ("pl", "mallows", "rc", "pl-rpc"):
-            cells = []
-            for family, k in (("sub", 2), ("sub", 3), ("top", 1), ("top", 2), ("top", 3)):
-                before = number(means, dataset, learner, family, k, "rankwise", "exact")
-                after = number(means, dataset, f"{learner}+t", family, k, "rankwise", "exact")
-                cells.append(f"{before} → {after}" if before else "")
-            losses = [
-                next(
-                    f"{row['mean']:.2f}"
-                    for row in means
-                    if (row["dataset"], row["learner"], row["notion"]) == (dataset, name, "log_loss")
-                )
-                for name in (learner, f"{learner}+t")
-            ]
-            lines.append([dataset, learner, " → ".join(losses), *cells])
-    return markdown(["data set", "learner", "log loss", "sub-2", "sub-3", "top-1", "top-2", "top-3"], lines)
+    for dataset in dict.fromkeys(means["dataset"]):
+        for learner in LEARNERS:
+            for measure, wanted in (
+                ("log loss", {"notion": "log_loss"}),
+                ("sub-2", {"notion": "rankwise", "family": "sub", "k": 2}),
+                ("top-1", {"notion": "rankwise", "family": "top", "k": 1}),
+            ):
+                here = pick(means, dataset=dataset, **wanted)
+                found = [value(here, learner=f"{learner}{suffix}") for suffix in ("", "+t", "+u", "+pl")]
+                if not math.isnan(found[0]):
+                    lines.append([dataset, learner, measure, *map(show, found)])
+    head = ["data set", "learner", "measure", "before", "temperature", "+ uniform", "+ Plackett-Luce"]
+    return markdown(head, lines)
 
 
-def write_figures(means: dict[str, list[Row]], folder: Path) -> None:
-    """Draw everything that results/README.md shows."""
-    exact, reference, control = means["exact"], means["reference"], means["control"]
-    chosen = [row for row in exact if (row["notion"], row["discrepancy"]) == ("rankwise", "abs")]
-    for dataset in ("political", "movies"):
-        own = [row for row in chosen if row["dataset"] == dataset]
-        if own:
-            save(
-                folder / f"errors_{dataset}.png",
-                errors_by_k(pd.DataFrame(own), title=f"{dataset}: rankwise error, exact"),
-            )
-    weak = [row for row in reference if row["discrepancy"] == "abs" and row["notion"] == "rankwise-95"]
+def write_figures(means: dict[str, pd.DataFrame], both: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """Draw everything that the pages show; return Kendall's tau of absolute and Jeffreys errors per k."""
+    reference = means["reference"]
+    filtered = reference[reference["discrepancy"].isin(("abs", "l1"))]
+    for dataset in dict.fromkeys(reference["dataset"]):
+        suffix = "" if dataset == "libras" else "-95"  # the filter is not published for libras
+        own = filtered[(filtered["dataset"] == dataset)]
+        own = own[own["notion"].isin((f"rankwise{suffix}", f"full-rank{suffix}"))]
+        title = f"{dataset}: reference protocol" + (", 95% filter" if suffix else "")
+        save(folder / f"errors_{dataset}.png", paper_figures.panels_by_k(own, title=title))
+    weak = pick(both, discrepancy="abs", notion="rankwise-95")
     panels = [
-        (
-            f"{dataset}, {'as published' if protocol == 'reference' else 'exact marginals'}",
-            {"dataset": dataset, "protocol": protocol},
-        )
-        for protocol in ("reference", "exact")
+        (f"{dataset}, {text}", {"dataset": dataset, "protocol": protocol})
+        for protocol, text in (("reference", "as published"), ("exact", "exact marginals"))
         for dataset in ("political", "movies")
     ]
     save(
         folder / "same_fits.png",
-        grouped_bars(pd.DataFrame(weak), panels=panels, title="The same fits, measured two ways"),
+        paper_figures.bars(weak, panels=panels, title="The same fits, measured two ways"),
     )
-    pairs = paired_points(
-        pd.DataFrame([row for row in exact if row["notion"] == "rankwise"]),
-        {"discrepancy": "abs"},
-        {"discrepancy": "jeffreys_unit"},
+    weak = reference[(reference["notion"] == "rankwise-95") & (reference["family"] == "sub")]
+    keys = ["dataset", "learner", "k"]
+    left, right = (
+        weak[weak["discrepancy"] == name].set_index(keys)["mean"].rename(axis)
+        for name, axis in (("abs", "x"), ("jeffreys_unit", "y"))
     )
-    figure = scatter(
-        pairs,
-        x_label="rankwise error, |f − c|",
-        y_label="rankwise error, Jeffreys mapped to [0, 1)",
-        title="Absolute difference against Jeffreys divergence",
-    )
+    points = pd.concat([left, right], axis=1).dropna().reset_index()
+    title = "Absolute difference against Jeffreys divergence, one point per data set and learner"
+    figure, correlations = paper_figures.abs_against_jeffreys(points, title=title)
     save(folder / "abs_jeffreys.png", figure)
-    tau = {(row["dataset"], row["learner"]): row["mean"] for row in exact if row["notion"] == "kendall_tau"}
-    points = [
-        {"learner": row["learner"], "x": tau[row["dataset"], row["learner"]], "y": row["mean"]}
-        for row in chosen
-        if (row["family"], row["k"]) == ("sub", 2)
-    ]
-    figure = scatter(
-        pd.DataFrame(points),
-        x_label="Kendall's tau of the predicted ranking",
-        y_label="sub-2 error",
-        title="Accuracy against calibration, one point per data set",
-    )
-    save(folder / "tau_error.png", figure)
-    points = [
-        {
-            "dataset": row["dataset"],
-            "learner": row["learner"],
-            "x": find(control, row["dataset"], row["learner"], "sub", 2, "rankwise-95", "reference")["mean"],
-            "y": row["mean"],
-            "null": row["null_mean"],
-        }
-        for row in control
-        if is_measure(row, "sub", 2, "rankwise", "exact")
-    ]
+    control = pick(means["control"], family="sub", k=2, discrepancy="abs")
+    exact = pick(control, protocol="exact", notion="rankwise").set_index(["dataset", "learner"])
+    other = pick(control, protocol="reference", notion="rankwise-95").set_index(["dataset", "learner"])
+    table = pd.DataFrame({"x": other["mean"], "y": exact["mean"], "null": exact["null_mean"]}).reset_index()
     title = "Forecasts that are calibrated by construction: what each protocol reports (sub-2)"
     save(
         folder / "control.png",
-        paired_bars(pd.DataFrame(points), x_name="reference, 95% filter", y_name="exact", title=title),
+        paper_figures.paired(table, x_name="reference, 95%", y_name="exact", title=title),
     )
-    after = means["recalibration"]
-    points = [
-        {
-            "dataset": row["dataset"],
-            "learner": row["learner"],
-            "x": row["mean"],
-            "y": find(after, row["dataset"], f"{row['learner']}+t", "sub", 2, "rankwise", "exact")["mean"],
-            "null": find(after, row["dataset"], f"{row['learner']}+t", "sub", 2, "rankwise", "exact")[
-                "null_mean"
-            ],
-        }
-        for row in after
-        if is_measure(row, "sub", 2, "rankwise", "exact") and not row["learner"].endswith("+t")
-    ]
-    title = "Sub-2 error before and after a temperature fitted on held-out training rows"
-    bars = paired_bars(pd.DataFrame(points), x_name="before", y_name="after", title=title)
-    save(folder / "recalibration.png", bars)
+    repaired = pick(means["recalibration"], notion="rankwise", family="sub", k=2)
+    rows = []
+    for row in repaired[repaired["learner"].isin(("rc", "pl-rpc", "mallows"))].to_dict("records"):
+        after = pick(repaired, dataset=row["dataset"], learner=f"{row['learner']}+pl")
+        rows.append(
+            {"dataset": row["dataset"], "learner": row["learner"], "x": row["mean"]}
+            | {"y": float(after["mean"].iloc[0]), "null": float(after["null_mean"].iloc[0])}
+        )
+    title = "Sub-2 error before and after mixing with Plackett-Luce"
+    drawn = paper_figures.paired(pd.DataFrame(rows), x_name="before", y_name="after", title=title)
+    save(folder / "recalibration.png", drawn)
+    return correlations
 
 
 def save(path: Path, figure: Any) -> None:
     write_file(path, partial(figure.savefig, format="png", metadata={"Software": None}))
-
-
-def is_measure(row: Row, family: str, k: int, notion: str, protocol: str) -> bool:
-    wanted = (family, k, notion, protocol, "abs")
-    return tuple(row[name] for name in ("family", "k", "notion", "protocol", "discrepancy")) == wanted
-
-
-def find(
-    means: Sequence[Row], dataset: str, learner: str, family: str, k: int, notion: str, protocol: str
-) -> Row:
-    for row in means:
-        if (row["dataset"], row["learner"]) == (dataset, learner) and is_measure(
-            row, family, k, notion, protocol
-        ):
-            return row
-    return {}
-
-
-def number(
-    means: Sequence[Row], dataset: str, learner: str, family: str, k: int, notion: str, protocol: str
-) -> str:
-    row = find(means, dataset, learner, family, k, notion, protocol)
-    return f"{row['mean']:.3f}" if row else ""
-
-
-def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    return "\n".join(markdown_table(head, lines, escape=False))
-
-
-def fill(text: str, name: str, table: str) -> str:
-    """Put a table between its markers, or at the end where there are none yet."""
-    start, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    if start not in text:
-        text += f"\n{start}\n{end}\n"
-    before, rest = text.split(start, 1)
-    after = rest.split(end, 1)[1]
-    return f"{before}{start}\n{table}\n{end}{after}"
-
-
-__all__ = ["write_report"]

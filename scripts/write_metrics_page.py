@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rmcalib._util.files import write_text
 from rmcalib._util.markdown import markdown_table
-from rmcalib.metrics import GROUPS, Metric, catalogue
+from rmcalib.metrics import Metric, catalogue
+from rmcalib.metrics.catalogue import GROUPS
 
 PAGE = Path(__file__).parents[1] / "docs" / "metrics.md"
 BETTER = {"low": "lower", "high": "higher", "zero": "near 0", None: "–"}

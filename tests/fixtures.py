@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.batch.batch_hub import add_models
 from tests.hub import tiny
 from tests.hub.server import LoopbackHub
+from tests.runs.batch_hub import add_models
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util.storage import StorageError, shown
 from tests.cli.conftest import Invoke
 from tests.cli.conftest import invoke as invoke
 from tests.report.boards import synthetic
@@ -134,3 +136,18 @@ def test_a_dash_is_standard_output(tmp_path: Path, invoke: Invoke) -> None:
     assert result.code == 2
     assert "--markdown" in result.err
     assert not (tmp_path / "-").exists()
+
+
+def test_texts_are_no_formulas_in_csv_files(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"model": "=1+1", "value": -1.5},
+        {"model": "@org", "value": "-2"},
+        {"model": "-x", "value": None},
+    ]
+    lines = write_csv(tmp_path / "a.csv", rows).read_text().splitlines()
+    assert lines == ["model,value", "'=1+1,-1.5", "'@org,-2", "'-x,"]
+
+
+def test_keys_in_urls_are_not_shown() -> None:
+    assert "secret" not in str(StorageError("s3://key:secret@bucket/x: cannot be read"))
+    assert "secret" not in shown("s3://key:secret@bucket/x")

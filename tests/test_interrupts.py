@@ -5,14 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import psutil
-import pytest
 
-from rmcalib._util.interrupts import outlast
 from tests.hooks import PATIENCE
 
 
@@ -114,30 +111,3 @@ def _runs(process: int) -> bool:
         return psutil.Process(process).status() != psutil.STATUS_ZOMBIE  # its parent may be gone
     except psutil.NoSuchProcess:
         return False
-
-
-def test_outlast_waits_to_the_end() -> None:
-    main, event = threading.main_thread().ident, threading.Event()
-    assert main is not None
-
-    def work() -> None:
-        signal.pthread_kill(main, signal.SIGINT)
-        time.sleep(0.1)
-        event.set()
-
-    wait = event.wait
-
-    def waiting(
-        timeout: float | None = None,
-    ) -> bool:  # outside the wait it would end all tests
-        if not threads:
-            threads.append(threading.Thread(target=work))
-            threads[0].start()
-        return wait(timeout)
-
-    threads: list[threading.Thread] = []
-    event.wait = waiting  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        outlast(event)
-    assert event.is_set()
-    threads[0].join()

@@ -17,12 +17,18 @@ from tests.scores.rewardmath import write_own
 ROOT = Path(__file__).parents[1]
 SCRIPTS = ROOT / "scripts"
 # Imported by other scripts.
-MODULES = {"demo_world", "reproduce_report", "reward_model_figures", "reward_model_numbers"}
+MODULES = {
+    "demo_world",
+    "paper_figures",
+    "paper_relations",
+    "reproduce_report",
+    "reward_model_figures",
+    "reward_model_numbers",
+}
 # What a script is called with, and a word of what it prints. {} is the folder that it may write to.
 CASES: dict[str, tuple[str, str]] = {
     "bench_evaluation": ("--prompts 200 --resamples 20 --keep {}", "memory"),
     "bench_notions": ("--quick", "the table at once"),
-    "bench_packing": ("--prompts 4", "before/way"),
     "bench_prolr": ("--learner mallows --processes 1 --resamples 5", "times as fast"),
     "bench_report": ("--models 2 --resamples 20", "the baseline"),
     "bench_scoring": (
@@ -38,7 +44,7 @@ CASES: dict[str, tuple[str, str]] = {
     "measure_votes": ("--runs 1 --only 150 --output {}", "150 prompts"),
     "plan_leaderboard": ("", "GPU-hours"),
     "report_reward_models": ("--resamples 2 --output {}", "README.md"),
-    "reproduce_paper": ("--datasets iris --experiments control --processes 1 --results {}", "iris"),
+    "reproduce_paper": ("--datasets iris --tables control --processes 1 --results {}", "iris"),
     "train_demo_model": ("--steps 2 --questions 60 --batch 2 --output {}", "mean confidence"),
     "train_with_rmcalib": ("--steps 2 --eval-steps 1 --batch 2 --limit 20 --output {}", ""),
     "write_metrics_page": ("--check", ""),

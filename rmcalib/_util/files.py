@@ -235,6 +235,8 @@ def utc(seconds: float) -> str:
 def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     """Write ``rows`` with the same keys as CSV atomically; None becomes an empty cell.
 
+    Texts that a spreadsheet would take for a formula get an apostrophe.
+
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     write_csv(Path(folder) / "a.csv", [{"metric": "ece", "value": 0.1}]).read_text().split()
@@ -245,5 +247,14 @@ def write_csv(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: _no_formula(value) for name, value in row.items()} for row in rows)
     return write_text(path, buffer.getvalue())
+
+
+def _no_formula(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        try:
+            float(value)
+        except ValueError:
+            return f"'{value}"
+    return value

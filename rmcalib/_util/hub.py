@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from rmcalib._util.processes import may_draw
+from rmcalib._util.storage import why
 
 RepoType = Literal["model", "dataset"]
 T = TypeVar("T")
@@ -233,7 +234,7 @@ def explain(
     """Return an error that says in one line why `name` could not be loaded or changed, and what to do.
 
     >>> print(explain(OSError(28, "No space left on device"), "org/rm"))
-    org/rm: no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)
+    org/rm: OSError: [Errno 28] No space left on device
     """
     reason = _reason(error, name, repo_type, upload)
     if "/" in name and Path(name).parent.is_dir() and not Path(name).exists():  # probably a misspelled path
@@ -241,19 +242,22 @@ def explain(
     return HubError(f"{name}{f'@{revision}' if revision else ''}: {reason}")
 
 
-def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) -> str:
-    from huggingface_hub import constants, errors
+_UNREACHABLE = {
+    *("OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError", "ChunkedEncodingError"),
+    *("NetworkError", "TimeoutException", "ProtocolError"),
+}
 
-    endpoint = constants.ENDPOINT
+
+def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) -> str:
+    """Name the causes that have a remedy; of any other, the library's own words are shown."""
+    from huggingface_hub import constants
+
     kind = "data set" if repo_type == "dataset" else "model"
-    page = f"{endpoint}/{'datasets/' if repo_type == 'dataset' else ''}{name}"
+    page = f"{constants.ENDPOINT}/{'datasets/' if repo_type == 'dataset' else ''}{name}"
     chain = list(_causes(error))
     text = " ".join(str(cause) for cause in chain)
     names = {cls.__name__ for cause in chain for cls in type(cause).__mro__}
-    answers = (_status(cause) for cause in chain if isinstance(cause, errors.HfHubHTTPError))
-    status = next((answer for answer in answers if answer is not None), None)
-    if any(isinstance(cause, OSError) and cause.errno == 28 for cause in chain):
-        return "no space left on the disk of the Hugging Face cache (set HF_HOME to a folder with room)"
+    status = next((answer for cause in chain if (answer := _status(cause)) is not None), None)
     if "GatedRepoError" in names or "is a gated dataset" in text:
         return (
             f"the {kind} is gated: accept its terms at {page}, then log in (`hf auth login`) or set HF_TOKEN"
@@ -261,41 +265,25 @@ def _reason(error: BaseException, name: str, repo_type: RepoType, upload: bool) 
     if "RevisionNotFoundError" in names or "doesn't exist for dataset" in text:
         return "no such revision (give a branch, a tag or a full commit)"
     if names & {"RepositoryNotFoundError", "DatasetNotFoundError"}:
-        return f"no such {kind} at {endpoint} (if it is private, log in: `hf auth login`, or set HF_TOKEN)"
-    if constants.HF_HUB_OFFLINE and names & {
-        "OfflineModeIsEnabled",
-        "LocalEntryNotFoundError",
-        "ConnectionError",
-    }:
-        return "not in the local cache, and HF_HUB_OFFLINE is set"
-    if status == 429 or re.search(r"\b429\b", text):
-        return "too many requests to the Hub (429): wait a few minutes, or log in for a higher limit"
-    if status in (401, 403):
-        return f"the Hub refuses access ({status}): log in with a token that may read {page}"
-    if status is not None and status >= 500:
-        return f"the Hub failed ({status}): try again later; what is already downloaded is kept"
+        log_in = "if it is private, log in: `hf auth login`, or set HF_TOKEN"
+        return f"no such {kind} at {constants.ENDPOINT} ({log_in})"
+    if status is not None:
+        remedy = "try again later" if status == 429 or status >= 500 else f"log in with access to {page}"
+        return f"the Hub failed ({status}): {remedy}; what is already downloaded is kept"
     if "trust_remote_code" in text:
         return OWN_CODE
     if "SafetensorError" in names or "UnpicklingError" in names:
-        return f"the weights are damaged ({_line(error)}): fetch or save them again"
-    if names & {"RemoteProtocolError", "ChunkedEncodingError"} or "peer closed connection" in text:
-        return f"the download from {endpoint} failed several times: try again later; what has arrived is kept"
-    if names & {
-        "LocalEntryNotFoundError",
-        "ConnectionError",
-        "NetworkError",
-        "TimeoutException",
-        "ProtocolError",
-    }:
+        return f"the weights are damaged ({why(error)}): fetch or save them again"
+    if names & _UNREACHABLE or (repo_type == "dataset" and isinstance(error, FileNotFoundError)):
         if upload:  # a cache or a local folder does not help
-            return f"the Hub at {endpoint} cannot be reached, so nothing was uploaded: try `rmcalib doctor`"
-        return (
-            f"the Hub at {endpoint} cannot be reached, and the {kind} is not in the local cache: try "
-            f"`rmcalib doctor`, or give the path of a local {'file' if repo_type == 'dataset' else 'folder'}"
-        )
-    if repo_type == "dataset" and isinstance(error, FileNotFoundError):
-        return f"the Hub at {endpoint} did not return the data files: try again later"
-    return f"{type(error).__name__}: {_line(error)}"
+            return f"the Hub at {constants.ENDPOINT} cannot be reached, so nothing was uploaded"
+        if constants.HF_HUB_OFFLINE:
+            return "not in the local cache, and HF_HUB_OFFLINE is set"
+        place = "file" if repo_type == "dataset" else "folder"
+        missing = f"and the {kind} is not in the local cache"
+        remedy = f"try `rmcalib doctor`, or give the path of a local {place}"
+        return f"the Hub at {constants.ENDPOINT} cannot be reached, {missing}: {remedy}"
+    return f"{type(error).__name__}: {why(error).removeprefix(f'{type(error).__name__}: ')}"
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -310,13 +298,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _status(error: BaseException) -> int | None:
     """Return the status code of the Hub's answer; None if the error has none."""
     return getattr(getattr(error, "response", None), "status_code", None)
-
-
-def _line(error: BaseException) -> str:
-    """Return the first line of an error that is not empty, shortened."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def _close_session() -> None:

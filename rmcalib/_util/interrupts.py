@@ -18,7 +18,6 @@ __all__ = [
     "deferred",
     "end_interrupted",
     "end_with_parent",
-    "outlast",
     "spared",
 ]
 
@@ -110,23 +109,3 @@ def end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def outlast(event: threading.Event) -> None:
-    """Wait for an event. A Ctrl-C during the wait is raised after the event.
-
-    This does not use a thread's `join`: Python 3.11 considers a thread ended if its join was interrupted.
-
-    >>> event = threading.Event()
-    >>> threading.Timer(0.01, event.set).start()
-    >>> outlast(event)
-    """
-    interrupted: KeyboardInterrupt | None = None
-    while True:
-        try:
-            event.wait()
-            break
-        except KeyboardInterrupt as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted

@@ -22,7 +22,9 @@ def opened_parquet(content: bytes, where: str) -> Iterator[Any]:
     import pyarrow.parquet
 
     try:
-        with pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content)) as file:
+        with pyarrow.parquet.ParquetFile(
+            pyarrow.BufferReader(content), page_checksum_verification=True
+        ) as file:
             about = file.metadata
             size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
             if about.num_rows > _ROWS + _ROWS_PER_BYTE * len(content):

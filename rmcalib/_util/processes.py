@@ -29,8 +29,18 @@ class PeerError(RuntimeError):
 
 
 def process_rank() -> tuple[int, int]:
-    """Return the rank of this process and the number of processes, as torchrun and accelerate set them."""
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    """Return the rank of this process and the number of processes: (0, 1) unless a launcher started several.
+
+    torchrun and accelerate set all of these variables. A RANK that something else left in the environment
+    must not turn a command into a silent helper of a job that does not exist.
+    """
+    if not (os.environ.get("MASTER_ADDR") and os.environ.get("MASTER_PORT")):
+        return 0, 1
+    try:
+        rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return 0, 1
+    return (rank, world) if 0 <= rank < world else (0, 1)
 
 
 def is_main_process() -> bool:

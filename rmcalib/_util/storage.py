@@ -23,7 +23,15 @@ _LARGEST = 8 * 2**30
 
 
 class StorageError(ValueError):
-    """An error of object storage. The message is one line."""
+    """An error of object storage. The message is one line, without keys that a URL may contain."""
+
+    def __init__(self, message: str) -> None:
+        """Mask the part of URLs before an @."""
+        super().__init__(_masked(message))
+
+
+def _masked(text: str) -> str:
+    return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)
 
 
 def is_remote(place: str | Path) -> bool:
@@ -69,12 +77,12 @@ def as_path(place: str | Path) -> Path:
 
 
 def shown(path: str | Path) -> str:
-    """Return a path for messages to users: absolute, or a URL.
+    """Return a path for messages to users: absolute, or a URL without keys.
 
-    >>> shown("s3://bucket/runs"), shown(".") == str(Path.cwd())
-    ('s3://bucket/runs', True)
+    >>> shown("s3://key:secret@bucket/runs"), shown(".") == str(Path.cwd())
+    ('s3://***@bucket/runs', True)
     """
-    return str(path) if is_remote(path) else str(Path(path).resolve())
+    return _masked(str(path)) if is_remote(path) else str(Path(path).resolve())
 
 
 def find_files(folder: Path, pattern: str) -> list[Path]:

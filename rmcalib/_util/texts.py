@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LONE_SURROGATE",
+    "LONGEST_ID",
     "LONGEST_NAME",
     "decoded",
     "json_lines",
@@ -37,7 +38,10 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a character. UTF-8 and tokenizers cannot encode it, but JSON can contain it as an escape."""
 
 LONGEST_NAME = 256
-"""Most characters of an id or a category. Arrays of texts take this much memory for every row."""
+"""Most characters of a name in a file, such as a category. Arrays of texts take this much for every row."""
+
+LONGEST_ID = 3 * LONGEST_NAME
+"""Most characters of an id, which may join several names."""
 
 DEEPEST = 100
 """Most levels of nesting in a file."""
@@ -206,10 +210,13 @@ def problems_of(
     ``names`` has other names for the outermost fields, such as the columns of a file.
     """
     missing, lines = [], []
-    for one in error.errors(include_url=False, include_context=False):
+    for one in error.errors(include_url=False):
         first, *others = one["loc"] or ("",)
-        place = ".".join(str(part) for part in ((names or {}).get(first, first), *others))
-        text = _PLAIN.get(one["type"], one["msg"].removeprefix("Value error, "))
+        # Parts in angle brackets say which type of several was tried.
+        inner = [part for part in others if not str(part).startswith("<")]
+        place = ".".join(str(part) for part in ((names or {}).get(first, first), *inner))
+        plain = _PLAIN.get(one["type"], one["msg"].removeprefix("Value error, "))
+        text = plain.format(**one.get("ctx", {})) if one["type"] in _PLAIN else plain
         if one["type"] == "missing":
             missing.append(place)
         else:
@@ -222,6 +229,8 @@ def problems_of(
 # pydantic speaks of Python's types; those who write files do not.
 _PLAIN = {
     "string_type": "must be a text",
+    "too_short": "has {actual_length}, and needs at least {min_length}",
+    "too_long": "has {actual_length}, and may have at most {max_length}",
     "tuple_type": "must be a list",
     "list_type": "must be a list",
     "dict_type": "must be an object",

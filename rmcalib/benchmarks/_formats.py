@@ -53,7 +53,7 @@ def _name(value: Any) -> str:
 
 
 def _whole(text: str) -> str:
-    if LONE_SURROGATE.search(text):
+    if not text.isascii() and LONE_SURROGATE.search(text):
         raise ValueError("a lone surrogate (\\ud800 to \\udfff): fix the text")
     return text
 
@@ -88,8 +88,15 @@ def _ends_with_answer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return messages
 
 
-def _text_or_chat(value: Any) -> str:
-    return "text" if isinstance(value, str) else "chat"
+def _text_or_chat(value: Any) -> str | None:
+    return "<text>" if isinstance(value, str) else "<chat>" if isinstance(value, (list, tuple)) else None
+
+
+_EITHER = Discriminator(
+    _text_or_chat,
+    custom_error_type="text_or_chat",
+    custom_error_message="must be a text or a list of chat messages",
+)
 
 
 Text = Annotated[str, Strict(), AfterValidator(_whole)]
@@ -111,10 +118,8 @@ class Message(TypedDict):
 Chat = Annotated[tuple[Message, ...], BeforeValidator(_from_json), Field(min_length=1)]
 Question = Annotated[Chat, AfterValidator(_before_the_answer)]
 Talk = Annotated[Chat, AfterValidator(_ends_with_answer)]
-Prompt = Annotated[
-    Annotated[Text, Tag("text")] | Annotated[Question, Tag("chat")], Discriminator(_text_or_chat)
-]
-Said = Annotated[Annotated[Text, Tag("text")] | Annotated[Talk, Tag("chat")], Discriminator(_text_or_chat)]
+Prompt = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Question, Tag("<chat>")], _EITHER]
+Said = Annotated[Annotated[Text, Tag("<text>")] | Annotated[Talk, Tag("<chat>")], _EITHER]
 
 
 class Part(BaseModel):
@@ -134,11 +139,12 @@ class Part(BaseModel):
 
 @dataclass(frozen=True)
 class Raw:
-    """A row as it is in the file, with its place for error messages and its number (from 0)."""
+    """A row as it is in the file: its place for error messages, its number (from 0), and whose it is."""
 
     where: str
     number: int
     values: Mapping[str, Any]
+    entry: BenchmarkEntry
 
     def kept(self, names: Iterable[str]) -> dict[str, str]:
         """Return columns as texts, without those that hold no text, number or truth value."""
@@ -157,12 +163,11 @@ class Row(Part):
 
     category: Name | None = None
     _raw: Raw = PrivateAttr()
-    _entry: BenchmarkEntry = PrivateAttr()
 
     @classmethod
-    def read(cls, raw: Raw, entry: BenchmarkEntry) -> Self:
+    def read(cls, raw: Raw) -> Self:
         """Check a row. The error names all its problems."""
-        values = {}
+        entry, values = raw.entry, {}
         for name in cls.model_fields:
             given = (raw.values.get(column) for column in column_names(entry, name))
             values[name] = next((value for value in given if value is not None), None)
@@ -171,7 +176,7 @@ class Row(Part):
         except ValidationError as error:
             names = {name: column_names(entry, name)[0] for name in cls.model_fields}
             raise ValueError(f"{raw.where}: {'; '.join(problems_of(error, names=names))}") from None
-        row._raw, row._entry = raw, entry
+        row._raw = raw
         return row
 
     @classmethod
@@ -233,23 +238,24 @@ class Row(Part):
         return self.answered(name, prompt, texts, best, votes=ranked, ties=ties, columns=columns)
 
     def _category(self) -> str:
-        name, known = self.category or self._entry.category, self._entry.categories
+        entry = self._raw.entry
+        name, known = self.category or entry.category, entry.categories
         return name if name in known else next((one for one in known if name.startswith(one)), name)
 
     def _columns(self) -> dict[str, str]:
-        entry, names = self._entry, self._entry.keep
-        if names is None:
-            used = {column for field in type(self).model_fields for column in column_names(entry, field)}
-            names = tuple(name for name in self._raw.values if name not in {*used, *entry.drop})
-        return self._raw.kept(names)
+        raw = self._raw
+        if raw.entry.keep is not None:
+            return raw.kept(raw.entry.keep)
+        used = {name for field in type(self).model_fields for name in column_names(raw.entry, field)}
+        return raw.kept(name for name in raw.values if name not in used and name not in raw.entry.drop)
 
     def _cluster(self) -> str | None:
-        values = self._raw.values
-        if self._entry.cluster is None or values.get(self._entry.cluster) is None:
+        values, entry = self._raw.values, self._raw.entry
+        if entry.cluster is None or values.get(entry.cluster) is None:
             return None
-        name = _name(values[self._entry.cluster])
+        name = _name(values[entry.cluster])
         # Several data sets may use the same ids for different questions.
-        several = any(source.category for source in self._entry.hub) and values.get("subset")
+        several = any(source.category for source in entry.hub) and values.get("subset")
         return f"{values['subset']}/{name}" if several else name
 
 
@@ -305,7 +311,7 @@ class Choices(Row):
     def item(self) -> Item | str:
         votes = (int(self.choice == "first"), int(self.choice == "second"))
         responses = (self.first, self.second)
-        if self._entry.labels == "votes":
+        if self._raw.entry.labels == "votes":
             return self.voted(self.id, self.prompt, responses, votes, ties=1 - sum(votes))
         if self.choice == "neither":
             return "neither response is better"
@@ -323,8 +329,8 @@ class Own(Answers):
     """rmcalib's own schema: correct and wrong responses, or responses with people's votes."""
 
     @classmethod
-    def read(cls, raw: Raw, entry: BenchmarkEntry) -> Any:
-        return Voted.read(raw, entry) if raw.values.get("votes") is not None else super().read(raw, entry)
+    def read(cls, raw: Raw) -> Any:
+        return Voted.read(raw) if raw.values.get("votes") is not None else super().read(raw)
 
 
 class Voted(Row):
@@ -380,7 +386,7 @@ class RMB(Row):
     _sets: ClassVar = ("BoN_set", "Pairwise_set")
 
     def _category(self) -> str:
-        return self._parts()[0] if self._parts() else self._entry.category
+        return self._parts()[0] if self._parts() else self._raw.entry.category
 
     def _parts(self) -> list[str]:
         parts = self.category_path.removesuffix(".json").split("/")
@@ -593,7 +599,9 @@ class MTBench(Row):
 
     def _category(self) -> str:
         number = (self.question_id - self._first_question) // 10
-        return self._entry.categories[number] if 0 <= number < len(self._entry.categories) else "other"
+        return (
+            self._raw.entry.categories[number] if 0 <= number < len(self._raw.entry.categories) else "other"
+        )
 
 
 class Arena55k(Row):

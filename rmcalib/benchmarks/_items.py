@@ -8,14 +8,14 @@ from typing import Annotated
 
 from annotated_types import Ge, Len
 
-from rmcalib._util.texts import LONGEST_NAME
+from rmcalib._util.texts import LONGEST_ID
 
 __all__ = ["Benchmark", "Item", "Prompt", "distinct_ids"]
 
 Prompt = str | tuple[dict[str, str], ...]
 """A text, or chat messages `{"role": ..., "content": ...}` that end before the assistant's turn."""
 
-Name = Annotated[str, Len(1, 3 * LONGEST_NAME)]  # an id may join several names
+Name = Annotated[str, Len(1, LONGEST_ID)]
 Count = Annotated[int, Ge(0)]
 
 

@@ -263,7 +263,7 @@ def _items(rows: Iterator[tuple[str, Any]], entry: BenchmarkEntry, places: list[
             try:
                 if not isinstance(values, dict):
                     raise ValueError(f"{where}: expected an object {{...}}")
-                yield parse(Raw(where, number, values))
+                yield parse(Raw(where, number, values, entry))
             except ValueError as error:
                 is_first = not problems and "no value for" in str(error)
                 problems.append(f"{error}{_hint(values, entry) if is_first else ''}")
@@ -275,7 +275,7 @@ def _items(rows: Iterator[tuple[str, Any]], entry: BenchmarkEntry, places: list[
 
     if isinstance(read, str):
         format = READERS[read]
-        yield from format.items(parsed(lambda raw: format.read(raw, entry)))
+        yield from format.items(parsed(format.read))
     else:
         yield from parsed(lambda raw: _called(read, raw))
 

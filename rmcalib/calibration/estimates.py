@@ -235,7 +235,8 @@ def _paired(a: Estimate, b: Estimate) -> tuple[FloatArray | None, list[FloatArra
         return None, []
     base = b.if_right - a.if_right
     if a.ranks is None or b.ranks is None:
-        return base, [b.if_wrong - a.if_wrong]
+        jump = np.abs(b.if_wrong - a.if_wrong - base)  # either model may be the one that was surer
+        return base, [base - jump, base + jump]
     # One model may be right and the other wrong, even if that was never seen.
     return base, [] if _same_ranks(a.ranks, b.ranks) else [base - 1, base + 1]
 

@@ -16,7 +16,7 @@ from rmcalib.cli._shared.progress import plain_warnings
 from rmcalib.cli._shared.scoring_options import ONE_JUDGE, Scoring
 
 if TYPE_CHECKING:
-    from rmcalib.batch import Cluster, Selection
+    from rmcalib.runs import Cluster, Selection
 
 __all__ = ["batch_models"]
 
@@ -76,7 +76,7 @@ class Which:
     def selection(self) -> Selection:
         """Return the options as the batch takes them."""
         from rmcalib._util.sizes import parse_parameters
-        from rmcalib.batch import Selection
+        from rmcalib.runs import Selection
 
         size = None if self.max_params is None else parse_parameters(self.max_params)
         return Selection(tuple(self.include or ()), tuple(self.exclude or ()), size, tuple(self.family or ()))
@@ -134,7 +134,7 @@ class Where:
     def cluster(self) -> Cluster | None:
         """Return the Ray cluster; None for this machine."""
         from rmcalib._util.sizes import parse_bytes
-        from rmcalib.batch import Cluster
+        from rmcalib.runs import Cluster
 
         cluster = Cluster(self.address, self.shards, self.gpus, parse_bytes(self.gpu_memory))
         return cluster if self.engine is Engine.ray else None
@@ -180,8 +180,8 @@ def batch_models(
 
     Exit codes: 0 done; 1 a model failed; 2 bad usage or bad input.
     """
-    from rmcalib.batch import BatchRequest, Published, plan_batch
-    from rmcalib.batch import Scoring as HowToScore
+    from rmcalib.runs import BatchRequest, Published, plan_batch
+    from rmcalib.runs import Scoring as HowToScore
 
     _refuse_clashes(context, scores, where, metrics=metrics)
     output_folder(scoring.output)

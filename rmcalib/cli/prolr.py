@@ -66,9 +66,18 @@ def prolr(
         str,
         typer.Option(
             metavar="NAMES",
-            help="Notions, separated by commas: rankwise, rankwise-95 (frequent events only), full-rank.",
+            help="Notions, separated by commas: rankwise, rankwise-95 (frequent events only), full-rank, "
+            "full-rank-95 (reference protocol only).",
         ),
     ] = "rankwise,rankwise-95",
+    discrepancy: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="How rankwise errors differ: abs, kl, jeffreys, jeffreys_unit."),
+    ] = "abs,jeffreys_unit",
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(metavar="H", help="Bandwidth of the kernel of full-rank; by default it is chosen."),
+    ] = None,
     protocol: Annotated[
         str,
         typer.Option(
@@ -115,7 +124,8 @@ def prolr(
     """
     from rmcalib.tabular import Plan, Questions, run_prolr
 
-    for option, text in {"dataset": dataset, "learner": learner, "k": k, "notion": notion}.items():
+    given = {"dataset": dataset, "learner": learner, "k": k, "notion": notion, "discrepancy": discrepancy}
+    for option, text in given.items():
         if not _split(text):
             raise ValueError(f"--{option}: names nothing")
     if data is None:
@@ -126,16 +136,22 @@ def prolr(
     lengths = _lengths(k, max(one.n_items for one in datasets))
     protocols: Any = ("exact", "reference") if protocol == "both" else (protocol,)
     how: Any = training
+    discrepancies: Any = tuple(_distinct(discrepancy))
     questions = Questions(
         sub=tuple(length for length in lengths if length >= 2),
         top=lengths,
         notions=tuple(_distinct(notion)),
         protocols=protocols,
+        discrepancies=discrepancies,
+        bandwidth=bandwidth,
         resamples=resamples,
         stagewise=stagewise,
     )
     learners = tuple(_distinct(learner))
     plan = Plan(learners, folds, seed, how, recalibrate=recalibrate, questions=questions)
+    if not common.quiet:
+        for line in plan.costs(datasets):
+            typer.echo(line, err=True)
     folder = output or Path("runs/prolr") / "+".join(one.name for one in datasets)
     with _progress(len(datasets) * len(plan.learners) * plan.folds, show=not common.quiet) as advance:
         result = run_prolr(datasets, plan, folder=folder, processes=processes, fresh=fresh, on_done=advance)
@@ -241,7 +257,9 @@ def _measure(row: dict[Any, Any]) -> str:
     if not row["family"]:
         return str(row["notion"]).replace("_", " ")
     reference = ", reference" if row["protocol"] == "reference" else ""
-    notion = {"rankwise": "", "rankwise-95": " 95%"}.get(row["notion"], f" {row['notion']}")
+    notion = {"rankwise": "", "rankwise-95": " 95%", "full-rank-95": " full-rank 95%"}.get(
+        row["notion"], f" {row['notion']}"
+    )
     if row["notion"] == "full-rank" and not math.isnan(row["null_mean"]):
         notion += " excess"
     return f"{row['family']}-{row['k']}{notion}{reference}"

@@ -63,7 +63,7 @@ def synthetic(
     from rmcalib import __version__
     from rmcalib.ranking import synthetic as generators
     from rmcalib.report import forecast_report, write_forecast_report
-    from rmcalib.runs import Layout, RunFolder
+    from rmcalib.runs import RunFolder
 
     folder = output or Path("runs/synthetic") / model.value
     about = {
@@ -76,7 +76,7 @@ def synthetic(
         "resamples": resamples,
         "seed": seed,
     }
-    with RunFolder(folder, about, Layout(_RESULTS), fresh=fresh) as run:
+    with RunFolder(folder, about, _RESULTS, fresh=fresh) as run:
         rng = np.random.default_rng(seed)
         if model is Model.PLACKETT_LUCE:
             data = generators.synthetic_plackett_luce(instances, items, confidence=confidence, rng=rng)

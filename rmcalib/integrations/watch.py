@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import IntArray
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
 from rmcalib.metrics.views import Part, whole_part
 from rmcalib.repair import Calibrator
 from rmcalib.repair.calibrator import PointwiseFit, fit_pointwise, labelled_part
-from rmcalib.scores import Scores
-from rmcalib.scores.rollouts import Rollouts, Step
+from rmcalib.scores import Scores, find_model, load_all_scores
+from rmcalib.scores.rollouts import RolloutReader
 
 if TYPE_CHECKING:
     import pandas
@@ -409,39 +410,59 @@ def watch(
         n = len(part) if part.cluster is None else int(part.cluster.max()) + 1
         watcher.kind = "benchmark"
         watcher._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
-    reader = Rollouts(folder, columns)
+    reader = RolloutReader(folder, columns)
     ended = until or (lambda found: found.alarm is not None)
+    seen: dict[float, bytes] = {}
     while True:
-        for one in _new_steps(reader, follow):
-            watcher.add(one.step, one.prompt, _reward_of(one, reward, folder), one.label, one.length)
+        for step, own in _new_steps(reader, reward, seen, follow=follow):
+            length = own.extra.get("characters")
+            label = None if np.isnan(own.label).all() else own.label
+            watcher.add(step, own.item_id if own.cluster is None else own.cluster, own.reward, label, length)
             if on_step is not None:
                 on_step(watcher.result())
         found = watcher.result()
         if not follow or (found.steps and ended(found)):
-            if not found.steps:
-                raise ValueError(
-                    f"{folder}: no samples of a training run; see rmcalib.scores.rollouts for what is read"
-                )
             return found
         time.sleep(every)
 
 
-def _new_steps(reader: Rollouts, follow: bool) -> Iterator[Step]:
-    if follow and not Path(reader.folder).exists():
-        return  # the run has not begun
-    yield from reader.read()
-
-
-def _reward_of(step: Step, name: str | None, folder: str | Path) -> FloatArray:
-    if name is None and len(step.rewards) == 1:
-        return next(iter(step.rewards.values()))
-    if name not in step.rewards:
-        have = ", ".join(step.rewards)
+def _new_steps(
+    reader: RolloutReader, reward: str | None, seen: dict[float, bytes], *, follow: bool
+) -> Iterator[tuple[float, Scores]]:
+    """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
+    try:
+        found = _read(reader)
+    except ValueError:
+        if follow and not seen:
+            return  # the run has not begun
+        raise
+    if reward is None and len(found) > 1:
         raise ValueError(
-            f"{folder}: which reward is watched? Name it, and the truth if another one is: "
-            f"columns='reward=...,label=...' (has {have})"
+            f"{reader.source}: which reward is watched? Name it, and the truth if another one is: "
+            f"columns='reward=...,label=...' (has {', '.join(found)})"
         )
-    return step.rewards[name]
+    scores = next(iter(found.values())) if reward is None else find_model(found, reward, reader.source)
+    steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
+    for step in np.unique(steps).tolist():
+        own = scores.take(steps[scores.offsets[:-1]] == step)
+        digest = own.reward.tobytes() + own.label.tobytes()
+        if seen.get(step) != digest:
+            seen[step] = digest
+            yield step, own
+
+
+def _read(reader: RolloutReader) -> dict[str, Scores]:
+    """Read samples of a framework, or any file of scores with or without a column of steps."""
+    path = Path(reader.source)
+    pairs = path / "generated_predictions.jsonl"  # of LLaMA-Factory, which has no steps
+    if pairs.is_file():
+        return load_all_scores(pairs, reader.columns)
+    try:
+        return reader.read()
+    except ValueError:
+        if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
+            return load_all_scores(path, reader.columns)
+        raise
 
 
 def _at(part: Part, where: tuple[float, float]) -> Part:

@@ -31,6 +31,7 @@ from rmcalib.judges._settings import (
     LoadOptions,
     PolicySettings,
     ServedSettings,
+    checked_settings,
     parsed_settings,
     setting_help,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "about_judge",
     "answers_summary",
     "check_judge_name",
+    "checked_settings",
     "compare_served",
     "diagnose",
     "find_hardware",

@@ -1,9 +1,8 @@
 """Language models that answer questions: behind an OpenAI-compatible chat API, or loaded here.
 
 Chat APIs return the log-probabilities of the 20 most likely next tokens, and a label may not be among them.
-vLLM can return those of given token ids, so none is missing. Other servers are asked again with the labels as
-the only choice (`structured_outputs`). If they do not support that either, the label gets an upper bound: the
-probability of the least likely token that was returned.
+Then the server is asked again with the labels as the only choice (`structured_outputs` of vLLM). If it does
+not support that, the label gets an upper bound: the probability of the least likely token that was returned.
 """
 
 from __future__ import annotations
@@ -125,9 +124,8 @@ class ChatApi:
         """Keep the settings; the server is not asked yet."""
         self.name, self.client, self.served_name = name, client, served_name
         self.workers, self.logprobs = workers, logprobs
-        self._label_ids: dict[str, tuple[int, ...]] = {}
         self._limit_name = "max_tokens"
-        self._knows_ids = self._knows_choice = True  # until the server refuses them
+        self._knows_choice = True  # until the server refuses it
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what is known about the server, so that another process asks it again."""
@@ -150,20 +148,13 @@ class ChatApi:
 
     def label_logprobs(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer:
         """Ask for the log-probabilities of one token; a missing label gets an upper bound."""
-        if self.connected.owner == "vllm" and self._knows_ids:
-            found = self._by_ids(messages, labels)
-            if found is not None:
-                return found
         answer = self._ask_token(messages)
         shown = possible(shown_tokens(answer))
         if not shown:
             raise ServerError(_no_logprobs(self.name, self.client.url))
         values = [sum_of(shown, label) for label in labels]
         tokens = used_tokens(answer)
-        missing = [value is None for value in values]
-        if not any(missing):
-            return LabelAnswer(tuple(v for v in values if v is not None), tuple(missing), tokens)
-        if self._knows_choice:
+        if None in values and self._knows_choice:
             more, used = self._by_choice(messages, labels)
             tokens += used
             values = completed(shown, labels, values, more)
@@ -268,38 +259,6 @@ class ChatApi:
                 raise
         self._limit_name = _NEWER_NAME
         return self._post(client, body)
-
-    def _by_ids(self, messages: Sequence[Message], labels: Sequence[str]) -> LabelAnswer | None:
-        """Ask vLLM for the log-probabilities of the labels' own tokens; None if it does not support that."""
-        try:
-            ids = [self._ids_of(label) for label in labels]
-            if not all(ids):
-                return None
-            wanted = sorted({each for own in ids for each in own})
-            answer = self._ask_token(messages, logprob_token_ids=wanted, return_tokens_as_token_ids=True)
-            shown = shown_tokens(answer)
-            values = [[shown[f"token_id:{each}"] for each in own] for own in ids]
-        except (ServerError, KeyError) as error:
-            if isinstance(error, ServerError) and error.status not in _REFUSED:
-                raise
-            if isinstance(error, ServerError) and "--max-characters" in str(error):
-                raise
-            self._knows_ids = False
-            return None
-        return LabelAnswer(tuple(map(log_sum, values)), (False,) * len(labels), used_tokens(answer))
-
-    def _ids_of(self, label: str) -> tuple[int, ...]:
-        """Return the single tokens of vLLM's tokenizer that spell a label."""
-        if label not in self._label_ids:
-            found: dict[int, None] = {}
-            for text in spellings(label):
-                body = {"model": self.connected.served_name, "prompt": text, "add_special_tokens": False}
-                answer = self.client.post("/tokenize", body)
-                ids = answer.get("tokens") if isinstance(answer, Mapping) else None
-                if isinstance(ids, list) and len(ids) == 1 and type(ids[0]) is int and ids[0] >= 0:
-                    found[ids[0]] = None
-            self._label_ids[label] = tuple(found)
-        return self._label_ids[label]
 
     def _by_choice(self, messages: Sequence[Message], labels: Sequence[str]) -> tuple[dict[str, float], int]:
         """Ask with the labels as the only choice; return their log-probabilities and the number of tokens."""

@@ -118,6 +118,17 @@ def check_config(name: str, folder: Path, weights: list[Path], *, trust_remote_c
             )
 
 
+def check_rank(name: str, adapter: Path, weights: Path) -> None:
+    """Raise a `HubError` if an adapter asks for matrices that are larger than those in its weights."""
+    ranks = [value for key, value in _entries(read_json(name, adapter / "adapter_config.json")) if key == "r"]
+    largest = max((max(shape) for shape in tensor_shapes(name, weights).values() if shape), default=_SMALL)
+    for rank in ranks:
+        if isinstance(rank, bool) or not isinstance(rank, int) or not 0 < rank <= largest:
+            raise HubError(
+                f"{name}: adapter_config.json has r = {rank}, but its weights have at most {largest}"
+            )
+
+
 def tensor_shapes(name: str, path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the tensors of a safetensors file, from its header; empty for other files."""
     if path.suffix != ".safetensors":

@@ -98,8 +98,8 @@ def load_language_model(name: str, options: LoadOptions) -> LanguageModel:
     from transformers import AutoModelForCausalLM
 
     files, asked = _found(name, options)
-    tokenizer = load_tokenizer(asked, files.tokenizer)
     placed = place(asked, files.weights)
+    tokenizer = load_tokenizer(asked, files.tokenizer)
     make: Any = AutoModelForCausalLM
     with translated(name), quietly():
         module, report = make.from_pretrained(

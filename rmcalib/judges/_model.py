@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmcalib._util.hub import PICKLE_ONLY, HubError, has_safe_weights, translated
-from rmcalib._util.processes import may_draw
-from rmcalib.judges._checks import TOKENIZER_FILES, check_config, read_json, try_tokenizer
+from rmcalib._util.processes import may_draw, process_rank
+from rmcalib.judges._checks import TOKENIZER_FILES, check_config, check_rank, read_json, try_tokenizer
 from rmcalib.judges._devices import DTYPES, available_devices, avoid_crashes, choose_device, free_memory
 from rmcalib.judges._files import DEMO, find_files
 from rmcalib.judges._registry import Recipe
@@ -156,13 +156,13 @@ def load_model(name: str, options: LoadOptions | None = None, **changes: Any) ->
     recipe = options.recipe_for(name)
     files = find_files(name, options, tokenizer=recipe.tokenizer)
     asked = Asked(name, recipe, options, files.code_commit)
-    tokenizer = load_tokenizer(asked, files.tokenizer)
     if files.adapter is not None and recipe.head != "auto":
         raise HubError(
             f"{name}: a PEFT adapter cannot have a recipe with `head: {recipe.head}`: merge the adapter into "
             "its base (peft's merge_and_unload), and score the merged model's folder"
         )
     placed = place(asked, files.weights)
+    tokenizer = load_tokenizer(asked, files.tokenizer)
     if recipe.attention is not None:
         placed.options["attn_implementation"] = recipe.attention
     with translated(name), quietly():
@@ -261,7 +261,8 @@ def place(asked: Asked, folder: Path) -> Placed:
             values = read_json(name, path)
             values.pop("model_type", None)
             config = AutoConfig.for_model(asked.recipe.architecture, **values)
-    device = choose_device(asked.options.device, local_rank=int(os.environ.get("LOCAL_RANK", "0")))
+    local_rank = int(os.environ.get("LOCAL_RANK", "0")) if process_rank()[1] > 1 else 0
+    device = choose_device(asked.options.device, local_rank=local_rank)
     dtype, dtype_from = _settle_dtype(asked, config, device)
     avoid_crashes(device)
     own = getattr(config, "dtype", None)
@@ -285,7 +286,7 @@ def placement(asked: Asked, needed: float, device: torch.device) -> dict[str, An
         return {"device_map": {"": device}}
     about = f"{asked.name}: the weights need about {needed / 1e9:.3g} GB"
     there = f"{about}, and {device} has {free / 1e9:.3g} GB free"
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if process_rank()[1] > 1:
         raise HubError(
             f"{there}. With torchrun, every process loads the whole model: start one process without "
             f"torchrun, which spreads it over all GPUs; or {_WIDER}"
@@ -336,6 +337,7 @@ def with_adapter(name: str, model: Any, adapter: Path) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise HubError(f"{name}: a PEFT adapter; install `peft` to load it") from error
+    check_rank(name, adapter, adapter / adapter_file(adapter))
     try:
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
     except Exception as error:  # whatever is wrong with its files

@@ -177,7 +177,7 @@ class ItemScorer:
         windows = [items[a:b] for a, b in zip(starts, [*starts[1:], len(items)], strict=True) if a < b]
         with ThreadPoolExecutor(max_workers=1) as ahead:
             waiting = [ahead.submit(tokenise, windows[0])] if windows else []
-            for window, following in zip(windows, [*windows[1:], None], strict=True):
+            for window, following in zip(windows, [*windows[1:], None], strict=False):
                 encoded = waiting.pop().result()
                 if following is not None:
                     waiting.append(ahead.submit(tokenise, following))
@@ -207,15 +207,13 @@ class ItemScorer:
 
     def _computed(self, texts: Sequence[Text], *, again: bool = False) -> FloatArray:
         """Return the rewards of `texts`. With `again`, progress has been reported for them already."""
-        import torch
-
         rewards = np.full(len(texts), np.nan)
         pending = {text.index: text for text in texts}
         while pending:
             done, failed = self._passes(list(pending.values()), again)
             if done:  # the only place where the CPU waits for the device
                 order = [index for indices, _ in done for index in indices]
-                rewards[order] = torch.cat([values for _, values in done]).cpu().numpy()
+                rewards[order] = _collected([values for _, values in done])
                 for index in order:
                     del pending[index]
             if failed:  # not where the error is caught: it still holds the tensors of the failed pass
@@ -446,6 +444,13 @@ def shared_rewards(
         (used,) = devices.upload([packed.used], states.device)
         rewards = model.head(states.flatten(0, 1).index_select(0, used).float())
     return packed.order, rewards.float()
+
+
+def _collected(parts: Sequence[torch.Tensor]) -> FloatArray:
+    import torch
+
+    rewards: FloatArray = torch.cat(list(parts)).cpu().numpy()
+    return rewards
 
 
 def tokens_that_fit(model: RewardModel, sharing: Sharing | None) -> int:

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rmcalib._util.arrays import FloatArray, IntArray
+from rmcalib._util.arrays import FloatArray, IntArray, chunks
 from rmcalib._util.terminal import count
-from rmcalib.calibration.events import by_cluster
+from rmcalib.calibration.binning import ErrorOptions, bin_edges, bin_index
+from rmcalib.calibration.events import Events, by_cluster, design_effect
 from rmcalib.calibration.intervals import mean_difference
 from rmcalib.metrics.table import Row
 from rmcalib.metrics.views import Part
 
-__all__ = ["GROUPINGS", "audit", "check_groupings", "holm", "pooled"]
+__all__ = ["GROUPINGS", "audit", "cancelling", "check_groupings", "holm", "pooled"]
 
 GROUPINGS = ("category", "length", "responses")
 """The groupings that all scores have."""
@@ -98,6 +99,40 @@ def pooled(values: Sequence[float], variances: Sequence[float]) -> list[float]:
         spread = max(moved, 0.0)
     shrunk = mean + spread / (spread + v) * (x - mean)
     return [float(value) for value in shrunk]
+
+
+def cancelling(events: Events, *, bins: int = 10, resamples: int = 1000, seed: int = 0) -> float:
+    """Return the p-value of the hypothesis that no errors of different signs cancel in the gap.
+
+    The statistic is Σ_b |error of bin b| − |Σ_b error of bin b|, which is 0 if all errors have one sign. Its
+    distribution is simulated where it is largest without cancelling: the stated probabilities are moved by a
+    constant in log-odds to the observed frequency, and then every bin is right.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import expit, logit
+
+    p, y = events.p, events.y
+    index = bin_index(p, bin_edges(p, ErrorOptions(bins=bins)))
+    bin_of = np.equal.outer(np.arange(int(index.max()) + 1), index).astype(np.float64)
+
+    def excess(errors: FloatArray) -> FloatArray:
+        """Return the statistic of errors (n, R): (R,)."""
+        sums = bin_of @ errors
+        return np.asarray(np.abs(sums).sum(axis=0) - np.abs(sums.sum(axis=0)))
+
+    odds = logit(np.clip(p, 1e-12, 1 - 1e-12))
+    target = float(np.clip(y.mean(), 0.5 / len(y), 1 - 0.5 / len(y)))
+    moved = expit(odds + brentq(lambda shift: float(expit(odds + shift).mean()) - target, -60.0, 60.0))
+    rng = np.random.default_rng(seed)
+    drawn = np.concatenate(
+        [
+            excess(moved[:, None] - (rng.random((len(p), part.stop - part.start)) < moved[:, None]))
+            for part in chunks(resamples, len(p))
+        ]
+    )
+    drawn *= np.sqrt(design_effect((moved - y)[:, None], events.cluster))
+    observed = float(excess((p - y)[:, None])[0])
+    return float((1 + (drawn >= observed - 1e-9).sum()) / (resamples + 1))
 
 
 def _gap(part: Part, members: np.ndarray[Any, Any], level: float) -> Row:

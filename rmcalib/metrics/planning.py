@@ -29,7 +29,7 @@ def prompts_needed(gap: float, *, spread: float = 0.45, level: float = 0.95, pow
     Examples
     --------
     >>> prompts_needed(0.03), prompts_needed(0.1)
-    (1767, 159)
+    (1766, 159)
     """
     if not (math.isfinite(gap) and gap != 0):
         raise ValueError(f"gap: {gap} is not a size; give a fraction such as 0.03 for 3 points")

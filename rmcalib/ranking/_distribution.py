@@ -1,4 +1,4 @@
-"""What distributions over rankings can do, from small to large, and the smallest one: pairwise probabilities."""
+"""What distributions over rankings can do, and the smallest of them: pairwise probabilities."""
 
 from collections.abc import Callable
 from typing import Protocol, Self, runtime_checkable

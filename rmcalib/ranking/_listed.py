@@ -563,5 +563,21 @@ def check_distinct(orders: IntArray) -> None:
 
 
 def log_integer(count: int) -> float:
-    """Return the logarithm of an integer of any size; −inf for 0."""
+    """Return the logarithm of an integer of any size; −inf for 0.
+
+    Parameters
+    ----------
+    count : int
+        A number of at least 0, such as m! for many items, which may be too large for a float.
+
+    Returns
+    -------
+    float
+        The logarithm.
+
+    Examples
+    --------
+    >>> log_integer(0), round(log_integer(10**400), 1)
+    (-inf, 921.0)
+    """
     return math.log(count) if count > 0 else -math.inf

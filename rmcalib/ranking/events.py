@@ -15,20 +15,16 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import CHUNK_ELEMENTS, BoolArray, IntArray, as_integers, check_choice, check_integer
 
-__all__ = [
+__all__ = [  # what users may call; the other names are shared by packages
     "Family",
     "all_events",
     "all_rankings",
-    "as_events",
     "as_orders",
-    "check_k",
-    "count_events",
     "most_frequent",
     "observed",
     "occurs",
     "orders_from_ranks",
     "ranks_from_orders",
-    "subsets",
 ]
 
 MAX_ENUMERATED_ITEMS = 8

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -257,10 +259,20 @@ def _at_revision(name: str, calibrator: Calibrator, options: LoadOptions) -> Loa
 
 @contextmanager
 def _written_whole(target: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `target`; it is renamed to `target` on success, and removed otherwise."""
+    """Yield an empty folder beside `target`; it is renamed to `target` on success, and removed otherwise.
+
+    Folders that killed processes have left are removed, too.
+    """
+    import psutil
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+        for left in target.parent.iterdir():
+            made_by = re.fullmatch(rf"\.{re.escape(target.name)}\.(\d+)-\w+\.tmp", left.name)
+            if made_by and not psutil.pid_exists(int(made_by[1])):
+                shutil.rmtree(left, ignore_errors=True)
+        mark = f".{target.name}.{os.getpid()}-"
+        draft = Path(tempfile.mkdtemp(prefix=mark, suffix=".tmp", dir=target.parent))
     except OSError as error:
         raise ValueError(f"{target}: cannot be written: {error.strerror or error}") from error
     try:

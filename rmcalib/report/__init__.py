@@ -1,52 +1,50 @@
-"""Reports of evaluations and leaderboards: tables, figures and pages. The numbers come from `metrics`."""
+"""Reports: evaluations, and every result as a page, on the terminal, as Markdown or as a model card."""
 
-from rmcalib.report._confidence import says_right_figure
-from rmcalib.report._drawing import figure_png
-from rmcalib.report._headline import HEADLINE, headline, headline_keys
-from rmcalib.report._reliability import plot_reliability, reliability_figure
-from rmcalib.report.evaluation._evaluation import (
-    UNNAMED,
-    Evaluation,
-    evaluate,
-    made_from,
-    write_evaluation,
+from rmcalib.report.card import Card, make_card, markdown_summary, push_card, write_card
+from rmcalib.report.drawing import print_document, to_html, to_markdown
+from rmcalib.report.evaluation import UNNAMED, Evaluation, evaluate, made_from, write_evaluation
+from rmcalib.report.figures import reliability_figure, says_right_figure
+from rmcalib.report.joint import Joint, join_evaluations, report_from_runs, write_joint
+from rmcalib.report.leaderboards import (
+    Leaderboard,
+    leaderboard_from_runs,
+    leaderboard_from_table,
+    write_leaderboard,
 )
-from rmcalib.report.leaderboard._board import Leaderboard, leaderboard_from_runs, leaderboard_from_table
-from rmcalib.report.leaderboard._page import write_leaderboard
-from rmcalib.report.leaderboard._runs import open_scores
-from rmcalib.report.leaderboard._tables import official_from_hub, read_official
-from rmcalib.report.leaderboard._words import metric_name
-from rmcalib.report.rankings._forecast import ForecastReport, forecast_report, write_forecast_report
-from rmcalib.report.several._evaluations import join_evaluations
-from rmcalib.report.several._joint import Joint, report_from_runs
-from rmcalib.report.several._page import write_joint
+from rmcalib.report.official import official_from_hub, read_official
+from rmcalib.report.pages import HEADLINE, document_of, first_screen, verdict, write_page
+from rmcalib.report.runs import open_scores
 
 __all__ = [
     "HEADLINE",
     "UNNAMED",
+    "Card",
     "Evaluation",
-    "ForecastReport",
     "Joint",
     "Leaderboard",
+    "document_of",
     "evaluate",
-    "figure_png",
-    "forecast_report",
-    "headline",
-    "headline_keys",
+    "first_screen",
     "join_evaluations",
     "leaderboard_from_runs",
     "leaderboard_from_table",
     "made_from",
-    "metric_name",
+    "make_card",
+    "markdown_summary",
     "official_from_hub",
     "open_scores",
-    "plot_reliability",
+    "print_document",
+    "push_card",
     "read_official",
     "reliability_figure",
     "report_from_runs",
     "says_right_figure",
+    "to_html",
+    "to_markdown",
+    "verdict",
+    "write_card",
     "write_evaluation",
-    "write_forecast_report",
     "write_joint",
     "write_leaderboard",
+    "write_page",
 ]

@@ -1,57 +1,84 @@
-"""The folder of one long job: a manifest, a lock, and parts that survive a crash.
+"""The folder of one long job: a lock, and a manifest that says which job it is.
 
-Every long job uses it: scoring, label-ranking experiments, reports on synthetic data. The manifest `run.json`
-is written first. It contains a hash of everything that changes a result. Each part is written atomically when
-it is finished. At the end, the status in the manifest becomes `finished`. Running the same job again resumes
-it; a different job is refused.
+Scoring and the label-ranking experiments use it. The manifest `run.json` is written first, with a hash of
+everything that changes a result. At the end, its status becomes `finished`. The same job resumes; a different
+job is refused.
 
 A folder may be in object storage (`s3://bucket/runs`), which has no locks. Two processes that run the same
-job there do the work twice. The result is still correct, because they never use the same name for a part.
+job there do the work twice. The result is still correct, because they never write to the same journal.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rmcalib._util.files import write_json
+from rmcalib._util.files import read_object, utc, write_json
 from rmcalib._util.nested import flattened
-from rmcalib._util.storage import as_path, find_files, is_remote
-from rmcalib.runs._lock import RunError, locked, read_manifest
-from rmcalib.runs._manifest import inputs_hash
-
-__all__ = ["Layout", "RunFolder"]
-
-_REMEDY = "choose another --output, or --fresh to replace it"
+from rmcalib._util.storage import StorageError, as_path, find_files, is_remote, read_file
 
 
-@dataclass(frozen=True)
-class Layout:
-    """The files that a kind of job writes into its folder.
+class RunError(ValueError):
+    """A run folder cannot be used. The message is one line with the remedy."""
 
-    Parameters
-    ----------
-    results : tuple[str, ...]
-        Names of the result files. They are removed when another job replaces this one.
-    parts : str
-        Pattern of the names of the parts.
-    status : str
-        Status in the manifest while the job runs.
 
-    Examples
-    --------
-    >>> Layout(("scores.parquet",), "part-*.parquet", "scoring").status
-    'scoring'
+def inputs_hash(inputs: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of values that can be written as JSON, in any order of their keys.
+
+    >>> inputs_hash({"a": 1, "b": 2}) == inputs_hash({"b": 2, "a": 1})
+    True
     """
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
-    results: tuple[str, ...] = ()
-    parts: str = "part-*"
-    status: str = "running"
+
+@contextlib.contextmanager
+def locked(folder: Path, name: str = ".lock", owner: str = "lock.json") -> Iterator[None]:
+    """Hold the lock of a folder for the length of the block, or raise a `RunError` if it is in use.
+
+    The operating system releases the lock when the process ends, so a lock is never stale. Object storage has
+    no locks: there, this does nothing. `owner` is the file that describes the process that holds the lock.
+    The default `lock.json` is written here and removed at the end; any other file belongs to the caller.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder, locked(Path(folder)):
+    ...     read_object(Path(folder) / "lock.json")["pid"] == os.getpid()
+    True
+    """
+    if is_remote(folder):
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    path = folder / owner
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / name, timeout=0)
+        lock.acquire()
+    except Timeout:
+        who = read_object(path)
+        process = f"process {who.get('pid', '?')} on {who.get('host', '?')} since {who.get('started', '?')}"
+        raise RunError(f"{folder} is in use by {process}: wait for it, or choose another --output") from None
+    except OSError as error:
+        why = error.strerror or error
+        if isinstance(error, FileExistsError):
+            why = "is a file, not a folder" if folder.is_file() else "a broken link or a file is in the way"
+        raise RunError(f"{folder}: cannot be written: {why}") from error
+    try:
+        if owner == "lock.json":
+            who = {"pid": os.getpid(), "host": platform.node(), "started": utc(time.time())}
+            path.write_text(json.dumps(who))  # for messages only, so it need not be atomic
+        yield
+    finally:
+        if owner == "lock.json":
+            path.unlink(missing_ok=True)
+        lock.release()
 
 
 class RunFolder:
@@ -63,8 +90,9 @@ class RunFolder:
         Path or URL of the folder.
     inputs : Mapping[str, Any]
         Everything that changes a result, as JSON. A hash of them identifies the job.
-    layout : Layout, optional
-        The files that this kind of job writes.
+    files : Sequence[str]
+        Patterns of the files that the job writes, such as ``"parts/*.csv"``. Another job that replaces this
+        one removes them.
     about : Mapping[str, Any], optional
         Other entries of the manifest.
     fresh : bool
@@ -79,23 +107,19 @@ class RunFolder:
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     for number in range(2):
-    ...         with RunFolder(folder, {"seed": 0}) as run:
-    ...             before = len(run.part_files())
-    ...             _ = write_json(run.new_part(".json"), {"value": number})
+    ...     with RunFolder(folder, {"seed": 0}) as run:
+    ...         run.finish()
     ...     with RunFolder(folder, {"seed": 1}) as run:  # doctest: +ELLIPSIS
     ...         pass
     Traceback (most recent call last):
-    rmcalib.runs._lock.RunError: ... holds another run (seed: 0 there, 1 now): choose another --output, ...
-    >>> before
-    1
+    rmcalib.runs._folder.RunError: ... holds another run (seed: 0 there, 1 now): choose another --output, ...
     """
 
     def __init__(
         self,
         folder: str | Path,
         inputs: Mapping[str, Any],
-        layout: Layout | None = None,
+        files: Sequence[str] = (),
         *,
         about: Mapping[str, Any] | None = None,
         fresh: bool = False,
@@ -103,20 +127,13 @@ class RunFolder:
         digest: str | None = None,
     ) -> None:
         """Store the arguments; nothing is read or written before the folder is entered."""
-        self.folder, self.layout, self.fresh, self.rank = as_path(folder), layout or Layout(), fresh, rank
+        self.folder, self.files, self.fresh, self.rank = as_path(folder), files, fresh, rank
         # Through JSON and back, so that they can be compared with a stored manifest.
         self.inputs: dict[str, Any] = json.loads(json.dumps(dict(inputs)))
         self.hash = digest or inputs_hash(self.inputs)
         self.about = dict(about or {})
         self.before: dict[str, Any] | None = None  # manifest of the same job, if this run resumes it
-        self._writer = uuid.uuid4().hex[:8]
-        self._next: int | None = None
         self._lock = contextlib.ExitStack()
-
-    @property
-    def parts(self) -> Path:
-        """Folder of the finished parts."""
-        return self.folder / "parts"
 
     def __enter__(self) -> RunFolder:
         """Take the lock, and check that existing files belong to the same inputs."""
@@ -131,88 +148,70 @@ class RunFolder:
         """Release the lock."""
         self._lock.close()
 
-    def part_files(self) -> list[Path]:
-        """List the finished parts of all processes."""
-        return find_files(self.parts, self.layout.parts)
-
-    def new_part(self, suffix: str) -> Path:
-        """Return the path of a new part. No other process uses the same name."""
-        mark = "" if self.rank == 0 else f"r{self.rank}-"
-        if is_remote(self.folder):  # there is no lock: another process may write here, too
-            mark = f"{self._writer}-"
-        if self._next is None:
-            stems = [file.stem.removeprefix(f"part-{mark}") for file in self.part_files()]
-            self._next = 1 + max((int(stem) for stem in stems if stem.isdigit()), default=-1)
-        self._next += 1
-        return self.parts / f"part-{mark}{self._next - 1:05d}{suffix}"
-
-    def remove_parts(self, files: Iterable[Path]) -> None:
-        """Remove parts whose content is stored elsewhere, and their folder if it is empty."""
-        for file in files:
-            file.unlink(missing_ok=True)
-        if not is_remote(self.folder):
-            with contextlib.suppress(OSError):
-                self.parts.rmdir()
+    def find(self, pattern: str) -> list[Path]:
+        """Return the files of the job whose names match a pattern."""
+        place, _, name = pattern.rpartition("/")
+        place_path = self.folder / place if place else self.folder
+        return [path for path in find_files(place_path, name) if path.parent == place_path]
 
     def manifest(self, status: str, **more: Any) -> dict[str, Any]:
         """Return the manifest of the job with a status and other entries."""
         described = {"inputs": self.inputs} if self.inputs else {}
         return {**self.inputs, **self.about, **more, "status": status, "hash": self.hash, **described}
 
-    def write_manifest(self, **more: Any) -> None:
-        """Write the manifest of the job while it runs."""
-        write_json(self.folder / "run.json", self.manifest(self.layout.status, **more))
+    def write_manifest(self, status: str = "running", **more: Any) -> None:
+        """Write the manifest of the job."""
+        write_json(self.folder / "run.json", self.manifest(status, **more))
 
     def finish(self, **more: Any) -> None:
         """Write the manifest with the status `finished`; all results must be written before."""
-        write_json(self.folder / "run.json", self.manifest("finished", **more))
+        self.write_manifest("finished", **more)
 
     def _begin(self) -> None:
-        manifest = read_manifest(self.folder / "run.json")
-        same = manifest is not None and self._is_same(manifest)
-        if not same and not self.fresh and (manifest is not None or any(self._left())):
-            raise RunError(f"{self.folder} holds another run ({self._difference(manifest or {})}): {_REMEDY}")
+        manifest = _read_manifest(self.folder / "run.json")
+        same = manifest is not None and manifest.get("hash") == self.hash
+        existing = [path for pattern in self.files for path in self.find(pattern)]
+        if not same and not self.fresh and (manifest is not None or existing):
+            raise RunError(
+                f"{self.folder} holds another run ({_difference(self.inputs, manifest)}): choose another "
+                "--output, or --fresh to replace it"
+            )
         if self.fresh or not same:
-            for name in self.layout.results:
-                (self.folder / name).unlink(missing_ok=True)
-            self.remove_parts(self.part_files())
+            for path in existing:
+                path.unlink(missing_ok=True)
             self.write_manifest()
         else:
             self.before = manifest
         if not is_remote(self.folder):
-            for leftover in (*self.folder.glob(".*.tmp"), *self.parts.glob(".*.tmp")):
+            for leftover in (*self.folder.glob(".*.tmp"), *self.folder.glob("*/.*.tmp")):
                 leftover.unlink(missing_ok=True)
 
-    def _left(self) -> Iterator[Path]:
-        """Yield the existing files of a job."""
-        yield from self.part_files()
-        yield from (self.folder / name for name in self.layout.results if (self.folder / name).exists())
 
-    def _is_same(self, manifest: Mapping[str, Any]) -> bool:
-        if manifest.get("hash") == self.hash:
-            return True
-        # Manifests of earlier versions of prolr and synthetic are the inputs themselves.
-        return "inputs" not in manifest and bool(self.inputs) and _inputs_of(manifest) == self.inputs
-
-    def _difference(self, manifest: Mapping[str, Any]) -> str:
-        now, then = flattened(self.inputs), flattened(_inputs_of(manifest))
-        if not manifest:
-            return "without a readable manifest, run.json"
-        if not self.inputs:
-            return "with other scores than these"
-        if "inputs" not in manifest and not {*now} & {*then}:
-            return "with results that were made elsewhere"
-        changed = [
-            f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
-            for key in sorted({*now, *then})
-            if now.get(key) != then.get(key)
-            # A different number of prompts explains their different hash.
-            and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))
-        ]
-        return "; ".join(changed) or "with results that were made elsewhere"
+def _read_manifest(path: Path) -> dict[str, Any] | None:
+    """Read a manifest: None if there is no file, empty if it is not a JSON object."""
+    try:
+        content = json.loads(read_file(path))
+    except FileNotFoundError:
+        return None
+    except StorageError:
+        raise
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
-def _inputs_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(manifest.get("inputs"), dict):
-        return dict(manifest["inputs"])
-    return {name: value for name, value in manifest.items() if name != "hash"}
+def _difference(inputs: Mapping[str, Any], manifest: Mapping[str, Any] | None) -> str:
+    """Say in a few words how another job differs from this one."""
+    if not manifest:
+        return "its manifest run.json is missing or damaged"
+    if not inputs or not isinstance(manifest.get("inputs"), dict):
+        return "with results that were made elsewhere"
+    now, then = flattened(inputs), flattened(manifest["inputs"])
+    changed = [
+        f"{key}: {then.get(key, 'nothing')} there, {now.get(key, 'nothing')} now"
+        for key in sorted({*now, *then})
+        if now.get(key) != then.get(key)
+        # A different number of prompts explains their different hash.
+        and not (key == "items_sha256" and now.get("n_items") != then.get("n_items"))
+    ]
+    return "; ".join(changed) or "its manifest run.json is damaged"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import hashlib
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,17 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rmcalib._util.files import read_object
 from rmcalib._util.processes import Team, joined, process_rank
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.judges import Judge, about_judge, indifference_note, load_judge, scored_chunks
-from rmcalib.runs._folder import RunFolder
-from rmcalib.runs._lock import RunError
-from rmcalib.runs._manifest import asked_for, content_hash, inputs_hash, score_inputs
-from rmcalib.runs._run import SCORING, Run, finished_manifest, finished_scores, run_folder
+from rmcalib.judges import CHUNK, Judge, about_judge, indifference_note, load_judge, scored_chunks
+from rmcalib.runs._folder import inputs_hash
+from rmcalib.runs._run import Run, finished_scores, model_folder, run_folder
 from rmcalib.scores import Scores
 
 if TYPE_CHECKING:
     from rmcalib.judges import RewardModel
 
-__all__ = ["OnProgress", "is_own_run", "keep_scores", "score"]
 
 T = TypeVar("T")
 
@@ -100,8 +98,8 @@ def score(
             place = places.enter_context(TemporaryDirectory()) if output is None else output
             folder = run_folder(place, chosen.name, bench.name)
             there = None
-            # Only if there is a finished run: `asked_for` hashes the files of a local model.
-            if not fresh and team.rank == 0 and finished_manifest(folder):
+            # Only if there is a run: `asked_for` hashes the files of a local model.
+            if not fresh and team.rank == 0 and read_object(folder / "run.json"):
                 there = finished_scores(folder, asked_for(chosen, bench))
         if team.gather(there is not None)[0]:
             return there if there is not None else Scores.from_parquet(folder / "scores.parquet")
@@ -127,6 +125,66 @@ def score(
         return scores if scores is not None else Scores.from_parquet(folder / "scores.parquet")
 
 
+def score_inputs(
+    judge: Judge, benchmark: Benchmark, identity: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return everything that changes a score. Runs with equal inputs can share their prompts.
+
+    `identity` is the result of `judge.identity()`, if another process has loaded the judge.
+
+    >>> judge = load_judge(lambda prompt, responses: [len(text) for text in responses], name="longest")
+    >>> inputs = score_inputs(judge, load_benchmark("demo", limit=4))
+    >>> inputs["model"], inputs["benchmark"], inputs["n_items"]
+    ('longest', 'demo', 4)
+    """
+    return {
+        **(judge.identity() if identity is None else identity),
+        "model": model_folder(judge.name),
+        "benchmark": benchmark.name,
+        "benchmark_revision": benchmark.revision,
+        "n_items": len(benchmark),
+        "items_sha256": _items_hash(benchmark),
+    }
+
+
+def asked_for(judge: Judge, benchmark: Benchmark) -> str | None:
+    """Return a hash of a request to score, which is known before the judge is loaded; None if it is not.
+
+    The manifest of a run contains it as `asked`. If the same request comes again, `finished_scores` finds the
+    finished run by it, and no weights are loaded.
+
+    >>> asked = asked_for(load_judge("demo"), load_benchmark("demo", limit=4))
+    >>> asked == asked_for(load_judge("demo"), load_benchmark("demo", limit=5))
+    False
+    """
+    known: Callable[[], dict[str, Any] | None] = getattr(judge, "asked", None) or judge.identity
+    asked = known()
+    if asked is None:
+        return None
+    data = [benchmark.name, benchmark.revision, _items_hash(benchmark)]
+    return inputs_hash({**asked, "model": model_folder(judge.name), "benchmark": data})
+
+
+def _items_hash(benchmark: Benchmark) -> str:
+    """Hash the fields of all prompts that scores depend on or contain; votes only if there are any."""
+    items = [
+        (item.id, item.category, item.prompt, item.responses, item.n_correct)
+        + (() if item.votes is None else (item.votes, item.ties))
+        for item in benchmark.items
+    ]
+    return hashlib.sha256(json.dumps(items).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
+    """Return the items that process `rank` of `world` scores, in whole blocks of a judge.
+
+    >>> [len(shard(range(100), rank, 2)) for rank in range(2)]
+    [64, 36]
+    """
+    blocks = [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]
+    return [item for block in blocks[rank::world] for item in block]
+
+
 def _check_votes(benchmark: Benchmark) -> None:
     """Refuse a benchmark whose scores could not be written, before a model is loaded."""
     voted = sum(item.votes is not None for item in benchmark.items)
@@ -139,27 +197,15 @@ def _check_votes(benchmark: Benchmark) -> None:
 
 def _fill(run: Run, judge: Judge, team: Team, on_progress: OnProgress | None) -> None:
     """Score this process's share of the remaining prompts."""
-    own = {item.id for item in shard(run.benchmark.items, team.rank, team.world)}
-    items = [item for item in run.remaining if item.id in own]
-    count = _counter(team, on_progress, sum(len(item.responses) for item in run.remaining))
+    remaining = run.remaining
+    count = _counter(team, on_progress, sum(len(item.responses) for item in remaining))
     distinct: set[bool | None] = set()
-    for scored in scored_chunks(judge, items, count):
+    for scored in scored_chunks(judge, shard(remaining, team.rank, team.world), count):
         run.add(scored)
         distinct |= {item.distinct for item in scored}
         team.check()
     if note := indifference_note(distinct):
         warnings.warn(f"{judge.name}: {note}", stacklevel=2)
-
-
-def shard(items: Sequence[T], rank: int, world: int) -> list[T]:
-    """Return the items that process `rank` of `world` scores: every item belongs to exactly one process.
-
-    >>> shard("abcde", 0, 2), shard("abcde", 1, 2)
-    (['a', 'c', 'e'], ['b', 'd'])
-    """
-    if not 0 <= rank < world:
-        raise ValueError(f"rank: must be from 0 to {world - 1}, got {rank}")
-    return list(items[rank::world])
 
 
 def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
@@ -168,83 +214,6 @@ def _work(team: Team, judge: Judge) -> dict[str, dict[str, int]]:
     parts = team.gather(work())
     total = {name: sum(part.get(name, 0) for part in parts) for part in parts for name in part}
     return {"work": total} if any(total.values()) else {}
-
-
-def keep_scores(folder: Path, scores: Scores, *, asked: str | None = None, fresh: bool = False) -> None:
-    """Write scores that were made elsewhere to a run folder, with a manifest.
-
-    The hash of the run is that of the scores themselves, so they are never mistaken for a run of a judge.
-    Writing a run's own scores to its folder changes nothing.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the run. If it holds another run, a `RunError` is raised.
-    scores : Scores
-        The scores.
-    asked : str, optional
-        Hash of a request by which `finished_scores` finds them again.
-    fresh : bool
-        Replace another run in the folder.
-
-    Examples
-    --------
-    >>> with TemporaryDirectory() as folder:
-    ...     keep_scores(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
-    ...     sorted(path.name for path in Path(folder).iterdir() if path.name != ".lock")
-    ['run.json', 'scores.parquet']
-    """
-    digest = content_hash(scores)
-    before = read_object(folder / "run.json")
-    if is_own_run(folder, scores):
-        return
-    there, here = before.get("model"), scores.manifest.get("model")
-    if there and here and there != here and not fresh:
-        raise RunError(
-            f"{folder} holds the scores of {there!r}, and {here!r} has the same folder: choose another "
-            "--output, or --fresh to replace them"
-        )
-    about = {key: value for key, value in scores.manifest.items() if key != "asked"}
-    if before.get("hash") == digest and "asked" in before:
-        about["asked"] = before["asked"]
-    if asked:
-        about["asked"] = asked
-    with RunFolder(folder, {}, SCORING, about=about, fresh=fresh, digest=digest) as run:
-        kept = dataclasses.replace(scores, manifest=run.manifest("finished"))
-        kept.to_parquet(run.folder / "scores.parquet")
-        run.finish()
-
-
-def is_own_run(folder: Path, scores: Scores) -> bool:
-    """Return whether scores were read from the finished run of a judge in this folder.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of a run.
-    scores : Scores
-        The scores.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> with TemporaryDirectory() as folder:
-    ...     is_own_run(Path(folder), Scores.from_arrays([[1.0, 0.0]]))
-    False
-    """
-    manifest, file = read_object(folder / "run.json"), folder / "scores.parquet"
-    if manifest.get("status") != "finished" or manifest.get("hash") in (None, content_hash(scores)):
-        return False
-    if manifest["hash"] != scores.manifest.get("hash"):
-        return False
-    try:
-        there = Scores.from_parquet(file)
-    except ValueError:
-        return False
-    return there.manifest.get("hash") == manifest["hash"] and content_hash(there) == content_hash(scores)
 
 
 def _counter(team: Team, on_progress: OnProgress | None, total: int) -> Callable[[int, int], None]:

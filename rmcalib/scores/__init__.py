@@ -1,34 +1,31 @@
 """Scores: a table of rewards with one row per response, in memory and in files."""
 
-from rmcalib.scores._built_in import REAL, is_built_in, load_board
-from rmcalib.scores._files import read_scores_hash
-from rmcalib.scores._load import find_model, load_all_scores, load_scores, load_with_rows
+# Names that other packages share, but users do not need, are not in `__all__`.
+from rmcalib.scores._built_in import REAL as REAL
+from rmcalib.scores._built_in import is_built_in as is_built_in
+from rmcalib.scores._built_in import load_board
+from rmcalib.scores._load import find_model as find_model
+from rmcalib.scores._load import load_all_scores, load_scores
+from rmcalib.scores._load import load_with_rows as load_with_rows
 from rmcalib.scores._meaning import MISSING, SCALES, STEPS, Meaning, Missing, look
-from rmcalib.scores._published import RESULTS, published_figures, published_models, published_scores
-from rmcalib.scores._schema import UNKNOWN_LENGTH
+from rmcalib.scores._published import RESULTS as RESULTS
+from rmcalib.scores._published import published_figures, published_models, published_scores
+from rmcalib.scores._schema import UNKNOWN_LENGTH as UNKNOWN_LENGTH
 from rmcalib.scores._scores import Scores
-from rmcalib.scores._tables import parse_columns
+from rmcalib.scores._tables import parse_columns as parse_columns
 
 __all__ = [
     "MISSING",
-    "REAL",
-    "RESULTS",
     "SCALES",
     "STEPS",
-    "UNKNOWN_LENGTH",
     "Meaning",
     "Missing",
     "Scores",
-    "find_model",
-    "is_built_in",
     "load_all_scores",
     "load_board",
     "load_scores",
-    "load_with_rows",
     "look",
-    "parse_columns",
     "published_figures",
     "published_models",
     "published_scores",
-    "read_scores_hash",
 ]

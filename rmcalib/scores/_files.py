@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -13,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.files import write_file
+from rmcalib._util.parquet import opened_parquet
 from rmcalib._util.storage import as_path, read_file
-from rmcalib._util.texts import decoded, json_lines, parse_json
+from rmcalib._util.texts import LONGEST_ID, decoded, json_lines, parse_json
 from rmcalib.scores._schema import Columns, Place, row_place
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
     "read_bytes",
     "read_frame",
     "read_parquet",
-    "read_scores_hash",
     "read_table",
     "write_jsonl",
     "write_parquet",
@@ -33,6 +34,7 @@ __all__ = [
 
 ENDINGS = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 _METADATA = b"rmcalib.manifest"
+_DIGEST = "scores_sha256"  # in the manifest: a digest of the columns and of the rest of the manifest
 _CHUNK = 100_000  # rows that are Python objects at the same time
 
 
@@ -90,7 +92,8 @@ def read_frame(frame: Any, source: str = "table") -> Table:
         missing = values.isna().to_numpy() if hasattr(values, "isna") else None
         array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, dtype=object)
         if missing is not None and missing.any() and array.dtype.kind not in "f":
-            array = np.where(missing, None, array.astype(object))  # pandas has several kinds of empty values
+            array = array.astype(object)
+            array[missing] = None  # pandas has several kinds of empty values
         columns[str(name)] = array
     return Table(columns, source)
 
@@ -156,42 +159,71 @@ def read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[st
 
 
 def _read_parquet(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any] | None]:
+    """Read a Parquet file. One that we wrote carries a digest of its content, and is refused if it changed."""
     import pyarrow
-    import pyarrow.parquet
 
+    content = read_bytes(path)
     try:
-        table = pyarrow.parquet.read_table(io.BytesIO(read_bytes(path)))
+        with opened_parquet(content, str(path)) as file:
+            table = file.read()
+        manifest = _manifest(table.schema.metadata or {})
+        if manifest is not None and manifest.get(_DIGEST) != _digest(table, manifest):
+            raise ValueError("its content does not match its digest")
         columns = {name: _array(table.column(name)) for name in table.column_names}
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{path}: {_why(error)}") from error
-    stored = (table.schema.metadata or {}).get(_METADATA)
-    if stored is None:
-        return columns, None
-    try:
-        manifest = json.loads(stored)
-    except ValueError:
-        manifest = None
-    if not isinstance(manifest, dict):
-        raise ValueError(f"{path}: its metadata {_METADATA.decode()!r} is not a JSON object; write it again")
+    except (pyarrow.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise ValueError(
+            f"{path}: damaged, or not a Parquet file: {_why(error).removeprefix(f'{path}: ')}"
+        ) from error
     return columns, manifest
 
 
-def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> None:
-    """Write columns and the manifest to a Parquet file."""
+def _manifest(metadata: Mapping[bytes, bytes]) -> dict[str, Any] | None:
+    """Return the manifest that a Parquet file carries; None if other software wrote the file."""
+    if _METADATA not in metadata:
+        # One changed bit must not turn a file of ours into somebody else's.
+        if any(key.startswith(b"rmcalib") or key.endswith(b".manifest") for key in metadata):
+            raise ValueError("its metadata are damaged")
+        return None
+    manifest = json.loads(metadata[_METADATA])
+    if not isinstance(manifest, dict):
+        raise ValueError(f"its metadata {_METADATA.decode()!r} is not a JSON object")
+    return manifest
 
-    def write(file: IO[bytes]) -> None:
-        import pyarrow
-        import pyarrow.parquet
 
-        # As objects: pyarrow would read numpy's fixed-width texts as bytes.
-        arrays = {
+def _digest(table: Any, manifest: Mapping[str, Any]) -> str:
+    """Return a SHA-256 of all columns and of the manifest without its own digest."""
+    about = {key: value for key, value in manifest.items() if key != _DIGEST}
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name in sorted(table.column_names):
+        digest.update(f"\n{name}\n".encode())
+        column = table.column(name)
+        if _is_text(column) and not column.null_count:
+            texts, numbers = _distinct(column)
+            digest.update(json.dumps(texts).encode())
+            digest.update(numbers.astype("<i8").tobytes())
+        elif column.type.num_fields or column.null_count:
+            digest.update(json.dumps(column.to_pylist()).encode())
+        else:
+            digest.update(column.to_numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_parquet(path: str | Path, columns: Columns, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Write columns and the manifest to a Parquet file; return the manifest with its digest."""
+    import pyarrow
+    import pyarrow.parquet
+
+    # As objects: pyarrow would read numpy's fixed-width texts as bytes.
+    table = pyarrow.table(
+        {
             name: pyarrow.array(array.astype(object) if array.dtype.kind == "U" else array)
             for name, array in columns.items()
         }
-        metadata = {_METADATA: json.dumps(dict(manifest)).encode()}
-        pyarrow.parquet.write_table(pyarrow.table(arrays).replace_schema_metadata(metadata), file)
-
-    write_file(path, write)
+    )
+    signed = {**manifest, _DIGEST: _digest(table, manifest)}
+    table = table.replace_schema_metadata({_METADATA: json.dumps(signed).encode()})
+    write_file(path, lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True))
+    return signed
 
 
 def write_jsonl(path: str | Path, columns: Columns) -> None:
@@ -211,19 +243,6 @@ def write_jsonl(path: str | Path, columns: Columns) -> None:
     write_file(path, write)
 
 
-def read_scores_hash(path: str | Path) -> str | None:
-    """Return the hash of the run that made a Parquet file, without reading the scores; None if unknown."""
-    import pyarrow.parquet as pq
-
-    try:
-        with as_path(path).open("rb") as file:
-            stored = (pq.read_schema(file).metadata or {}).get(_METADATA, b"{}")
-        found = json.loads(stored).get("hash")
-    except (OSError, ValueError, AttributeError):  # reading the scores reports the error
-        return None
-    return found if isinstance(found, str) else None
-
-
 def read_bytes(path: str | Path) -> bytes:
     """Return the content of a file or object; a ValueError says why it cannot be read."""
     try:
@@ -236,20 +255,34 @@ def _array(column: Any) -> npt.NDArray[Any]:
     """Return a column of Arrow as an array. Texts are converted by their distinct values, which are few."""
     import pyarrow
 
-    kind = column.type
-    if not len(column) or not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
-        if column.null_count and not pyarrow.types.is_floating(kind):
+    if not _is_text(column):
+        if column.null_count and not pyarrow.types.is_floating(column.type):
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
         array: npt.NDArray[Any] = column.to_numpy()
         return array
+    texts, numbers = _distinct(column)
+    if column.null_count or any("\0" in text or len(text) > LONGEST_ID for text in texts):
+        # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
+        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    return np.array(texts, dtype=np.str_)[numbers]
+
+
+def _is_text(column: Any) -> bool:
+    import pyarrow
+
+    return len(column) > 0 and (
+        pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type)
+    )
+
+
+def _distinct(column: Any) -> tuple[list[str], npt.NDArray[Any]]:
+    """Return the distinct texts of a column in order of appearance, and the number of each row's text."""
+    import pyarrow
+
     encoded = column.combine_chunks().dictionary_encode()
     if isinstance(encoded, pyarrow.ChunkedArray):
         encoded = encoded.chunk(0)
-    texts = encoded.dictionary.to_pylist()
-    if column.null_count or any("\0" in text for text in texts) or max(map(len, texts)) > 1000:
-        # numpy's fixed-width texts hold no None, drop a final NUL, and are large if one is long
-        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
-    return np.array(texts, dtype=np.str_)[encoded.indices.to_numpy()]
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
 
 
 def _why(error: BaseException) -> str:

@@ -2,9 +2,9 @@
 
 RewardBench has one object of lists: one entry per prompt, with a list of scores. RewardMATH has two layouts.
 The authors publish a JSON list per model, one object per problem, with `problem`, `solution_reference` (who
-wrote each solution), `score` (one entry per solution) and, for verdicts, `chosen_position`. The tidy layout is
-a table of many models with the columns `model, problem, response, score` or, for verdicts, `model, problem,
-rejected, verdict, chosen_position`; response 0 is the correct one.
+wrote each solution), `score` (one entry per solution) and, for verdicts, `chosen_position`. The tidy layout
+is a table of many models with the columns `model, problem, response, score` or, for verdicts, `model,
+problem, rejected, verdict, chosen_position`; response 0 is the correct one.
 """
 
 from __future__ import annotations
@@ -196,12 +196,12 @@ def rewardmath_models(table: Mapping[str, Sequence[Any]], source: str) -> dict[s
         if not isinstance(model, str) or not isinstance(problem, (str, int, np.integer)) or place != place:
             problems.append(f"row {row}: expected a model, a problem and a number {number}")
             continue
-        if not isinstance(place, (int, float, np.number)) or isinstance(place, bool) or place % 1:
+        if not isinstance(place, (int, float, np.number)) or isinstance(place, bool) or int(place) != place:
             problems.append(f"row {row}: {number} is {shown(place)}, not a whole number")
             continue
         if verdicts and value[1] not in _LETTERS:
             problems.append(f"row {row}: chosen_position is {shown(value[1])}, not A or B")
-        own = found.setdefault(model, {}).setdefault(problem, {})
+        own = found.setdefault(str(model), {}).setdefault(problem, {})
         if int(place) in own:
             problems.append(f"row {row}: {number} {place} of problem {problem} appears twice")
         own[int(place)] = value

@@ -25,7 +25,7 @@ from rmcalib.scores._formats import (
     rewardmath_models,
 )
 from rmcalib.scores._meaning import MISSING, STEPS, Missing, measured, step_rewards
-from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown
+from rmcalib.scores._schema import LARGEST_REWARD, Place, row_place, shown, taken
 from rmcalib.scores._scores import Scores
 from rmcalib.scores._tables import listed, parse_columns, to_columns
 
@@ -124,9 +124,20 @@ def load_all_scores(
 ) -> dict[str, Scores]:
     """Read the scores of all models of a source, by model; see `load_scores`.
 
-    If a file does not name its model, the name is that of the file. ``only`` is a model whose name is known,
-    so that the others need not be built.
+    Parameters
+    ----------
+    source, columns, scale, cluster, steps, missing
+        As for `load_scores`.
+    only : str, optional
+        A model whose name is known, so that the others need not be built.
 
+    Returns
+    -------
+    dict of str to Scores
+        The scores by model. If a file does not name its model, the name is that of the file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Scores.from_arrays([[1.0, 0.0]]).to_jsonl(f"{folder}/mine.jsonl")
@@ -235,15 +246,13 @@ def _of_table(
     """Build the scores of each model of a table."""
     about = dict(table.manifest or {})
     ours = table.manifest is not None and not given and cluster is None
-    parts: Mapping[str | None, tuple[dict[str, Any], list[str]]]
-    parts = {None: (dict(table.columns), [])} if ours else to_columns(table, given, cluster)
+    parts = {None: dict(table.columns)} if ours else to_columns(table, given, cluster)
     result = {}
-    for model, (own, notes) in parts.items():
+    for model, own in parts.items():
         if only is not None and len(parts) > 1 and model != only:
             continue
-        more: dict[str, Any] = {"notes": notes} if notes else {}
-        more |= {} if model is None else {"model": model}
-        loaded = _built(own, about | more, table, steps, missing)
+        named = about if model is None else about | {"model": model}
+        loaded = _built(own, named, table, steps, missing)
         loaded = loaded._replace(scores=measured(loaded.scores, scale, guess=table.manifest is None))
         result[model or str(about.get("model") or stem)] = loaded
     if not result:
@@ -264,9 +273,6 @@ def _built(
         given["reward"] = rewards
         manifest |= {"score_kind": "steps", "steps": steps}
         manifest["scale"] = "log-utilities" if probabilities else "unknown"
-    elif "beats" in given and "reward" not in given:
-        manifest |= {"score_kind": "pairs", "scale": "pairs"}
-        given["reward"] = _mean_wins(given["beats"], source, place)
     if missing != "refuse":
         given, treated = _without_missing(given, missing, source)
         if treated:
@@ -313,18 +319,6 @@ def _numbers(value: Any) -> FloatArray | None:
     return row if row.ndim == 1 and len(row) and not (np.abs(row) > LARGEST_REWARD).any() else None
 
 
-def _mean_wins(lists: Any, source: str, place: Place) -> FloatArray:
-    """Return the mean known probability of beating another response; 1/2 if none is known."""
-    means = []
-    for number, row in enumerate(lists):
-        try:
-            known = [float(p) for p in row if p is not None and p == p]
-        except (TypeError, ValueError):
-            raise ValueError(f"{source}, {place(number)}: beats is not a list of probabilities") from None
-        means.append(sum(known) / len(known) if known else 0.5)
-    return np.array(means)
-
-
 def _without_missing(
     given: dict[str, Any], missing: str, source: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -340,7 +334,7 @@ def _without_missing(
         kept = np.flatnonzero(~np.isin(items, prompts))
         if not len(kept):
             raise ValueError(f"{source}: no prompt has a score for each of its responses")
-        given = {name: [column[i] for i in kept] for name, column in given.items()}
+        given = {name: taken(column, kept) for name, column in given.items()}
         note = f"{count(n, 'response')} had no score; {count(of, 'prompt')} left out."
         return given, {"responses": n, "prompts": of, "treated": "drop", "note": note}
     lowest = min(value for value, empty in zip(values, absent, strict=True) if not empty)

@@ -191,7 +191,7 @@ def measured(scores: Scores, scale: str | None, *, guess: bool) -> Scores:
     """Return scores whose numbers are rewards, and whose manifest says what was done (``meaning``)."""
     if scale is not None:
         check_choice(scale, "scale", SCALES)
-    if scale is None and not guess:
+    if scale is None and (not guess or "score_kind" in scores.manifest):
         return scores
     meaning = look(scores)
     used = scale or (meaning.looks_like if meaning.certain else "reward")

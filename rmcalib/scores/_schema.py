@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rmcalib._util.arrays import BoolArray, FloatArray, IntArray
+from rmcalib._util.texts import LONGEST_ID
 
 __all__ = [
     "DETAIL",
@@ -32,6 +33,7 @@ __all__ = [
     "row_place",
     "shown",
     "starts_of",
+    "taken",
     "tied_labels",
 ]
 
@@ -47,6 +49,7 @@ LARGEST_REWARD = 1e100
 DETAIL = "judge_"
 """Prefix of columns with other numbers of a judge's answer; NaN if unknown."""
 _TOLERANCE = 1e-6
+_SHOWN = 10  # problems in a message
 _MOST_VOTES = 10**12  # sums of more could overflow
 _BAD_SIGNS = re.compile("[\0\ud800-\udfff]")  # numpy drops a final NUL; UTF-8 has no lone surrogates
 
@@ -63,7 +66,7 @@ class Field:
     may_be_empty: bool = False
 
 
-_TEXT = "a text or a number that is not empty, without NUL or lone surrogate"
+_TEXT = f"a number, or a text of 1 to {LONGEST_ID} characters without NUL or lone surrogate"
 _NO_VOTES = "leave the column out if there are no votes"
 SCHEMA: dict[str, Field] = {
     "item_id": Field("string", _TEXT, "give every row the id of its prompt"),
@@ -103,7 +106,8 @@ class Problems(list[str]):
         if len(self) == 1:
             raise ValueError(f"{self.source}: {self[0]}")
         if self:
-            lines = "".join(f"\n- {problem}" for problem in self)
+            lines = "".join(f"\n- {problem}" for problem in self[:_SHOWN])
+            lines += f"\n- and {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
             raise ValueError(f"{self.source}: {len(self)} problems{lines}")
 
 
@@ -118,6 +122,11 @@ def shown(value: Any) -> str:
         return "empty"
     text = repr(value.item() if isinstance(value, np.generic) else value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def taken(values: Any, rows: IntArray) -> Any:
+    """Return some rows of a column."""
+    return values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows]
 
 
 def starts_of(item_id: npt.NDArray[np.str_]) -> IntArray:
@@ -183,11 +192,13 @@ def as_column(values: Any) -> npt.NDArray[Any] | None:
         if kinds and kinds <= {int, float, bool} and (kinds == {bool} or bool not in kinds):
             empty = any(value is None for value in array.tolist())
             return array.astype(np.float64) if empty or float in kinds else np.array(array.tolist())
+        if str in kinds and len(kinds) > 1:  # Arrow has no columns of several types
+            return _objects(None if value is None else str(value) for value in array.tolist())
     return array
 
 
 def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
-    listed = list(values)
+    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
     array = np.empty(len(listed), dtype=object)
     array[:] = listed
     return array
@@ -196,8 +207,8 @@ def _objects(values: Iterable[Any]) -> npt.NDArray[np.object_]:
 def _typed(values: Any, field: Field) -> tuple[npt.NDArray[Any] | None, IntArray]:
     """Return a column with the type of its field, and the rows of bad values."""
     if field.type == "lists":
-        bad = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
-        return (None if bad else as_lists(values)), np.array(bad, dtype=np.int64)
+        wrong_rows = [row for row, value in enumerate(values) if not _is_list_of_probabilities(value)]
+        return (None if wrong_rows else as_lists(values)), np.array(wrong_rows, dtype=np.int64)
     array = values if isinstance(values, np.ndarray) and values.ndim == 1 else _objects(values)
     if field.type == "string":
         return _texts(array)
@@ -238,7 +249,7 @@ def _text(value: Any) -> str | None:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else str(value) if math.isfinite(value) else None
     text = str(value)
-    return None if not text.strip() or _BAD_SIGNS.search(text) else text
+    return None if not text.strip() or len(text) > LONGEST_ID or _BAD_SIGNS.search(text) else text
 
 
 def _cast(array: npt.NDArray[Any], type_name: str) -> tuple[npt.NDArray[Any], IntArray]:

@@ -26,6 +26,7 @@ from rmcalib.scores import _files
 from rmcalib.scores._formats import rewardbench_content
 from rmcalib.scores._schema import (
     DETAIL,
+    LARGEST_REWARD,
     SCHEMA,
     UNKNOWN_LENGTH,
     Place,
@@ -43,7 +44,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Scores"]
 
-_OF_THE_RUN = ("hash", "asked")  # entries of a manifest that hold for the unchanged rewards only
+_OF_THE_RUN = (
+    "hash",
+    "asked",
+    "scores_sha256",
+)  # entries of a manifest that hold for the unchanged rewards only
 _OPTIONAL = ("votes", "ties", "beats", "cluster")
 
 
@@ -276,8 +281,9 @@ class Scores:
         """
         if not np.isfinite(temperature) or temperature <= 0:
             raise ValueError(f"temperature: {temperature!r} is not a positive finite number")
-        reward = self.reward / temperature
-        if not np.isfinite(reward).all():
+        with np.errstate(over="ignore"):
+            reward = self.reward / temperature
+        if np.abs(reward).max() > LARGEST_REWARD:
             raise ValueError(f"temperature: {temperature!r} makes a reward too large")
         about = {key: value for key, value in self.manifest.items() if key not in _OF_THE_RUN}
         about["temperature"] = float(about.get("temperature", 1.0)) * float(temperature)
@@ -365,7 +371,8 @@ class Scores:
         columns : mapping of names to values (N,)
             ``item_id``, ``response`` and ``reward``, and optionally ``label`` or ``is_correct`` (without
             them, labels are unknown), ``category``, ``n_tokens``, ``truncated``, ``votes``, ``ties``,
-            ``beats``, ``cluster``, and any others, which become `extra`.
+            ``beats``, ``cluster``, and any others, which become `extra`. Without ``reward``, the reward is
+            the mean of a response's known ``beats``.
         manifest : Mapping[str, Any], optional
             Information about how the scores were made.
         source, place
@@ -396,10 +403,14 @@ class Scores:
         given.setdefault("truncated", np.zeros(n, dtype=bool))
         if "votes" in given:
             given.setdefault("ties", np.zeros(n, dtype=np.int64))
+        about = dict(manifest or {})
+        if "beats" in given and "reward" not in given:
+            given["reward"] = [_mean_win(row) for row in given["beats"]]
+            about |= {"score_kind": "pairs", "scale": "pairs"}
         arrays = checked(given, source=source, place=place)
         if "votes" in arrays:
             arrays["label"] = tied_labels(arrays["label"], arrays["votes"], starts_of(arrays["item_id"]))
-        return cls(**_fields(arrays), manifest=dict(manifest or {}))
+        return cls(**_fields(arrays), manifest=about)
 
     @classmethod
     def from_rows(
@@ -446,9 +457,9 @@ class Scores:
         columns, manifest = _files.read_parquet(path)
         return cls.from_columns(columns, manifest, source=str(path))
 
-    def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file with the manifest."""
-        _files.write_parquet(path, self.columns(), self.manifest)
+    def to_parquet(self, path: str | Path) -> dict[str, Any]:
+        """Write a Parquet file with the manifest; return the manifest with a digest of the content."""
+        return _files.write_parquet(path, self.columns(), self.manifest)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write JSONL, one object per response."""
@@ -506,14 +517,20 @@ def _labels(correct: ArrayLike | None, votes: IntArray | None, shape: tuple[int,
         array = np.full(n, array)
     if array.shape != (n,) or array.dtype == bool:
         raise ValueError(
-            f"correct: expected an index, one index for each of the {n} prompts, or truth values or labels of "
-            f"shape {shape}; got {array.dtype} of shape {array.shape}"
+            f"correct: expected an index, one index for each of the {n} prompts, or truth values or labels "
+            f"of shape {shape}; got {array.dtype} of shape {array.shape}"
         )
     index = as_integers(array, "correct", ndim=1)
     bad = np.flatnonzero((index < 0) | (index >= m))
     if len(bad):
         raise ValueError(f"correct: row {bad[0]} is {index[bad[0]]}, but responses are numbered 0 to {m - 1}")
     return np.asarray(np.arange(m) == index[:, None], dtype=np.float64)
+
+
+def _mean_win(beats: Any) -> float:
+    """Return the mean known probability of beating another response; 1/2 if none is known."""
+    known = [p for p in beats if isinstance(p, (int, float)) and p == p] if np.iterable(beats) else []
+    return sum(known) / len(known) if known else 0.5
 
 
 def _softened(beats: npt.NDArray[np.object_], temperature: float) -> npt.NDArray[np.object_]:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.benchmarks._items import distinct_ids
 from rmcalib.scores._files import Table
-from rmcalib.scores._schema import SCHEMA, Problems, shown
+from rmcalib.scores._schema import Problems, shown, taken
 
 __all__ = ["ROLES", "parse_columns", "to_columns"]
 
@@ -50,8 +50,13 @@ _NAMES: dict[str, Strings] = {
 }
 ROLES = ("prompt", "response", "reward", "label", "category", "cluster", "step", "model")
 """What a column can be: the keys of ``columns`` in `load_scores`."""
-_OURS = {"prompt": ("item_id",), "response": ("response",), "reward": ("reward",)}
-_OURS |= {"label": ("label", "is_correct"), "category": ("category",)}
+_OURS: dict[str, Strings] = {
+    "prompt": ("item_id",),
+    "response": ("response",),
+    "reward": ("reward",),
+    "label": ("label", "is_correct"),
+    "category": ("category",),
+}
 _ONE_OF = ("reward", "label")  # two candidates for these are a question; of others the first is used
 _BEST = ("best", "best_id", "best_response", "winner", "preferred", "chosen_id")
 _CHOSEN, _REJECTED = re.compile(r"(^|_)chosen(_|$)"), re.compile(r"(^|_)rejected(_|\d|$)")
@@ -63,6 +68,7 @@ _WORDS = {
     ),
     **dict.fromkeys(("tie", "tied", "draw"), 0.5),
 }
+_MODEL = "__model__"
 _LONGEST_ID = 100  # longer prompts are texts, and their digest is their id
 
 
@@ -99,8 +105,8 @@ def parse_columns(given: str | Mapping[str, Any] | None) -> dict[str, list[str]]
 
 def to_columns(
     table: Table, given: Mapping[str, list[str]], cluster: str | None = None
-) -> dict[str | None, tuple[dict[str, Any], list[str]]]:
-    """Return the columns of `Scores` for each model of a table (None if it names none), and notes."""
+) -> dict[str | None, dict[str, Any]]:
+    """Return the columns of `Scores` for each model of a table (None if it names none)."""
     problems = Problems(table.source)
     if not len(table):
         problems.append("contains no scores")
@@ -109,30 +115,23 @@ def to_columns(
     roles = _roles(table, asked, problems)
     problems.raise_if_any()
     wide = "wide" in roles
-    columns, notes = (_of_wide if wide else _of_long)(table, roles, problems)
+    columns = (_of_wide if wide else _of_long)(table, roles, problems)
     problems.raise_if_any()
     used = {name.removeprefix("-") for names in roles.values() for name in names}
     rows = columns.pop("row")
     for name, values in table.columns.items():
-        if name in used or name == "is_correct":
-            continue
-        if name in SCHEMA or name.startswith("judge_"):
-            columns.setdefault(name, np.asarray(values, dtype=object)[rows] if wide else values)
-        else:
-            columns.setdefault(name, _taken(values, rows) if wide else values)
+        if name not in used and name != "is_correct":
+            kept = "response_text" if name == "response" else name
+            columns.setdefault(kept, taken(values, rows) if wide else values)
     columns["__row__"] = np.asarray(rows)
-    models = columns.pop("model", None)
+    models = columns.pop(_MODEL, None)
     if models is None:
-        return {None: (columns, notes)}
-    parts: dict[str | None, tuple[dict[str, Any], list[str]]] = {}
+        return {None: columns}
+    parts: dict[str | None, dict[str, Any]] = {}
     for model in dict.fromkeys(models.tolist()):
         own = np.flatnonzero(models == model)
-        parts[model] = ({name: _taken(values, own) for name, values in columns.items()}, notes)
+        parts[model] = {name: taken(values, own) for name, values in columns.items()}
     return parts
-
-
-def _taken(values: Any, rows: IntArray) -> Any:
-    return values[rows] if isinstance(values, np.ndarray) else [values[i] for i in rows]
 
 
 def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> dict[str, list[str]]:
@@ -158,27 +157,43 @@ def _roles(table: Table, given: Mapping[str, list[str]], problems: Problems) -> 
     for role, known in _NAMES.items():
         if role in found or (role == "reward" and "wide" in found):
             continue
+        if role == "label" and "wide" in found and _CHOSEN.search(_plain(found["wide"][0])):
+            continue
         there = [by_name[name] for name in known if name in by_name]
-        if role in ("reward", "label"):
-            there = [name for name in there if _fits(role, table.columns[name])]
+        there = [name for name in there if _fits(role, table.columns[name])]
         if role == "prompt" and "wide" not in found:
             there = sorted(there, key=lambda name: not _repeats(table.columns[name]))  # stable
         exact = [name for name in there if _plain(name) in _OURS.get(role, ())]
         if len(there) > 1 and role in _ONE_OF and not exact:
-            problems.append(
-                f"{role}: could be {' or '.join(there)}: say which with columns {role}={there[0]}"
-            )
+            problems.append(f"{role}: could be {' or '.join(there)}: say which, {_option(role, there[0])}")
         if there:
             found[role] = exact[:1] or there[:1]
     if not {"reward", "wide", "steps"} & {*found} and "beats" not in have:
-        problems.append(f"no column of rewards (has {', '.join(have)}): name it with columns reward=NAME")
+        problems.append(f"no column of rewards (has {', '.join(have)}): name it, {_option('reward')}")
     if "prompt" not in found and "wide" not in found and not _is_listed(table, found):
-        problems.append(f"no column of prompts (has {', '.join(have)}): name it with columns prompt=NAME")
+        problems.append(f"no column of prompts (has {', '.join(have)}): name it, {_option('prompt')}")
     if "wide" not in found and _is_listed(table, found):
         found["wide"] = found.pop("reward")
+    if "model" in found and "model" not in given and _are_authors(table, found):
+        del found["model"]
     if found.get("prompt") == found.get("response") and "prompt" in found:
         del found["response"]
     return found
+
+
+def _are_authors(table: Table, roles: Mapping[str, list[str]]) -> bool:
+    """Whether a column `model` says who wrote a response, not who judged it: none is there twice."""
+    name = roles["model"][0]
+    if name == "judge" or "wide" in roles or len(set(map(str, table.columns[name]))) == 1:
+        return False
+    keys = [table.columns[roles[role][0]] for role in ("category", "prompt", "response") if role in roles]
+    rows = [*zip(*(map(str, values) for values in keys), strict=True)]
+    return "response" not in roles or len(set(rows)) == len(rows)
+
+
+def _option(role: str, name: str = "NAME") -> str:
+    """Return the option that names a column, on the command line and in Python."""
+    return f"--columns {role}={name} or columns={{{role!r}: {name!r}}}"
 
 
 def _plain(name: str) -> str:
@@ -199,11 +214,15 @@ def _is_listed(table: Table, roles: Mapping[str, list[str]]) -> bool:
 
 
 def _fits(role: str, values: Any) -> bool:
-    """Whether a column of this name can hold rewards or labels: texts of responses cannot."""
+    """Whether a column with the name of a role can have it: texts of responses are no rewards or ids."""
     sample = [value for value in values[:200] if value is not None]
     if role == "reward":
         return all(_number(value) is not None or isinstance(value, (list, np.ndarray)) for value in sample)
-    return all(not isinstance(value, str) or len(value) <= _LONGEST_ID for value in sample)
+    if role == "response":
+        return all(_number(value) is not None or len(str(value)) <= 20 for value in sample)
+    if role == "model":
+        return all(isinstance(value, str) and _number(value) is None for value in sample)
+    return role != "label" or all(not isinstance(v, str) or len(v) <= _LONGEST_ID for v in sample)
 
 
 def _reward_columns(table: Table, by_name: Mapping[str, str]) -> list[str]:
@@ -224,11 +243,9 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _of_long(
-    table: Table, roles: Mapping[str, list[str]], problems: Problems
-) -> tuple[dict[str, Any], list[str]]:
+def _of_long(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
     """Return the columns of a table with one row per response."""
-    n, notes = len(table), []
+    n = len(table)
 
     def column(role: str) -> Any:
         return table.columns[roles[role][0]] if role in roles else None
@@ -237,9 +254,10 @@ def _of_long(
     ids = _ids(column("prompt"), "prompt", table, problems)
     categories = None if "category" not in roles else _ids(column("category"), "category", table, problems)
     models = None if "model" not in roles else _ids(column("model"), "model", table, problems)
+    given = column("response")
     problems.raise_if_any()
     if models is not None:
-        columns["model"] = models
+        columns[_MODEL] = models
     if categories is not None:
         columns["category"] = categories
         rows = dict.fromkeys(zip(ids.tolist(), categories.tolist(), strict=True))
@@ -259,7 +277,6 @@ def _of_long(
     columns["item_id"] = ids
     groups = ids if models is None else np.array([f"{m}\n{i}" for m, i in zip(models, ids, strict=True)])
     _, group = np.unique(groups, return_inverse=True)
-    given = column("response")
     columns["response"], kept = _numbered(given, group, roles, table, problems)
     if kept is not None:
         columns[roles["response"][0]] = kept
@@ -273,12 +290,10 @@ def _of_long(
             columns["reward"] = [None if v is None else -float(v) for v in table.columns[name[1:]]]
     if "steps" in roles and "reward" not in roles:
         columns["steps"] = column("steps")
-    return columns, notes
+    return columns
 
 
-def _of_wide(
-    table: Table, roles: Mapping[str, list[str]], problems: Problems
-) -> tuple[dict[str, Any], list[str]]:
+def _of_wide(table: Table, roles: Mapping[str, list[str]], problems: Problems) -> dict[str, Any]:
     """Return the columns of a table with one row per prompt."""
     n, names = len(table), roles["wide"]
     rewards: list[list[Any]] = [[] for _ in range(n)]
@@ -297,18 +312,17 @@ def _of_wide(
         problems.raise_if_any()
     rows = np.repeat(np.arange(n), sizes)
     columns: dict[str, Any] = {"row": rows}
-    notes: list[str] = []
     numbers = np.array([str(i) for i in range(n)])
     ids = _ids(table.columns[roles["prompt"][0]], "prompt", table, problems) if "prompt" in roles else numbers
     if len(set(ids.tolist())) < n:  # one question behind several rows
         columns["cluster"] = ids[rows]
         ids = numbers
-    for role in ("category", "cluster", "model", "step"):
+    for role in ("category", "cluster", "model"):
         if role in roles:
-            values = table.columns[roles[role][0]]
-            columns[role] = (
-                np.asarray(values)[rows] if role == "step" else _ids(values, role, table, problems)[rows]
-            )
+            values = _ids(table.columns[roles[role][0]], role, table, problems)
+            columns[_MODEL if role == "model" else role] = values[rows]
+    if "step" in roles:
+        columns["step"] = np.asarray(table.columns[roles["step"][0]])[rows]
     problems.raise_if_any()
     columns |= {
         "item_id": ids[rows],
@@ -324,7 +338,7 @@ def _of_wide(
     elif "num_correct" in table.columns:
         counts = np.array([_number(value) for value in table.columns["num_correct"]], dtype=np.float64)
         columns["label"] = (columns["response"] < counts[rows]).astype(np.float64)
-    return columns, notes
+    return columns
 
 
 def _ids(values: Any, name: str, table: Table, problems: Problems) -> npt.NDArray[np.str_]:
@@ -372,8 +386,8 @@ def _numbered(
     for row, key in enumerate(zip(group.tolist(), map(str, given), strict=True)):
         if key in seen:
             problems.append(
-                f"{table.place(row)}: response {shown(given[row])} of its prompt appears twice: leave one out, "
-                "or name another column with columns response=NAME or model=NAME"
+                f"{table.place(row)}: response {shown(given[row])} of its prompt appears twice: leave one "
+                f"out, or name other columns, {_option('response')}"
             )
             break
         seen.add(key)
@@ -383,7 +397,7 @@ def _numbered(
 def _labels(
     values: Any, name: str, group: IntArray, responses: Any, table: Table, problems: Problems
 ) -> FloatArray:
-    """Read labels of responses: true or false, 0 or 1, words, the best id, ranks, shares; empty is unknown."""
+    """Read labels of responses: truth values, words, the best id, ranks, shares; empty is unknown."""
     texts = [None if value is None or value != value else str(value).strip() for value in values]
     n_groups = int(group.max()) + 1
     distinct: list[set[str]] = [set() for _ in range(n_groups)]
@@ -417,8 +431,9 @@ def _labels(
         return found
     row = bad[0] if bad else int(outside[0])
     problems.append(
-        f"{table.place(row)}: {name} is {shown(values[row])}, which is no label: give true or false, 0 or 1, a "
-        "share from 0 to 1, ranks 1, 2, ..., or the id of the best response (another column: columns label=NAME)"
+        f"{table.place(row)}: {name} is {shown(values[row])}, which is no label: give true or false, 0 or 1, "
+        "a share from 0 to 1, ranks 1, 2, ..., or the id of the best response, or name another column, "
+        f"{_option('label')}"
     )
     return found
 
@@ -470,8 +485,8 @@ def _wide_labels(
         index = ends[0] if len(ends) == 1 else int(text) - from_one if text.isdigit() else letter
         if not 0 <= index < size:
             problems.append(
-                f"{table.place(row)}: {name} is {shown(value)}, which is none of its {size} responses: give the "
-                "name of a reward column, a letter, a number from 0, or a list with 0 or 1 for each"
+                f"{table.place(row)}: {name} is {shown(value)}, which is none of its {size} responses: give "
+                "the name of a reward column, a letter, a number from 0, or a list with 0 or 1 for each"
             )
             return np.full(int(sizes.sum()), np.nan)
         found += [float(j == index) for j in range(size)]

@@ -2,17 +2,18 @@
 
 from rmcalib.tabular._datasets import DATASETS, Dataset, load_dataset, read_csv, synthetic_dataset
 from rmcalib.tabular._evaluation import Questions
+from rmcalib.tabular._experiment import Plan
 from rmcalib.tabular._learners import (
     LEARNERS,
     Learner,
     MallowsLearner,
+    PairwiseLearner,
+    PlackettLuceFromPairs,
     PlackettLuceLearner,
     RankClassifier,
+    Training,
     make_learner,
 )
-from rmcalib.tabular._networks import Training
-from rmcalib.tabular._pairwise import PairwiseLearner, PlackettLuceFromPairs
-from rmcalib.tabular._plan import Plan
 from rmcalib.tabular._prolr import ProlrResult, run_prolr
 from rmcalib.tabular._sources import naive_bayes_rankings
 

@@ -19,8 +19,6 @@ from rmcalib.tabular._sources import SHA256, fetch, offline_iris, offline_wine
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["DATASETS", "Dataset", "load_dataset", "read_csv", "synthetic_dataset"]
-
 DATASETS = tuple(sorted(SHA256))
 """Names for :func:`load_dataset`: the data sets of the paper, and segment and pendigits."""
 
@@ -198,6 +196,54 @@ def synthetic_dataset(
     truth = PlackettLuce(features @ slopes)
     labels = tuple(f"L{number + 1}" for number in range(n_items))
     return _numeric_dataset(f"synthetic-{seed}", features, truth.sample(1, rng)[0], labels), truth
+
+
+@dataclass(frozen=True)
+class FeatureEncoder:
+    """Fitted transformers of the numeric ``columns`` and of the categories; None if there are none."""
+
+    columns: IntArray
+    numbers: Any
+    categories: Any
+
+    def transform(self, data: Dataset, rows: IntArray) -> FloatArray:
+        """Return features (len(rows), d): standardised numbers, then one column per known category."""
+        blocks = [np.empty((len(rows), 0))]
+        if self.numbers is not None:
+            blocks.append(self.numbers.transform(data.numeric[np.ix_(rows, self.columns)]))
+        if self.categories is not None:
+            blocks.append(self.categories.transform(data.texts[rows]))
+        return np.column_stack(blocks)
+
+
+def fit_encoder(data: Dataset, rows: IntArray, *, identifiers: bool = False) -> FeatureEncoder:
+    """Learn the encoding from ``rows`` of ``data``.
+
+    Missing numbers are replaced by the median, numbers are standardised, and categories are one-hot encoded.
+    Categories that are not in ``rows`` are ignored. Columns that only number the rows are left out, unless
+    ``identifiers``.
+
+    >>> from rmcalib.tabular import load_dataset
+    >>> data = load_dataset("iris")
+    >>> features = fit_encoder(data, np.arange(100)).transform(data, np.arange(100))
+    >>> bool(np.allclose(features.mean(axis=0), 0)), bool(np.allclose(features.std(axis=0), 1))
+    (True, True)
+    """
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    names = enumerate(data.numeric_names)
+    kept = [number for number, name in names if identifiers or name not in data.identifiers]
+    columns = np.array(kept, dtype=np.int64)
+    numbers = categories = None
+    if kept:
+        imputer = SimpleImputer(strategy="median", keep_empty_features=True)
+        numbers = make_pipeline(imputer, StandardScaler()).fit(data.numeric[np.ix_(rows, columns)])
+    if data.texts.shape[1]:
+        encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        categories = encoder.fit(data.texts[rows])
+    return FeatureEncoder(columns, numbers, categories)
 
 
 def _numeric_dataset(name: str, features: FloatArray, orders: IntArray, labels: tuple[str, ...]) -> Dataset:

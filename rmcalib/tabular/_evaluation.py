@@ -8,16 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rmcalib._util.arrays import IntArray, check_choice
-from rmcalib.calibration import Discrepancy, NotionProtocol, NullTest, full_rank, sub_k, top_k
+from rmcalib.calibration import NullTest, full_rank, sub_k, top_k
+from rmcalib.calibration.binning import Discrepancy
+from rmcalib.calibration.notions import NotionProtocol
 from rmcalib.ranking import PairMarginals, RankingDistribution
 from rmcalib.ranking.events import Family
-
-__all__ = ["NOTIONS", "Questions", "evaluate", "kendall_tau"]
 
 NOTIONS = ("rankwise", "rankwise-95", "full-rank", "full-rank-95")
 """rankwise: average error over all events. rankwise-95: average over the most frequent events, which make up
 95% of the occurrences. full-rank: the strong notion, by the Dirichlet kernel. full-rank-95: the same with the
 95% filter, which only the reference protocol has."""
+ALPHA = 0.05  # an error whose p-value is at most this is too large for a calibrated forecast
+LEAST = 19  # resamples: with fewer, no p-value is that small
 
 Row = dict[str, Any]
 
@@ -46,9 +48,8 @@ class Questions:
     intervals : bool
         Whether to compute intervals, which takes most of the time.
     stagewise : bool
-        Increase k in each family, and stop as soon as the exact rankwise error exceeds ``threshold``.
-    threshold : float
-        The largest error with which ``stagewise`` continues.
+        Increase k in each family, and stop at the first exact rankwise error that is too large for a
+        calibrated forecast (p ≤ 0.05); needs ``resamples``.
 
     Examples
     --------
@@ -65,7 +66,6 @@ class Questions:
     resamples: int = 200
     intervals: bool = True
     stagewise: bool = False
-    threshold: float = 0.1
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -84,6 +84,10 @@ class Questions:
             raise ValueError(
                 "stagewise: needs the notion rankwise, the protocol exact and the discrepancy abs: it stops "
                 "where that error is too large"
+            )
+        if self.stagewise and self.resamples < LEAST:
+            raise ValueError(
+                f"stagewise: needs at least {LEAST} resamples, to compare each error with its null"
             )
         bad = [k for k in self.sub if k < 2] + [k for k in self.top if k < 1]
         if bad:
@@ -139,7 +143,7 @@ def evaluate(
                 for row in fold.notion(family, k, notion, protocol)
             ]
             rows += found
-            if questions.stagewise and _exceeds(found, questions.threshold):
+            if questions.stagewise and _rejects(found):
                 break
     return rows
 
@@ -185,34 +189,41 @@ class _Fold(NamedTuple):
 
     def scores(self) -> Iterator[Row]:
         """Yield Kendall's tau, and the log loss if the forecast is a distribution."""
-        m, n = self.dist.n_items, len(self.orders)
-        yield _row("", "kendall_tau", m, "exact", "", kendall_tau(self.dist.mode(), self.orders), n)
+        values = {"kendall_tau": kendall_tau(self.dist.mode(), self.orders)}
         if isinstance(self.dist, RankingDistribution):
-            likelihood = [float(value) for value in np.diagonal(self.dist.log_prob(self.orders))]
-            yield _row("", "log_loss", m, "exact", "", -float(np.mean(likelihood)), n)
+            values["log_loss"] = -float(np.mean(np.diagonal(self.dist.log_prob(self.orders)).astype(float)))
+        for name, value in values.items():
+            yield self._row("", self.dist.n_items, name, "exact", "", value)
 
     def notion(self, family: Family, k: int, notion: str, protocol: NotionProtocol) -> Iterator[Row]:
-        """Yield the rows of one notion, one per discrepancy."""
-        if notion == "full-rank-95":
-            if protocol == "reference":
-                yield self._strong(family, k, protocol, coverage=0.95)
-            return
-        if notion == "full-rank":
-            yield self._strong(family, k, protocol)
+        """Yield the rows of one notion, one per discrepancy; none if the protocol does not have it."""
+        coverage = 0.95 if notion.endswith("-95") else None
+        if notion.startswith("full-rank"):
+            if protocol == "reference" or coverage is None:
+                yield self._strong(family, k, notion, protocol, coverage)
             return
         for discrepancy in self.questions.discrepancies:
-            if protocol == "exact":
-                yield self._exact(family, k, notion, discrepancy)
-            elif discrepancy in ("abs", "kl", "jeffreys_unit"):
-                yield self._reference(family, k, notion, discrepancy)
+            if protocol == "exact" or discrepancy != "jeffreys":  # the public code has the mapped one only
+                yield self._weak(family, k, notion, protocol, discrepancy, coverage)
 
-    def _exact(self, family: Family, k: int, notion: str, discrepancy: Discrepancy) -> Row:
+    def _weak(
+        self,
+        family: Family,
+        k: int,
+        notion: str,
+        protocol: NotionProtocol,
+        discrepancy: Discrepancy,
+        coverage: float | None,
+    ) -> Row:
         ask: Any = sub_k if family == "sub" else top_k
-        chosen: Row = {"coverage": 0.95, "counted_on": self.counted_on} if notion == "rankwise-95" else {}
-        result = ask(self.dist, self.orders, k, discrepancy=discrepancy, rng=self.rng, **chosen)
-        row = _row(family, notion, k, "exact", discrepancy, result.value, result.n, result.n_events)
+        chosen: Row = {"protocol": "reference", "support": self.support}
+        if protocol == "exact":
+            chosen = {"rng": self.rng} | ({"counted_on": self.counted_on} if coverage else {})
+        result = ask(self.dist, self.orders, k, discrepancy=discrepancy, coverage=coverage, **chosen)
+        row = self._row(family, k, notion, protocol, discrepancy, result.value)
+        row["n_events"] = result.n_events
         resamples = self.questions.resamples
-        if discrepancy != "abs" or not resamples:
+        if protocol == "reference" or discrepancy != "abs" or not resamples:
             return row
         if self.questions.intervals:
             # The same draws as the null test below, so that interval and test agree about 0.
@@ -220,31 +231,15 @@ class _Fold(NamedTuple):
             row |= {"low": interval.low, "high": interval.high}
         return row | (_null_columns(result.null(resamples=resamples, rng=self.rng)) if self.ranks else {})
 
-    def _reference(self, family: Family, k: int, notion: str, discrepancy: Discrepancy) -> Row:
-        ask: Any = sub_k if family == "sub" else top_k
-        chosen: Row = {"coverage": 0.95} if notion == "rankwise-95" else {}
-        options: Row = {"protocol": "reference", "support": self.support, "discrepancy": discrepancy}
-        result = ask(self.dist, self.orders, k, **options, **chosen)
-        n = len(self.orders)
-        return _row(family, notion, k, "reference", discrepancy, result.value, n, result.n_events)
-
     def _strong(
-        self, family: Family, k: int, protocol: NotionProtocol, coverage: float | None = None
+        self, family: Family, k: int, notion: str, protocol: NotionProtocol, coverage: float | None
     ) -> Row:
         """Return the strong notion. Its interval is that of the excess, shifted by the null mean."""
-        listed = self.support if protocol == "reference" else None
-        result = full_rank(
-            self.dist,
-            self.orders,
-            k=k,
-            family=family,
-            bandwidth=self.questions.bandwidth,
-            protocol=protocol,
-            coverage=coverage,
-            support=listed,
-        )
+        chosen: Any = {"support": self.support, "coverage": coverage} if protocol == "reference" else {}
+        chosen |= {"k": k, "family": family, "bandwidth": self.questions.bandwidth, "protocol": protocol}
+        result = full_rank(self.dist, self.orders, **chosen)
         norm = "l2-squared" if protocol == "exact" else "l1"
-        row = _row(family, "full-rank-95" if coverage else "full-rank", k, protocol, norm, result.value, len(self.orders))
+        row = self._row(family, k, notion, protocol, norm, result.value)
         resamples = self.questions.resamples
         if protocol == "reference" or not resamples or not self.ranks:
             return row
@@ -254,41 +249,18 @@ class _Fold(NamedTuple):
             row |= {"low": null.mean + excess.low, "high": null.mean + excess.high}
         return row | _null_columns(null)
 
+    def _row(self, family: str, k: int, notion: str, protocol: str, discrepancy: str, value: float) -> Row:
+        empty = dict.fromkeys(("low", "high", "n_events", "null_mean", "null_high", "p_value"))
+        what = {"family": family, "notion": notion, "k": k, "protocol": protocol, "discrepancy": discrepancy}
+        return empty | what | {"value": value, "n": len(self.orders)}
+
 
 def _null_columns(null: NullTest) -> Row:
     return {"null_mean": null.mean, "null_high": null.high, "p_value": null.p_value}
 
 
-def _row(
-    family: str,
-    notion: str,
-    k: int,
-    protocol: str,
-    discrepancy: str,
-    value: float,
-    n: int,
-    n_events: int | None = None,
-) -> Row:
-    return {
-        "family": family,
-        "notion": notion,
-        "k": k,
-        "protocol": protocol,
-        "discrepancy": discrepancy,
-        "value": value,
-        "low": None,
-        "high": None,
-        "n": n,
-        "n_events": n_events,
-        "null_mean": None,
-        "null_high": None,
-        "p_value": None,
-    }
-
-
-def _exceeds(rows: list[Row], threshold: float) -> bool:
+def _rejects(rows: list[Row]) -> bool:
+    """Return whether the exact rankwise error is too large for a calibrated forecast; pairs have no test."""
     key = ("rankwise", "exact", "abs")
-    return any(
-        (row["notion"], row["protocol"], row["discrepancy"]) == key and row["value"] > threshold
-        for row in rows
-    )
+    own = [row for row in rows if (row["notion"], row["protocol"], row["discrepancy"]) == key]
+    return any(row["p_value"] is not None and row["p_value"] <= ALPHA for row in own)

@@ -1,29 +1,147 @@
 """Cross-validated experiments: data sets × learners × folds, in parallel and resumable."""
 
+import hashlib
+import json
 import pickle
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field
+from io import BytesIO
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from rmcalib._util.arrays import check_integer
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.arrays import FloatArray, IntArray, check_choice, check_integer
 from rmcalib._util.files import write_csv, write_text
 from rmcalib._util.interrupts import end_with_parent, spared
-from rmcalib._util.storage import as_path
+from rmcalib._util.storage import as_path, read_file
 from rmcalib._util.terminal import count
-from rmcalib.tabular._datasets import Dataset
-from rmcalib.tabular._folds import Job, fold_rows
-from rmcalib.tabular._learners import LearnerFactory
-from rmcalib.tabular._plan import Plan
-from rmcalib.tabular._tables import read_results
+from rmcalib.calibration import fit_temperature
+from rmcalib.ranking import HasTemperature, Mixture, PairMarginals, PlackettLuce, RankingDistribution
+from rmcalib.ranking.events import count_events
+from rmcalib.tabular._datasets import Dataset, fit_encoder
+from rmcalib.tabular._evaluation import Questions, Row, evaluate
+from rmcalib.tabular._learners import LEARNERS, LearnerFactory, make_learner
+from rmcalib.tabular._reference import (
+    REFERENCE_FOLDS,
+    reference_forecast,
+    reference_split,
+    reference_support,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["run_experiment"]
+COLUMNS = (
+    *("dataset", "learner", "fold", "family", "notion", "k", "protocol", "discrepancy"),
+    *("value", "low", "high", "n", "n_events", "null_mean", "null_high", "p_value", "training", "truth"),
+)
+"""Columns of the results: what was measured, the value with its interval, numbers of test rows and events,
+the null distribution (mean, 95% point, p-value), and how the run was made."""
+_NUMBERS = ("value", "low", "high", "null_mean", "null_high", "p_value")
+_CALIBRATION_SHARE = 0.2
+_MANY_EVENTS = 50_000
 
 Done = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an experiment does with each data set.
+
+    Parameters
+    ----------
+    learners : tuple of str
+        Names from ``LEARNERS``.
+    folds : int
+        Number of folds of the cross-validation.
+    seed : int
+        Seed of splits, networks and resampling.
+    training : {"exact", "reference"}
+        Train as the paper describes, or as its public code does. That code has 5 folds, and seed 42 for
+        splits and networks; ``seed`` is then for the trees of rpc and pl-rpc, which it does not seed.
+    truth : {"data", "model"}
+        Evaluate forecasts on the data, or on rankings drawn from the forecast itself. The latter is a
+        control: every forecast is then calibrated.
+    recalibrate : bool
+        Fit each learner on 80% of the training fold, drawn at random, and repairs on the other 20%: a
+        temperature ("pl+t"), and mixtures with the uniform distribution ("rc+u") and with Plackett-Luce
+        ("rc+pl"). The same fit is reported without and with each. rpc has no distribution to repair. If all
+        held-out rows are forecast correctly, the best temperature would be zero, and none is applied.
+    questions : Questions
+        What to measure.
+
+    Examples
+    --------
+    >>> Plan(learners=("pl", "mallows"), folds=10).seed
+    0
+    """
+
+    learners: tuple[str, ...] = ("pl", "mallows", "rc", "rpc", "pl-rpc")
+    folds: int = 5
+    seed: int = 0
+    training: Literal["exact", "reference"] = "exact"
+    truth: Literal["data", "model"] = "data"
+    recalibrate: bool = False
+    questions: Questions = field(default_factory=Questions)
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        for name in self.learners:
+            check_choice(name, "learner", tuple(LEARNERS))
+        check_integer(self.folds, "folds", 2)
+        check_integer(self.seed, "seed", 0)
+        check_choice(self.training, "training", ("exact", "reference"))
+        check_choice(self.truth, "truth", ("data", "model"))
+        if self.training == "reference" and (self.folds != REFERENCE_FOLDS or self.recalibrate):
+            raise ValueError("training: the reference setting has 5 folds and its own temperature")
+        if self.truth == "model" and "rpc" in self.learners:
+            raise ValueError("learner: rpc has no distribution over rankings, which truth='model' needs")
+
+    def costs(self, datasets: Sequence[Dataset]) -> list[str]:
+        """Return a line per data set and k that has more than 50,000 events, to show before a run.
+
+        >>> from rmcalib.tabular import synthetic_dataset
+        >>> Plan(questions=Questions(sub=(6,), top=())).costs([synthetic_dataset(50, 15)[0]])
+        ['synthetic-0: sub-6 has 3,603,600 events, for each of 10 rows, 5 learners and 5 folds']
+        """
+        return [
+            f"{data.name}: {family}-{k} has {count_events(data.n_items, k):,} events, for each of "
+            f"{len(data) // self.folds:,} rows, {len(self.learners)} learners and {self.folds} folds"
+            for data in datasets
+            for family, ks in (("sub", self.questions.sub), ("top", self.questions.top))
+            for k in sorted(ks)
+            if k <= data.n_items and count_events(data.n_items, k) > _MANY_EVENTS
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One data set, learner and fold. ``factory`` makes the learner if it is not one of ``LEARNERS``."""
+
+    data: Dataset
+    learner: str
+    fold: int
+    plan: Plan
+    factory: LearnerFactory | None = None
+
+    @property
+    def label(self) -> str:
+        """The name of the fold in files and progress bars."""
+        return f"{self.data.name}__{self.learner}__fold-{self.fold}"
+
+    @property
+    def key(self) -> str:
+        """A hash of everything that the results of the fold depend on."""
+        plan = asdict(self.plan)
+        del plan["learners"]
+        made_by = getattr(self.factory, "__module__", ""), getattr(self.factory, "__qualname__", "")
+        content = [__version__, self.data.fingerprint, self.learner, self.fold, plan, made_by]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def run_experiment(
@@ -65,29 +183,43 @@ def run_experiment(
     ]
     folder = as_path(output)
     parts = {job: folder / "parts" / f"{job.label}__{job.key}.csv" for job in jobs}
-    waiting = [job for job in jobs if fresh or not parts[job].is_file()]
+    waiting = []
     for job in jobs:
-        if job not in waiting:
+        if parts[job].is_file() and not fresh:
             on_done(job.label)
+        else:
+            waiting.append(job)
     _run(waiting, parts, processes, on_done)
     table = pd.concat([read_results(parts[job]) for job in jobs], ignore_index=True)
     write_text(folder / "results.csv", table.to_csv(index=False))
     return table
 
 
+def read_results(path: str | Path) -> "pd.DataFrame":
+    """Read ``results.csv`` or one of its parts exactly as it was written; empty cells become NaN."""
+    import pandas as pd
+
+    table = pd.read_csv(BytesIO(read_file(as_path(path))), dtype=str, keep_default_na=False)
+    for name in _NUMBERS:
+        # Python's float returns exactly what was written; pandas may differ in the last bit.
+        table[name] = [float(text or "nan") for text in table[name]]
+    for name in ("fold", "k", "n"):
+        table[name] = table[name].astype("int64")
+    whole = [int(text) if text else None for text in table["n_events"]]
+    table["n_events"] = pd.array(whole, dtype="Int64")
+    return table
+
+
 def _own_learners(
     learners: Mapping[str, LearnerFactory], plan: Plan, processes: int
 ) -> dict[str, LearnerFactory | None]:
-    """Check the user's own learners and return them."""
     if not learners:
         raise ValueError("learners: none given")
     if plan.training == "reference":
         raise ValueError("training: 'reference' cannot train other learners; use training='exact'")
     for name, factory in learners.items():
         if not name or not all(c.isalnum() or c in "-_.+" for c in name) or "__" in name:
-            raise ValueError(
-                f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+', and no '__'"
-            )
+            raise ValueError(f"learners: bad name {name!r}; use letters, digits, '-', '_', '.' and '+'")
         if not callable(factory):
             raise ValueError(
                 f"learners: {name!r} is {factory!r}, expected a function from a seed to a learner"
@@ -124,3 +256,105 @@ def _run(jobs: list[Job], parts: dict[Job, Path], processes: int, on_done: Done)
                 process.terminate()
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def fold_rows(job: Job) -> list[Row]:
+    """Train and evaluate one learner on one fold; return rows with the columns ``COLUMNS``."""
+    from threadpoolctl import threadpool_limits
+
+    data, plan = job.data, job.plan
+    key = [plan.seed, zlib.crc32(data.name.encode()), zlib.crc32(job.learner.encode()), job.fold]
+    rng = np.random.default_rng(key)
+    # One thread: processes do not compete for cores, and sums do not depend on the number of threads.
+    with threadpool_limits(1):
+        train, test, forecasts = _forecasts(job, rng)
+        rows: list[Row] = []
+        for name, dist in forecasts.items():
+            orders, everything = data.orders[test], data.orders
+            if plan.truth == "model":
+                if not isinstance(dist, RankingDistribution):
+                    raise ValueError(
+                        f"truth: {name} has no distribution over rankings to draw from; use truth='data'"
+                    )
+                orders = dist.sample(1, rng)[0]
+                everything = np.concatenate([data.orders[np.setdiff1d(np.arange(len(data)), test)], orders])
+            found = evaluate(
+                dist,
+                orders,
+                plan.questions,
+                counted_on=data.orders[train],
+                support=reference_support(everything),
+                rng=rng,
+            )
+            head: Row = {"dataset": data.name, "learner": name, "fold": job.fold}
+            tail: Row = {"training": plan.training, "truth": plan.truth}
+            rows += [{column: (head | row | tail)[column] for column in COLUMNS} for row in found]
+    return rows
+
+
+def _forecasts(job: Job, rng: np.random.Generator) -> tuple[IntArray, IntArray, dict[str, PairMarginals]]:
+    """Return training rows, test rows, and the forecasts of the test rows by name."""
+    data, plan = job.data, job.plan
+    if plan.training == "reference":
+        split = reference_split(len(data), job.fold)
+        dist = reference_forecast(job.learner, data, job.fold, seed=plan.seed)
+        return split.train, split.test, {job.learner: dist}
+    from sklearn.model_selection import KFold
+
+    splits = KFold(plan.folds, shuffle=True, random_state=plan.seed).split(data.orders)
+    train, test = list(splits)[job.fold]
+    held_out = train[:0]
+    if plan.recalibrate:
+        shuffled = rng.permutation(train)
+        n_held_out = max(1, round(_CALIBRATION_SHARE * len(train)))
+        held_out, train = np.sort(shuffled[:n_held_out]), np.sort(shuffled[n_held_out:])
+    encoder = fit_encoder(data, train)
+    x, orders = encoder.transform(data, train), data.orders[train]
+    learner = make_learner(job.learner, seed=plan.seed) if job.factory is None else job.factory(plan.seed)
+    model = learner.fit(x, orders)
+    x_test = encoder.transform(data, test)
+    dist = model.predict(x_test)
+    _check_forecast(dist, len(test), data.n_items, job.learner)
+    forecasts = {job.learner: dist}
+    if plan.recalibrate and isinstance(dist, RankingDistribution):
+        x_held_out = encoder.transform(data, held_out)
+        before: Any = model.predict(x_held_out)  # of the same kind as dist
+        for name, repair in _repairs(job, before, data.orders[held_out], x_held_out, x, orders):
+            forecasts[f"{job.learner}+{name}"] = repair(dist, x_test)
+    return train, test, forecasts
+
+
+def _repairs(
+    job: Job, before: Any, seen: IntArray, x_held_out: FloatArray, x: FloatArray, orders: IntArray
+) -> list[tuple[str, Callable[[Any, FloatArray], PairMarginals]]]:
+    """Fit repairs of a forecast on held-out rows: functions of a forecast and of the features of its rows."""
+    found: list[tuple[str, Callable[[Any, FloatArray], PairMarginals]]] = []
+    if isinstance(before, HasTemperature):
+        fit = fit_temperature(before, seen)
+        # If all held-out rows are forecast correctly, the best temperature is zero: certainty. A few rows
+        # cannot justify that.
+        temperature = 1.0 if fit.at_limit == "cold" else fit.temperature
+        found.append(("t", lambda dist, _: dist.at_temperature(temperature)))
+    others: dict[str, Callable[[FloatArray], Any]] = {
+        "u": lambda features: PlackettLuce(np.zeros((len(features), orders.shape[1])))  # uniform
+    }
+    if job.learner != "pl":
+        others["pl"] = make_learner("pl", seed=job.plan.seed).fit(x, orders).predict
+    for name, other in others.items():
+        weights = Mixture.fit([before, other(x_held_out)], seen).weights
+        found.append((name, lambda dist, features, w=weights, o=other: Mixture([dist, o(features)], w)))  # type: ignore[misc]
+    return found
+
+
+def _check_forecast(dist: object, n: int, n_items: int, name: str) -> None:
+    """Raise a ValueError if a learner's prediction is not a forecast of these rows."""
+    if not isinstance(dist, PairMarginals):
+        raise ValueError(
+            f"learner {name}: predict returned {type(dist).__name__}, expected a distribution over rankings "
+            "(rmcalib.ranking) or pair marginals"
+        )
+    if (len(dist), dist.n_items) != (n, n_items):
+        raise ValueError(
+            f"learner {name}: predict returned {len(dist)} forecasts of {dist.n_items} labels, "
+            f"expected {n} of {n_items}"
+        )

@@ -1,4 +1,4 @@
-"""Learners for probabilistic label ranking, with an interface like scikit-learn's.
+"""Learners for probabilistic label ranking, with an interface like scikit-learn's, and their small networks.
 
 They have ``fit(X, orders)`` and ``predict(X)``, which returns a distribution over rankings for every row.
 """
@@ -6,36 +6,32 @@ They have ``fit(X, orders)`` and ``predict(X)``, which returns a distribution ov
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from rmcalib._util.arrays import FloatArray, IntArray, as_floats, check_choice
+from rmcalib._util.arrays import BoolArray, FloatArray, IntArray, as_floats, check_choice, check_integer
 from rmcalib.ranking import (
     Mallows,
     PairMarginals,
+    PairwiseProbabilities,
     PlackettLuce,
     SparseRankings,
     as_orders,
     index_of_orders,
     log_integer,
 )
-from rmcalib.tabular._networks import Network, Training, train
 
-__all__ = [
-    "LEARNERS",
-    "Learner",
-    "LearnerFactory",
-    "MallowsLearner",
-    "PlackettLuceLearner",
-    "RankClassifier",
-    "make_learner",
-]
+if TYPE_CHECKING:
+    import torch
 
 _LARGEST_DISPERSION = 20.0
+_SMALLEST = 1e-9
 
 Part = TypeVar("Part")
+Loss = Callable[["torch.Tensor", "torch.Tensor"], "torch.Tensor"]
 
 
 class Learner(Protocol):
@@ -52,6 +48,43 @@ class Learner(Protocol):
 
 LearnerFactory = Callable[[int], Learner]
 """A function that takes a seed and returns a learner."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """The architecture of a network and how it is trained, with Adam. The defaults are the paper's.
+
+    Parameters
+    ----------
+    hidden : tuple[int, ...]
+        Widths of the hidden layers, which use ReLU.
+    epochs : int
+        Number of passes over the data.
+    batch_size : int
+        Number of rows per step.
+    learning_rate : float
+        Learning rate of Adam.
+    seed : int
+        Seed of the initial weights.
+    shuffle_seed : int, optional
+        Seed of the order of the batches; default ``seed``.
+    earlier : tuple[tuple[int, ...], ...]
+        Layer widths of networks that draw their initial weights from the same random numbers before this one.
+        The paper's public code creates several networks from one seed.
+
+    Examples
+    --------
+    >>> Training(hidden=(20,), epochs=5).batch_size
+    64
+    """
+
+    hidden: tuple[int, ...] = (100, 100)
+    epochs: int = 50
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    seed: int = 0
+    shuffle_seed: int | None = None
+    earlier: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(eq=False)
@@ -72,7 +105,7 @@ class PlackettLuceLearner:
     """
 
     training: Training = field(default_factory=Training)
-    network_: Network | None = field(default=None, init=False, repr=False)
+    network_: "Network | None" = field(default=None, init=False, repr=False)
 
     def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceLearner":
         """Minimise −Σ_i (u_π(i) − log Σ_{j≥i} exp u_π(j)), averaged over rows."""
@@ -124,7 +157,7 @@ class RankClassifier:
     classes: IntArray | None = None
     unseen_logit: float | None = None
     modified: bool = True
-    network_: Network | None = field(default=None, init=False, repr=False)
+    network_: "Network | None" = field(default=None, init=False, repr=False)
     classes_: IntArray | None = field(default=None, init=False, repr=False)
     unseen_logit_: float = field(default=-math.inf, init=False, repr=False)
 
@@ -200,6 +233,135 @@ class MallowsLearner:
         """Return the same Mallows distribution for every row."""
         n = len(as_floats(X, "X", ndim=2))
         return Mallows(fitted(self.center_, self), np.full(n, self.dispersion_))
+
+
+@dataclass(eq=False)
+class PairwiseLearner:
+    """A decision tree per pair of labels, with Platt scaling on held-out folds.
+
+    If fewer than two rows have the rarer order of a pair, no tree is fitted. The probability is then the
+    smoothed frequency (count + 1)/(n + 2) for every row.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the trees and of the folds.
+    folds : int
+        Number of folds of the Platt scaling.
+    shuffle : bool
+        Whether the rows are shuffled before they are split into folds.
+
+    Examples
+    --------
+    >>> from rmcalib.tabular import synthetic_dataset
+    >>> data, _ = synthetic_dataset(60, 3)
+    >>> PairwiseLearner().fit(data.numeric, data.orders).predict(data.numeric).matrix.shape
+    (60, 3, 3)
+    """
+
+    seed: int = 0
+    folds: int = 5
+    shuffle: bool = True
+    models_: list[Any] | None = field(default=None, init=False, repr=False)
+    n_items_: int = field(default=0, init=False, repr=False)
+
+    def fit(self, X: ArrayLike, orders: ArrayLike) -> "PairwiseLearner":
+        """Fit one classifier of "i before j" per pair i < j."""
+        x, ranked = check_training_data(X, orders)
+        check_integer(self.folds, "folds", 2)
+        positions = np.argsort(ranked, axis=1)
+        first, second = _pairs(ranked.shape[1])
+        before = positions[:, first] < positions[:, second]
+        self.n_items_ = ranked.shape[1]
+        self.models_ = [self._fit_pair(x, outcome) for outcome in before.T]
+        return self
+
+    def predict(self, X: ArrayLike) -> PairwiseProbabilities:
+        """Return P(i before j) for all pairs: pair marginals without a distribution over rankings."""
+        x = as_floats(X, "X", ndim=2)
+        matrix = np.full((len(x), self.n_items_, self.n_items_), 0.5)
+        for model, i, j in zip(fitted(self.models_, self), *_pairs(self.n_items_), strict=True):
+            p = np.full(len(x), model) if isinstance(model, float) else model.predict_proba(x)[:, 1]
+            matrix[:, i, j], matrix[:, j, i] = p, 1 - p
+        return PairwiseProbabilities(matrix)
+
+    def _fit_pair(self, x: FloatArray, before: BoolArray) -> Any:
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.model_selection import StratifiedKFold
+        from sklearn.tree import DecisionTreeClassifier
+
+        rarer = min(int(before.sum()), int((~before).sum()))
+        if rarer < 2:
+            return float((before.sum() + 1) / (len(before) + 2))
+        seed = self.seed if self.shuffle else None
+        splits = StratifiedKFold(min(self.folds, rarer), shuffle=self.shuffle, random_state=seed)
+        tree = DecisionTreeClassifier(random_state=self.seed)
+        return CalibratedClassifierCV(tree, method="sigmoid", cv=splits).fit(x, before)
+
+
+@dataclass(eq=False)
+class PlackettLuceFromPairs:
+    """Plackett-Luce with utilities that are fitted to the probabilities of a :class:`PairwiseLearner`.
+
+    Parameters
+    ----------
+    seed, folds, shuffle
+        As for :class:`PairwiseLearner`.
+    iterations : int
+        Number of Newman's iterations.
+
+    Examples
+    --------
+    >>> from rmcalib.tabular import synthetic_dataset
+    >>> data, _ = synthetic_dataset(60, 3)
+    >>> len(PlackettLuceFromPairs().fit(data.numeric, data.orders).predict(data.numeric))
+    60
+    """
+
+    seed: int = 0
+    folds: int = 5
+    shuffle: bool = True
+    iterations: int = 100
+    pairs_: PairwiseLearner | None = field(default=None, init=False, repr=False)
+
+    def fit(self, X: ArrayLike, orders: ArrayLike) -> "PlackettLuceFromPairs":
+        """Fit the classifiers of all pairs."""
+        self.pairs_ = PairwiseLearner(self.seed, self.folds, self.shuffle).fit(X, orders)
+        return self
+
+    def predict(self, X: ArrayLike) -> PlackettLuce:
+        """Return the Plackett-Luce distributions that fit the pairs best."""
+        matrix = fitted(self.pairs_, self).predict(X).matrix
+        return PlackettLuce(newman_utilities(matrix, iterations=self.iterations))
+
+
+def newman_utilities(matrix: ArrayLike, *, iterations: int = 100) -> FloatArray:
+    """Return log-utilities (n, m) whose Bradley-Terry model fits P(i before j) of ``matrix`` (n, m, m).
+
+    Newman's iteration (2023): θ_i ← Σ_j p_ij θ_j/(θ_i + θ_j) / Σ_j p_ji/(θ_i + θ_j), then normalised.
+    (The paper prints θ_i in the numerator, which diverges.) Probabilities are clipped to [1e-9, 1 − 1e-9].
+
+    >>> theta = np.array([0.5, 0.3, 0.15, 0.05])
+    >>> pairs = theta[:, None] / (theta[:, None] + theta)
+    >>> np.exp(newman_utilities(pairs[None])).round(4)
+    array([[0.5 , 0.3 , 0.15, 0.05]])
+    """
+    p = np.clip(as_floats(matrix, "matrix", ndim=3), _SMALLEST, 1 - _SMALLEST)
+    m = p.shape[1]
+    p[:, np.arange(m), np.arange(m)] = 0
+    theta = np.full(p.shape[:2], 1 / m)
+    for _ in range(check_integer(iterations, "iterations", 1)):
+        sums = theta[:, :, None] + theta[:, None, :]
+        won = (p * theta[:, None, :] / sums).sum(axis=2)
+        lost = (p.transpose(0, 2, 1) / sums).sum(axis=2)
+        theta = won / lost
+        theta /= theta.sum(axis=1, keepdims=True)
+    return np.log(np.maximum(theta, 1e-300))
+
+
+def _pairs(m: int) -> tuple[IntArray, IntArray]:
+    first, second = np.triu_indices(m, 1)
+    return first, second
 
 
 def make_learner(name: str, *, seed: int = 0) -> Learner:
@@ -300,23 +462,83 @@ def _best_dispersion(mean_distance: float, m: int) -> float:
     return (low + high) / 2
 
 
-def _make_rpc(seed: int) -> Learner:
-    from rmcalib.tabular._pairwise import PairwiseLearner
+@dataclass(frozen=True)
+class Network:
+    """Weights and biases of the layers; ReLU between them."""
 
-    return PairwiseLearner(seed=seed)
+    weights: tuple[NDArray[np.float32], ...]
+    biases: tuple[NDArray[np.float32], ...]
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        """Return the outputs (n, o) for features (n, d)."""
+        x = features.astype(np.float32)
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = np.maximum(x @ weight.T + bias, 0)
+        return (x @ self.weights[-1].T + self.biases[-1]).astype(np.float64)
 
 
-def _make_pl_rpc(seed: int) -> Learner:
-    from rmcalib.tabular._pairwise import PlackettLuceFromPairs
+def train(features: FloatArray, n_outputs: int, loss: Loss, options: Training) -> Network:
+    """Train a network on ``features`` (n, d); ``loss(outputs, rows)`` is the mean loss of a batch of rows.
 
-    return PlackettLuceFromPairs(seed=seed)
+    The same options give the same weights; torch's global random state is neither used nor changed.
+
+    >>> square = lambda outputs, rows: (outputs ** 2).mean()
+    >>> network = train(np.ones((8, 2)), 1, square, Training(hidden=(4,), epochs=2))
+    >>> network(np.ones((3, 2))).shape
+    (3, 1)
+    """
+    import torch
+
+    widths = (features.shape[1], *options.hidden, n_outputs)
+    threads = torch.get_num_threads()
+    # The networks are tiny: more threads would be slower, and results would depend on their number.
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(options.seed)
+            for other in options.earlier:
+                _layers(other)
+            network = _layers(widths)
+        _descend(network, features, loss, options)
+    finally:
+        torch.set_num_threads(threads)
+    linear = [layer for layer in network if isinstance(layer, torch.nn.Linear)]
+    return Network(
+        tuple(layer.weight.detach().numpy() for layer in linear),
+        tuple(layer.bias.detach().numpy() for layer in linear),
+    )
+
+
+def _layers(widths: tuple[int, ...]) -> "torch.nn.Sequential":
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def _descend(network: "torch.nn.Sequential", features: FloatArray, loss: Loss, options: Training) -> None:
+    import torch
+
+    x = torch.tensor(features, dtype=torch.float32)
+    seed = options.seed if options.shuffle_seed is None else options.shuffle_seed
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(network.parameters(), lr=options.learning_rate)
+    for _ in range(options.epochs):
+        shuffled = torch.randperm(len(x), generator=generator)
+        for start in range(0, len(x), options.batch_size):
+            rows = shuffled[start : start + options.batch_size]
+            optimizer.zero_grad()
+            loss(network(x[rows]), rows).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
 
 
 LEARNERS: dict[str, LearnerFactory] = {
     "pl": lambda seed: PlackettLuceLearner(Training(seed=seed)),
     "mallows": lambda seed: MallowsLearner(),  # noqa: ARG005 (nothing in it is random)
     "rc": lambda seed: RankClassifier(Training(seed=seed)),
-    "rpc": _make_rpc,
-    "pl-rpc": _make_pl_rpc,
+    "rpc": lambda seed: PairwiseLearner(seed=seed),
+    "pl-rpc": lambda seed: PlackettLuceFromPairs(seed=seed),
 }
 """The built-in learners by short name: functions that take a seed and return a learner."""

@@ -1,28 +1,40 @@
-"""The label-ranking experiment from Python: ``run_prolr`` and its result."""
+"""The label-ranking experiment from Python: ``run_prolr``, its result, its tables and its figure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rmcalib._util.files import write_file, write_text
 from rmcalib._util.storage import as_path
 from rmcalib.tabular._datasets import Dataset, load_dataset
-from rmcalib.tabular._experiment import run_experiment
-from rmcalib.tabular._figures import errors_by_k
+from rmcalib.tabular._experiment import Plan, run_experiment
 from rmcalib.tabular._learners import LearnerFactory
-from rmcalib.tabular._plan import Plan
-from rmcalib.tabular._tables import fold_means, stagewise_verdicts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ProlrResult", "run_prolr"]
-
 _SHOWN = ("abs", "l2-squared", "l1")  # one discrepancy per notion; the last two are for full-rank
+_KEYS = ("dataset", "learner", "family", "notion", "k", "protocol", "discrepancy", "training", "truth")
+LEARNER_NAMES = {
+    "pl": "Plackett-Luce",
+    "mallows": "Mallows",
+    "rc": "RankClassifier",
+    "rpc": "RPC",
+    "pl-rpc": "PL-RPC",
+}
+_COLOURS = {"pl": "#2463a6", "mallows": "#d9822b", "rc": "#3a9266", "rpc": "#8a5fb0", "pl-rpc": "#c23b4b"}
+_MARKERS = {"pl": "o", "mallows": "s", "rc": "^", "rpc": "D", "pl-rpc": "v"}
+_GREY = "#8a8f98"
+_OTHERS = ("#4f6d7a", "#a65e2e", "#6b8e23", "#b04a7a", "#3d3d8f", "#7a6f2f")
+# Of the three rows of `_with_ends`, draw the middle one, with an error bar from the lowest to the highest.
+_ERRORS: dict[str, Any] = {"estimator": "median", "errorbar": ("pi", 100)}
 
 
 def run_prolr(
@@ -164,3 +176,165 @@ class ProlrResult:
             & (means["protocol"] == questions.protocols[0])
             & means["discrepancy"].isin(_SHOWN)
         ]
+
+
+def fold_means(table: "pd.DataFrame") -> "pd.DataFrame":
+    """Return means over folds: one row per data set, learner and measure.
+
+    Columns: ``mean``, ``sd`` and ``se`` of the value over ``folds``; ``null_mean``, the expected value for a
+    calibrated forecast, averaged over folds; ``rejected``, the fraction of folds with p < 0.05; ``excess``,
+    the mean of value − null_mean. The last three are NaN if there is no null distribution.
+
+    >>> import pandas as pd
+    >>> row = dict.fromkeys(_KEYS, "x") | {"value": 0.1, "null_mean": 0.05, "p_value": 0.01}
+    >>> fold_means(pd.DataFrame([row, row | {"value": 0.3}]))[["mean", "excess", "rejected"]].values.tolist()
+    [[0.2, 0.15, 1.0]]
+    """
+    import pandas as pd
+
+    rows = []
+    for key, group in table.groupby(list(_KEYS), sort=False, dropna=False):
+        values = group["value"].to_numpy()
+        sd = float(values.std(ddof=1)) if len(values) > 1 else np.nan
+        nulls, p_values = group["null_mean"].dropna().to_numpy(), group["p_value"].dropna().to_numpy()
+        mean, null = float(values.mean()), float(nulls.mean()) if len(nulls) else np.nan
+        numbers = {
+            "mean": round(mean, 12),
+            "sd": sd,
+            "se": sd / np.sqrt(len(values)),
+            "folds": len(values),
+            "null_mean": null,
+            "rejected": float((p_values < 0.05).mean()) if len(p_values) else np.nan,
+            "excess": round(mean - null, 12),
+        }
+        rows.append(dict(zip(_KEYS, key, strict=True)) | numbers)
+    return pd.DataFrame(rows)
+
+
+def stagewise_verdicts(table: "pd.DataFrame", *, alpha: float = 0.05) -> list[str]:
+    """Return a sentence per data set and learner: the first k whose sub-k error is too large.
+
+    Each fold stops at the first k with too large an error. The p-values of the folds, which are not
+    independent, are combined to twice their mean (Vovk and Wang 2020).
+
+    >>> import pandas as pd
+    >>> row = {"dataset": "d", "learner": "pl", "family": "sub", "notion": "rankwise", "protocol": "exact"}
+    >>> row |= {"discrepancy": "abs", "value": 0.2}
+    >>> stagewise_verdicts(pd.DataFrame([row | {"k": 2, "p_value": 0.01}]))
+    ['d, pl: miscalibrated at k = 2 (mean sub-2 error 0.200, p = 0.02)']
+    >>> found = [(2, 0.01), (2, 0.4), (3, 0.3)]  # two folds; the first stops at k = 2
+    >>> stagewise_verdicts(pd.DataFrame([row | {"k": k, "p_value": p} for k, p in found]))
+    ['d, pl: no sub-k error is too large up to k = 3 (1 of 2 folds reached it)']
+    """
+    import pandas as pd
+
+    kept = {"family": "sub", "notion": "rankwise", "protocol": "exact", "discrepancy": "abs"}
+    own = table[(table[[*kept]] == pd.Series(kept)).all(axis=1)]
+    verdicts = []
+    for (dataset, learner), group in own.groupby(["dataset", "learner"], sort=False):
+        by_k = {k: group[group["k"] == k] for k in sorted(map(int, group["k"].unique()))}
+        p_values = {k: float(min(1.0, 2 * part["p_value"].astype(float).mean())) for k, part in by_k.items()}
+        if all(np.isnan(p) for p in p_values.values()):
+            verdicts.append(f"{dataset}, {learner}: no test, because it forecasts pairs only")
+            continue
+        worst = next((k for k, p in p_values.items() if p <= alpha), None)
+        k = max(by_k) if worst is None else worst
+        reached, folds = len(by_k[k]), max(map(len, by_k.values()))
+        some = "" if reached == folds else f"{reached} of {folds} folds reached it"
+        if worst is None:
+            verdict = f"no sub-k error is too large up to k = {k}" + (f" ({some})" if some else "")
+        else:
+            error = f"mean sub-{k} error {by_k[k]['value'].mean():.3f}, p = {p_values[k]:.2g}"
+            verdict = f"miscalibrated at k = {k} ({error}" + (f"; {some})" if some else ")")
+        verdicts.append(f"{dataset}, {learner}: {verdict}")
+    return verdicts
+
+
+def errors_by_k(table: "pd.DataFrame", *, title: str = "", label: str = "calibration error") -> "Figure":
+    """Draw error against k, with one panel per family and one line per learner.
+
+    ``table`` has rows of :func:`fold_means` of one data set, notion and protocol. Error bars are ± one
+    standard deviation over folds. Dotted lines are null means: the expected error of a calibrated forecast.
+    """
+    import seaborn
+    from matplotlib.figure import Figure
+
+    families = [family for family in ("sub", "top") if (table["family"] == family).any()]
+    learners, hue = learners_of(table), _hue(table)
+    figure = Figure(figsize=(4.6 * len(families) + 1.6, 3.8), layout="constrained", dpi=150)
+    grid = figure.subplots(1, len(families), squeeze=False, sharey=True)[0]
+    for axes, family in zip(grid, families, strict=True):
+        own = table[table["family"] == family]
+        seaborn.pointplot(
+            _with_ends(own, "k"),
+            x="k",
+            y="value",
+            **hue,
+            **_ERRORS,
+            markers=[_MARKERS.get(_base(learner), "o") for learner in learners],
+            linestyles=["--" if learner.endswith("+t") else "-" for learner in learners],
+            # Shifted sideways, so that error bars do not hide each other.
+            dodge=0.03 * (len(learners) - 1),
+            native_scale=True,
+            capsize=0.02,
+            err_kws={"linewidth": 1.1},
+            linewidth=1.5,
+            markersize=5,
+            ax=axes,
+        )
+        handles, names = axes.get_legend_handles_labels()
+        axes.get_legend().remove()
+        nulls: dict[str, Any] = {"linewidth": 0.8, "linestyle": ":", "zorder": 1}
+        seaborn.lineplot(own, x="k", y="null_mean", **hue, **nulls, legend=False, ax=axes)
+        axes.set_title(f"{family}-k", loc="left", fontsize=11)
+        axes.set_xticks(sorted(own["k"].unique()))
+        tidy(axes)
+    grid[0].set_ylabel(label)
+    if table["mean"].min() >= 0:
+        grid[0].set_ylim(bottom=0)
+    handles += axes.plot([], [], color=_GREY, **nulls)
+    names = [*map(_name, names), "if calibrated"]
+    figure.legend(handles, names, frameon=False, fontsize=9, loc="outside right center")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    return figure
+
+
+def _with_ends(means: "pd.DataFrame", x: str) -> "pd.DataFrame":
+    """Return three rows for each: a "value" one standard deviation below, at and above the mean."""
+    ends = means.assign(low=means["mean"] - means["sd"], high=means["mean"] + means["sd"])
+    return ends.melt(["learner", x], ["low", "mean", "high"])
+
+
+def _hue(table: "pd.DataFrame") -> dict[str, Any]:
+    """Return seaborn's options for one colour per learner."""
+    learners = learners_of(table)
+    return {"hue": "learner", "hue_order": learners, "palette": list(map(colour, learners))}
+
+
+def learners_of(table: "pd.DataFrame") -> list[str]:
+    order = list(LEARNER_NAMES)
+    return sorted(
+        table["learner"].unique(),
+        key=lambda name: (order.index(_base(name)) if _base(name) in order else 99, name),
+    )
+
+
+def _base(learner: str) -> str:
+    return learner.removesuffix("+t")
+
+
+def _name(learner: str) -> str:
+    name = LEARNER_NAMES.get(_base(learner), _base(learner))
+    return f"{name}, recalibrated" if learner.endswith("+t") else name
+
+
+def colour(learner: str) -> str:
+    name = _base(learner)
+    # The colour of other learners depends on the name alone, so it is the same in all figures.
+    return _COLOURS.get(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
+
+
+def tidy(axes: "Axes") -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#e5e7ea", linewidth=0.6)
+    axes.set_axisbelow(True)

@@ -25,13 +25,17 @@ from rmcalib.ranking import (
     index_of_orders,
     ranks_from_orders,
 )
-from rmcalib.tabular._datasets import Dataset
-from rmcalib.tabular._features import fit_encoder
-from rmcalib.tabular._learners import LEARNERS, Learner, MallowsLearner, PlackettLuceLearner, RankClassifier
-from rmcalib.tabular._networks import Training
-from rmcalib.tabular._pairwise import PairwiseLearner, PlackettLuceFromPairs
-
-__all__ = ["REFERENCE_FOLDS", "Split", "reference_forecast", "reference_split", "reference_support"]
+from rmcalib.tabular._datasets import Dataset, fit_encoder
+from rmcalib.tabular._learners import (
+    LEARNERS,
+    Learner,
+    MallowsLearner,
+    PairwiseLearner,
+    PlackettLuceFromPairs,
+    PlackettLuceLearner,
+    RankClassifier,
+    Training,
+)
 
 REFERENCE_FOLDS = 5
 _SEED = 42

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 
 from rmcalib._util.arrays import FloatArray, IntArray, as_floats, as_integers
 
-__all__ = ["BASE_URL", "SHA256", "fetch", "naive_bayes_rankings", "offline_iris", "offline_wine"]
-
 BASE_URL = (
     "https://raw.githubusercontent.com/Advueu963/Calibrated_Preference_Learning/"
     "dc0b53324cfc98625517f6e7cdeb5c65a77b89a6/src/cal_pref/data/"

@@ -290,7 +290,10 @@ def one_line(error: ValueError, folder: Path) -> None:
 
 
 def test_all_problems_are_in_one_message(tmp_path: Path) -> None:
-    rows = [{"id": True, "chosen": [1], "rejected": "b", "subset": "s"}, {"id": "2", "prompt": "p"}]
+    rows: list[dict[str, Any]] = [
+        {"id": True, "chosen": [1], "rejected": "b", "subset": "s"},
+        {"id": "2", "prompt": "p"},
+    ]
     with pytest.raises(ValueError) as found:
         load(tmp_path, "rmcalib", rows)
     for part in ("line 1", "prompt", "id is True", "chosen.0", "line 2", "rejected, subset"):

@@ -233,7 +233,8 @@ def test_a_package_adds_a_benchmark(point: str, plugin: Path, tmp_path: Path) ->
     plugin.write_text(f"[rmcalib.benchmarks]\nquiz = quizbench:{point}\n")
     bench = load_benchmark(str(write(tmp_path / "q.jsonl", [QUESTION])), format="quiz")
     assert (bench.items[0].responses, bench.format) == (("yes", "no"), "quiz")
-    for wrong in ({"right": 5}, {"right": "nothing"}, {"wrong": []}, {"key": "x" * 5000}):
+    changes: list[dict[str, Any]] = [{"right": 5}, {"right": "nothing"}, {"wrong": []}, {"key": "x" * 5000}]
+    for wrong in changes:
         if point == "FILE" and "nothing" in wrong.values():
             continue
         path = write(tmp_path / "q.jsonl", [QUESTION, {**QUESTION, **wrong}])

@@ -1,6 +1,5 @@
 """Null tests and intervals of the notions, and notions of partial rankings, compared with slow code."""
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +8,7 @@ import pytest
 
 from rmcalib.calibration import (
     full_rank,
-    notion_interval,
-    notion_null,
-    rankwise,
-    stagewise,
     sub_k,
-    summarise,
     top_k,
 )
 from rmcalib.ranking import (
@@ -37,28 +31,6 @@ def data(n: int = 60, m: int = 4, confidence: float = 1.0, seed: int = 0) -> Syn
 
 def top_lists(orders: Any, length: int) -> PartialRankings:
     return PartialRankings(np.minimum(np.argsort(orders, axis=1), length))
-
-
-@pytest.mark.parametrize(
-    "notion", [sub_k, top_k, rankwise, stagewise, full_rank, notion_null, notion_interval, summarise]
-)
-def test_public_functions_have_explicit_keywords(notion: Callable[..., Any]) -> None:
-    kinds = {parameter.kind for parameter in inspect.signature(notion).parameters.values()}
-    assert inspect.Parameter.VAR_KEYWORD not in kinds
-    assert "Parameters\n    ----------" in (notion.__doc__ or "")
-
-
-def test_results_and_functions_give_the_same_uncertainty() -> None:
-    d = data()
-    for family, result in (("sub", sub_k(d.forecast, d.orders, 2)), ("top", top_k(d.forecast, d.orders, 2))):
-        kind: Any = family
-        assert result.null(resamples=30, rng=1) == notion_null(
-            d.forecast, d.orders, 2, kind, resamples=30, rng=1
-        )
-        assert result.interval(resamples=30, rng=1) == notion_interval(
-            d.forecast, d.orders, 2, kind, resamples=30, rng=1
-        )
-        assert result.null(resamples=30).value == pytest.approx(result.value, abs=1e-14)
 
 
 def test_the_null_is_the_error_of_drawn_rankings() -> None:

@@ -7,12 +7,9 @@ import pytest
 from rmcalib.calibration import (
     MonteCarloWarning,
     full_rank,
-    notion_interval,
-    notion_null,
     rankwise,
     stagewise,
     sub_k,
-    summarise,
     top_k,
 )
 from rmcalib.ranking import Mallows, PairwiseProbabilities, PlackettLuce, enumerate_rankings
@@ -25,6 +22,22 @@ from rmcalib.ranking.synthetic import (
     synthetic_plackett_luce,
 )
 from tests import oracles
+
+
+def notion_null(
+    dist: Any, orders: Any, k: int, family: str, *, resamples: int = 200, rng: Any = 0, **options: Any
+) -> Any:
+    return (sub_k if family == "sub" else top_k)(dist, orders, k, **options).null(
+        resamples=resamples, rng=rng
+    )
+
+
+def notion_interval(
+    dist: Any, orders: Any, k: int, family: str, *, resamples: int = 200, rng: Any = 0, **options: Any
+) -> Any:
+    return (sub_k if family == "sub" else top_k)(dist, orders, k, **options).interval(
+        resamples=resamples, rng=rng
+    )
 
 
 def data(n: int = 40, m: int = 4, confidence: float = 1.0, seed: int = 0) -> Synthetic:
@@ -288,16 +301,6 @@ def test_the_default_bandwidth_separates_good_from_bad() -> None:
     good, bad = (data(500, 3, confidence=c) for c in (1.0, 5.0))
     errors = [full_rank(d.forecast, d.orders, family="top", k=1).value for d in (good, bad)]
     assert errors[0] < 0.1 * errors[1]
-
-
-def test_summary_has_one_row_per_requested_notion() -> None:
-    d = data(200, 3, confidence=2.0)
-    summary = summarise(d.forecast, d.orders, sub=[2, 3, 7], top=[1], resamples=30)
-    assert [(row.family, row.k) for row in summary.rows] == [("sub", 2), ("sub", 3), ("top", 1)]
-    assert summary.temperature is not None
-    assert summary.temperature.temperature == pytest.approx(2.0, rel=0.25)
-    mixed = synthetic_mixture(100, 3, rng=np.random.default_rng(0))
-    assert summarise(mixed.forecast, mixed.orders, sub=[2], top=[], resamples=30).rows[0].recalibrated is None
 
 
 def test_pairwise_forecasts_have_only_the_sub_2_notion() -> None:

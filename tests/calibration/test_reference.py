@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmcalib.calibration import full_rank, reference_top_1, sub_k, top_k
-from rmcalib.calibration._rankings import reference
-from rmcalib.calibration._rankings.reference import (
+from rmcalib.calibration import full_rank, reference, sub_k, top_k
+from rmcalib.calibration.reference import (
     ReferenceDiscrepancy,
     reference_full_rank,
     reference_rankwise,
     reference_strong_notion,
+    reference_top_1,
 )
 from rmcalib.ranking import ExplicitRankings, PairwiseProbabilities, PlackettLuce, orders_from_ranks
 from rmcalib.ranking.synthetic import synthetic_plackett_luce

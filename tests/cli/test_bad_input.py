@@ -221,8 +221,8 @@ CASES = {
     "not UTF-8": Case("line 1: not UTF-8 text", benchmark_file("b.jsonl", b'{"id": "\xff\xfe"}\n')),
     "duplicate ids": Case("id '5' appears twice", benchmark_with({"id": "5", "subset": "Math"}, at=7)),
     "missing column": Case("no value for chosen", benchmark_with({"chosen": ...})),
-    "no correct response": Case("no correct response", benchmark_with({"chosen": []})),
-    "no wrong response": Case("no wrong response", benchmark_with({"rejected": []})),
+    "no correct response": Case("line 7: chosen", benchmark_with({"chosen": []})),
+    "no wrong response": Case("line 7: rejected", benchmark_with({"rejected": []})),
     "empty response": Case("1 response is empty", benchmark_with({"rejected": ["", "no"]}), code=0),
     "response of 200,000 characters": Case(
         "were cut at 512 tokens", benchmark_with({"rejected": ["word " * 40_000]}), code=0
@@ -230,8 +230,8 @@ CASES = {
     "emoji and NUL in a prompt": Case(
         "Report: ", benchmark_with({"prompt": "🙂 \u202e \x00 what?\ufffe", "chosen": ["🙂" * 50]}), code=0
     ),
-    "NUL in an id": Case("a NUL character in the id", benchmark_with({"id": "a\x00b"})),
-    "prompt that is a number": Case("'prompt' must be", benchmark_with({"prompt": 7})),
+    "NUL in an id": Case("line 7: id is", benchmark_with({"id": "a\x00b"})),
+    "prompt that is a number": Case("line 7: prompt is 7", benchmark_with({"prompt": 7})),
     "chat that ends with the assistant": Case(
         "ends with the assistant", benchmark_with({"prompt": [{"role": "assistant", "content": "x"}]})
     ),

@@ -81,8 +81,8 @@ def test_live_table_and_summary_show_states_and_causes(
 ) -> None:
     from rich.console import Console
 
-    from rmcalib.batch import ModelStatus, Status
     from rmcalib.cli._shared.batch_table import print_summary, status_table
+    from rmcalib.runs import ModelStatus, Status
 
     names = [f"org/rm-{number}" for number in range(25)]
     status = Status(tmp_path, [ModelStatus(name, parameters=0.6) for name in names])

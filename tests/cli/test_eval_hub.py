@@ -112,11 +112,11 @@ OF_MODEL, OF_DATA = r"/org/tiny-rm|models/org", r"reward-bench-2"
         (OF_DATA, {"status": 404, "headers": MISSING}, f"{BENCH}: no such data set"),
         (OF_MODEL, {"status": 500}, f"{MODEL}: the Hub failed (500): try again later"),
         (OF_DATA, {"status": 500}, f"{BENCH}: the Hub failed (500): try again later"),
-        (OF_MODEL, {"status": 429}, f"{MODEL}: too many requests to the Hub (429)"),
-        (OF_DATA, {"status": 429}, f"{BENCH}: too many requests to the Hub (429)"),
+        (OF_MODEL, {"status": 429}, f"{MODEL}: the Hub failed (429)"),
+        (OF_DATA, {"status": 429}, f"{BENCH}: the Hub failed (429)"),
         (OF_DATA, {"status": 401}, BENCH),
-        (WEIGHTS, {"cut": 100}, f"{MODEL}: the download from"),
-        (DATA, {"cut": 100}, f"{BENCH}: the download from"),
+        (WEIGHTS, {"cut": 100}, f"{MODEL}: the Hub at"),
+        (DATA, {"cut": 100}, f"{BENCH}: the Hub at"),
     ],
 )
 def test_lasting_trouble_is_one_line(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -24,8 +25,9 @@ from tests.hooks import PATIENCE, held, wait_for
 from tests.hub import tiny
 
 
-def _has_parts(output: Path, n: int) -> bool:
-    return len(list(output.glob("*/*/parts/part-*.parquet"))) == n
+def _has(output: Path, n: int) -> bool:
+    """Whether the journal of a run has `n` prompts."""
+    return n == sum(file.read_bytes().count(b"\n") for file in output.glob("*/*/scored-*.jsonl"))
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
@@ -40,7 +42,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
     whole = invoke(*base, "--output", tmp_path / "whole")
     assert (whole.code, whole.err) == (0, "")
     whole_scores = Scores.from_parquet(next((tmp_path / "whole").glob("*/*/scores.parquet")))
-    for more, there in ((1, 1), (2, 3)):  # parts that it writes, and that are there then
+    for more, there in ((1, 32), (2, 96)):  # chunks that it writes, and prompts that are there then
         process = subprocess.Popen(
             command(*base, "--output", tmp_path / "killed"),
             cwd=tmp_path,
@@ -48,12 +50,12 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        wait_for(functools.partial(_has_parts, tmp_path / "killed", there), functools.partial(_runs, process))
+        wait_for(functools.partial(_has, tmp_path / "killed", there), functools.partial(_runs, process))
         process.kill()
         assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
-    parts = [Scores.from_parquet(file) for file in (tmp_path / "killed").glob("*/*/parts/part-*.parquet")]
-    before = sum(len(part.reward) for part in parts)
+    lines = next((tmp_path / "killed").glob("*/*/scored-0.jsonl")).read_text().splitlines()
+    before = sum(len(json.loads(line)["rewards"]) for line in lines)
     resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
     assert resumed.code == 0, resumed.err
     shown = f"rmcalib: {tiny_model}: {before:,} of {len(whole_scores.reward):,} responses were scored before"

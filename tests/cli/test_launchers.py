@@ -15,6 +15,7 @@ from rmcalib.scores import Scores
 from tests.cli.conftest import Invoke, Outcome, environment, write_rows
 from tests.hooks import PATIENCE, at_start, held, wait_for
 from tests.hub import tiny
+from tests.metrics.worlds import calibrated_scores
 
 # How accelerate starts several processes; without GPUs they find that they have CPUs.
 _ACCELERATE = ("accelerate.commands.launch", "--num_processes=2", "--num_machines=1", "--multi_gpu")
@@ -120,11 +121,13 @@ def test_one_that_fails_ends_both_with_one_line(tmp_path: Path) -> None:
     assert re.match(r"rmcalib: error: No such option:? '?--modle\b", line)  # click 8.5 writes it in quotes
 
 
-def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, tmp_path: Path) -> None:
+def test_a_killed_process_ends_the_job_which_can_be_taken_up(
+    tiny_model: Path, tmp_path: Path, invoke: Invoke
+) -> None:
     bench = write_rows(tmp_path / "long.jsonl", tiny.benchmark_rows(160))
     base = ("score", "--model", tiny_model, "--benchmark", bench)
-    process = launch("torchrun", tmp_path, *base, env=held(offline(), "run.rank == 1"))
-    wait_for(lambda: list(tmp_path.glob("runs/*/*/parts/part-r1-*.parquet")), lambda: process.poll() is None)
+    process = launch("torchrun", tmp_path, *base, env=held(offline(), "run.files.rank == 1"))
+    wait_for(lambda: list(tmp_path.glob("runs/*/*/scored-1.jsonl")), lambda: process.poll() is None)
     (second,) = [
         child for child in psutil.Process(process.pid).children() if child.environ().get("RANK") == "1"
     ]
@@ -132,20 +135,14 @@ def test_a_killed_process_ends_the_job_which_can_be_taken_up(tiny_model: Path, t
     killed = ended(process)
     assert killed.code == 1
     assert "Traceback" not in "".join(ours(killed))
-    parts = [Scores.from_parquet(path) for path in tmp_path.glob("runs/*/*/parts/part-*.parquet")]
-    assert parts
     assert not list(tmp_path.glob("runs/*/*/scores.parquet"))
     resumed = ended(launch("torchrun", tmp_path, *base))
     assert resumed.code == 0, resumed.err
-    scores = scores_in(tmp_path / "runs")
-    before = f"{sum(len(part) for part in parts)} of {len(scores)} responses were scored before"
-    assert ours(resumed) == [f"rmcalib: {tiny_model}: {before}; continuing"]
-    assert scores.n_items == 162
-    assert len(set(zip(scores.item_id.tolist(), scores.response.tolist(), strict=True))) == len(scores)
-    rewards = dict(zip(zip(scores.item_id, scores.response, strict=True), scores.reward, strict=True))
-    for part in parts:  # what was done before is as it was
-        for item, response, reward in zip(part.item_id, part.response, part.reward, strict=True):
-            assert rewards[item, response] == reward
+    assert len(ours(resumed)) == 1  # how much was scored before
+    assert invoke(*base, "--output", "whole").code == 0
+    together, alone = scores_in(tmp_path / "runs"), scores_in(tmp_path / "whole")
+    assert together.item_id.tolist() == alone.item_id.tolist()
+    np.testing.assert_array_equal(together.reward, alone.reward)
 
 
 SCRIPT = """
@@ -188,3 +185,23 @@ def test_accelerate_with_one_process_on_cpus_is_pointed_out(
     assert alone.code == 0
     (line,) = ours(alone)
     assert "accelerate has started a single process" in line
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"RANK": "1"},
+        {"RANK": "1", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "x", "WORLD_SIZE": "abc", "LOCAL_RANK": "abc"},
+    ],
+)
+def test_variables_without_a_launcher_do_not_silence_a_command(
+    left: dict[str, str], tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in left.items():
+        monkeypatch.setenv(name, value)
+    calibrated_scores(30).to_parquet(tmp_path / "s.parquet")
+    asked = ("eval", "--scores", "s.parquet", "--resamples", "20")
+    assert invoke(*asked, "--fail-if", "ece > 0").code == 1
+    assert list(tmp_path.glob("runs/*/*/metrics.json"))

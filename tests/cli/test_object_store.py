@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from rmcalib._util.storage import as_path
-from rmcalib.batch._status import read_events
 from rmcalib.scores import Scores, load_scores
 from tests.cli.conftest import Invoke, command, environment, write_rows
 from tests.hooks import held, wait_for
@@ -97,7 +95,7 @@ def test_killed_in_the_middle_and_resumed_elsewhere(
 
 
 def _parts(s3: Any) -> list[str]:
-    return [name for name in names(s3, f"{BUCKET}/runs") if "/parts/part-" in name]
+    return [name for name in names(s3, f"{BUCKET}/runs") if "/scored-" in name]
 
 
 def test_batch(s3: Any, tmp_path: Path, invoke: Invoke) -> None:
@@ -117,9 +115,10 @@ def test_batch(s3: Any, tmp_path: Path, invoke: Invoke) -> None:
         "demo/demo/scores.parquet",
         "demo/demo/metrics.json",
     } <= {*found}
-    n_events = len(read_events(as_path(RUNS)))
+    before = s3.cat_file(f"{BUCKET}/runs/events.jsonl")
     assert json.loads(invoke(*options).out)["counts"] == {"done": 1, "failed": 1}
-    events = [event["event"] for event in read_events(as_path(RUNS))[n_events:]]
+    added = s3.cat_file(f"{BUCKET}/runs/events.jsonl").removeprefix(before)
+    events = [json.loads(line)["event"] for line in added.splitlines()]
     assert (events[0], sorted(events[1:3]), events[3:]) == ("start", ["done", "failed"], ["end"])
 
 

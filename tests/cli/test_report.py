@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rmcalib import load_scores as rmcalib_scores
-from tests.batch.batch_hub import environment
 from tests.cli.conftest import Invoke
 from tests.hub.server import LoopbackHub
 from tests.processes import run_python
 from tests.report.boards import synthetic, write_run, write_runs
+from tests.runs.batch_hub import environment
 
 ROOT = Path(__file__).parents[2]
 PAPER = Path(__file__).parents[1] / "golden/paper_models.csv"
@@ -144,7 +144,11 @@ def test_official_figures_from_the_hub_are_of_one_benchmark(tmp_path: Path, invo
 
 
 def test_without_arguments_the_page_shows_the_built_in_models(tmp_path: Path, invoke: Invoke) -> None:
-    result = invoke("report", "--resamples", "20", "--json")
+    both = invoke("report", "--resamples", "20", "--json", "--output", "both")
+    assert both.code == 0, both.err
+    assert json.loads(both.out)["benchmarks"] == ["rewardmath", "reward-bench-2"]
+    assert len(json.loads(both.out)["models"]) == 12
+    result = invoke("report", "--benchmark", "rewardmath", "--resamples", "20", "--json")
     assert result.code == 0, result.err
     content = json.loads(result.out)
     assert content["benchmark"] == "rewardmath"

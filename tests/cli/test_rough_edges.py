@@ -98,7 +98,7 @@ NAMES: list[tuple[tuple[str, ...], str]] = [
         ("score", "-b", "good.jsonl", "--part", "1/1000"),
         "'1/1000' is not a part K/N (K from 1 to N, N up to 999)",
     ),
-    (("score", "-b", "good.jsonl", "--format", "rm-bench"), "'chosen' has 1 response, not 3"),
+    (("score", "-b", "good.jsonl", "--format", "rm-bench"), "line 1: chosen is"),
 ]
 
 

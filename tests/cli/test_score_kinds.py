@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rmcalib.scores import STEPS
 from tests.cli.conftest import Invoke
 from tests.scores.rewardmath import SCORES, write_own, write_tidy
 
@@ -17,11 +15,11 @@ FEW = ("--resamples", "20")
 
 def test_one_report_of_all_kinds(tmp_path: Path, invoke: Invoke) -> None:
     write_tidy(tmp_path)
-    said = invoke("report", "scores.parquet", "pairwise.parquet", "--steps", "all", *FEW, "--json")
+    said = invoke("report", "scores.parquet", "pairwise.parquet", *FEW, "--json")
     assert said.code == 0, said.err
     content = json.loads(said.out)
     rows = {row["model"]: row for row in content["models"]}
-    assert set(rows) == {"classifier", "rating", *(f"prm ({way})" for way in STEPS), "pairwise (pairs)"}
+    assert set(rows) == {"classifier", "rating", "prm", "pairwise (pairs)"}
     assert content["metric"] == "pairwise_overconfidence"
     assert all(row["rank"] is not None for row in rows.values())
     assert rows["pairwise (pairs)"]["pairwise_accuracy"] == pytest.approx(2.5 / 4)
@@ -57,34 +55,6 @@ def test_a_run_of_verdicts_is_kept_and_reported(tmp_path: Path, invoke: Invoke) 
     listed = json.loads(invoke("report", "runs", *FEW, "--json").out)
     assert {row["model"] for row in listed["models"]} == {"org/judge", "org/rm"}
     assert listed["metric"] == "pairwise_overconfidence"
-
-
-def test_a_quantile_model_has_probabilities_if_its_spread_is_known(tmp_path: Path, invoke: Invoke) -> None:
-    """A model of the registry that is refused with rewards alone is measured with distributions."""
-    rng = np.random.default_rng(0)
-    model = "nicolinho/QRM-Llama3.1-8B-v2"
-    for name, more in (("plain", {}), ("spread", {"spread": 1.0})):
-        rows = [
-            {
-                "item_id": str(i),
-                "category": "Math",
-                "response": j,
-                "is_correct": j == 0,
-                "reward": float(rng.normal() + (j == 0)),
-                **more,
-            }
-            for i in range(30)
-            for j in range(4)
-        ]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-        base = ("--scores", f"{name}.jsonl", "--model", model, "--output", name, *FEW)
-        said = invoke("eval", *base, "--json")
-        assert said.code == 0, said.err
-        (result,) = json.loads(said.out)["evaluations"]
-        found = {row["metric"]: row["value"] for row in result["metrics"] if row["category"] == "overall"}
-        listed = json.loads(invoke("report", name, *FEW, "--json").out)["models"][0]
-        for says in (found["mean_confidence"], found["pairwise_ece"], listed.get("mean_confidence")):
-            assert (says is None) == (name == "plain")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import rmcalib
 from rmcalib.integrations import Watcher
 from rmcalib.integrations.alarm import gap_sums, pair_sums
 from rmcalib.repair import Calibrator, calibrate
-from rmcalib.scores import Scores
 from tests.repair.test_calibrate import sampled
 
 
@@ -231,12 +230,33 @@ def test_nothing_to_watch(tmp_path: Path) -> None:
     (tmp_path / "1.jsonl").write_text('{"input": "p", "a": 1.5, "b": 2.5}\n')
     with pytest.raises(ValueError, match="has a, b"):
         rmcalib.watch(tmp_path)
+    assert rmcalib.watch(tmp_path, reward="b").steps[0]["mean_reward"] == 2.5
 
 
-def test_scores_of_a_run_can_be_evaluated(tmp_path: Path) -> None:
-    write(tmp_path, 1, 30, 0.0, np.random.default_rng(0))
-    from rmcalib.scores.rollouts import load_rollouts
+def test_pairs_of_llama_factory_and_files_of_any_loop(tmp_path: Path) -> None:
+    text = '{"chosen": 3.81, "rejected": -1.02}\n{"chosen": 0.5, "rejected": 0.75}'
+    (tmp_path / "generated_predictions.jsonl").write_text(text)  # the last line has no newline
+    (row,) = rmcalib.watch(tmp_path).steps
+    assert (row["n_prompts"], row["right"], row["auroc"]) == (2, 0.5, 0.5)
+    rows = [
+        {"step": s, "prompt": f"p{i}", "reward": 1.0 * i, "label": i % 2} for s in (1, 2) for i in range(4)
+    ]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    found = rmcalib.watch(tmp_path / "mine.jsonl")
+    assert found.table["step"].tolist() == [1, 2]
 
-    scores = load_rollouts(tmp_path)["score"]
-    assert isinstance(scores, Scores)
-    assert scores.n_items == 30
+
+def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write(tmp_path, 1, 30, 0.0, rng)
+    whole = (tmp_path / "1.jsonl").read_text()
+    (tmp_path / "1.jsonl").write_text(whole[: len(whole) // 2])  # a line is cut
+    counts: list[int] = []
+
+    def look(now: Any) -> None:
+        counts.append(now.steps[0]["n_samples"])
+        (tmp_path / "1.jsonl").write_text(whole)
+
+    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look, until=lambda _: len(counts) > 1)
+    assert len(found.steps) == 1
+    assert counts[0] < counts[1] == 120

@@ -54,10 +54,9 @@ class Chat:
     weights: Weights = by_quality
     texts: Callable[[Request], str] = lambda _: "Best: A"
     top: int | None = 20
-    knows: Sequence[str] = ("logprob_token_ids", "structured_outputs")
+    knows: Sequence[str] = ("structured_outputs",)
     refuses: Sequence[str] = ()
     faults: dict[int, Reply] = field(default_factory=dict)  # by the number of the chat request
-    vocabulary: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, request: Request) -> Reply:
         if request.path == "/version":
@@ -65,8 +64,6 @@ class Chat:
         if request.path == "/v1/models":
             card = {"id": self.model, "object": "model", "created": 1, "owned_by": self.owner}
             return Reply({"object": "list", "data": [card | {"root": f"/models/{self.model}"}]})
-        if request.path == "/tokenize" and self.owner == "vllm":
-            return Reply({"count": 1, "max_model_len": 4096, "tokens": [self.id_of(request.body["prompt"])]})
         if request.path != "/v1/chat/completions":
             return Reply({"detail": "Not Found"}, 404)
         if request.number in self.faults:
@@ -82,9 +79,6 @@ class Chat:
             return self.with_logprobs(body)
         return self.answer(body, self.texts(request), None)
 
-    def id_of(self, token: str) -> int:
-        return self.vocabulary.setdefault(token, 100 + len(self.vocabulary))
-
     def with_logprobs(self, body: dict[str, Any]) -> Reply:
         weights = {token: weight for token, weight in self.weights(body["messages"]).items() if weight > 0}
         choice = body.get("structured_outputs", {}).get("choice")
@@ -97,14 +91,7 @@ class Chat:
         shown = sorted(logprobs, key=lambda token: -logprobs[token])[
             : min(self.top or 0, body["top_logprobs"])
         ]
-        if body.get("logprob_token_ids") and "logprob_token_ids" in self.knows:
-            names = {number: token for token, number in self.vocabulary.items()}
-            shown = [names[number] for number in body["logprob_token_ids"]]
-        rows = []
-        for token in shown:
-            name = f"token_id:{self.id_of(token)}" if body.get("return_tokens_as_token_ids") else token
-            value = max(logprobs.get(token, -9999.0), -9999.0)
-            rows.append({"token": name, "logprob": value, "bytes": list(token.encode())})
+        rows = [{"token": t, "logprob": logprobs[t], "bytes": list(t.encode())} for t in shown]
         first = rows[0] if rows else {"token": "", "logprob": 0.0, "bytes": []}
         return self.answer(body, str(first["token"]), {"content": [{**first, "top_logprobs": rows}]})
 

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import cpp_extension
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rmcalib.judges._inference import flex, scoring
+from rmcalib.judges import _scoring as scoring
 from rmcalib.judges._sharing import how_to_share
 from tests.judges.families import family_model, family_texts
 
@@ -84,25 +84,13 @@ def put(module: torch.nn.Module, device: torch.device, dtype: torch.dtype) -> No
                 part._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype, device=device)
 
 
-def pretended_kernel(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, block_mask: Any, **_: Any
-) -> torch.Tensor:
-    """Replaces the compiled kernel: checks devices and shapes, and computes nothing."""
-    at = torch.arange(4, device=query.device)
-    seen = block_mask.mask_mod(None, None, at, at)
-    parts = (key, value, seen, block_mask.kv_indices, block_mask.full_kv_num_blocks)
-    assert {part.device for part in parts} == {query.device}
-    assert block_mask.seq_lengths == (query.shape[2], key.shape[2])
-    return query.new_empty(*query.shape[:3], value.shape[3])
-
-
 def run(family: str, n_devices: int, way: Any, dtype: torch.dtype) -> dict[str, Any]:
-    """Score one chunk of prompts on `n_devices` devices; `way` is an attention, or `plain`."""
+    """Score one chunk of prompts on `n_devices` devices; `way` is `mask` or `plain`."""
     changes: dict[str, Any] = {"num_hidden_layers": 4, "head_dim": 16, "sliding_window": None}
     if family in ("gemma2", "mistral"):
         changes["sliding_window"] = 16
     real = family_model(family, **changes)
-    sharing = replace(how_to_share(real), attention=way) if way != "plain" else None
+    sharing = replace(how_to_share(real), branches=False) if way != "plain" else None
     devices = [torch.device("cuda", index) for index in range(n_devices)]
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = replace(real, device=devices[0], dtype=dtype)
@@ -115,15 +103,15 @@ def run(family: str, n_devices: int, way: Any, dtype: torch.dtype) -> dict[str, 
             put(backbone.get_submodule(name), device, dtype)
         put(model.head, devices[-1], torch.float32)
         model.backbone = accelerate.dispatch_model(backbone, places, force_hooks=True)
-        scorer = scoring.ItemScorer(model, token_budget=256, share=False)
-        scorer.sharing, scorer.verifier.longest = sharing, 10**6
+        scorer = scoring.ItemScorer(model, 256, share=False)
+        scorer.sharing, scorer._checked = sharing, 10**6
         collected: list[list[torch.Tensor]] = []
 
         def collect(parts: Any) -> Any:
             collected.append(list(parts))
             return np.zeros(sum(len(part) for part in parts))
 
-        scoring._joined = collect
+        scoring._collected = collect
         with CountWaits() as counted:
             scorer.rewards(family_texts(8))
     rewards = [part for parts in collected for part in parts]
@@ -143,14 +131,13 @@ def main() -> None:
         source.write_text(GUARD)
         build: Any = cpp_extension.load
         build("rmcalib_cuda_guard", [str(source)], build_directory=folder, is_python_module=False)
-    flex._kernel = lambda _: pretended_kernel  # type: ignore[assignment]
     if not hasattr(transformers.utils.import_utils, "is_fake_tensor"):  # 4.57
         # Newer versions see that a pretended mask has no values, and do not ask whether it hides anything.
         transformers.masking_utils._ignore_causal_mask_sdpa = lambda *_, **__: False
     results = {}
     cases = [*((n, torch.bfloat16) for n in (1, 2, 4)), (2, torch.float32)]
     for family in sys.argv[1:] or FAMILIES:
-        for way in ("flex", "mask", "plain"):
+        for way in ("mask", "plain"):
             for n_devices, dtype in cases:
                 key = f"{family} {way} {n_devices} {dtype}"
                 try:

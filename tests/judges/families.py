@@ -10,8 +10,8 @@ from transformers import AutoConfig, AutoModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from rmcalib.judges import Recipe, RewardModel
-from rmcalib.judges._weights import Head
 from rmcalib.judges._templates import Encoded
+from rmcalib.judges._weights import Head
 
 VOCABULARY = 64
 WINDOW = 6

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rmcalib.judges import _doctor as doctor
 from rmcalib.judges import _devices as devices
+from rmcalib.judges import _doctor as doctor
 from tests.hooks import PATIENCE
 from tests.processes import run_python
 
@@ -29,7 +29,7 @@ def test_diagnosis_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.devices[-1].device == "cpu"
     assert found.devices[-1].memory > found.devices[-1].free > 0
     assert not found.hub_reachable
-    assert "not reachable" in found.hub
+    assert "127.0.0.1:9" in found.hub
     assert found.healthy
     cpu = {check.dtype: check for check in found.checks if check.device == "cpu"}
     assert cpu["float32"].reward_difference == 0
@@ -88,22 +88,6 @@ def test_half_precision_works_on_cpus_that_report_instructions_they_lack(tmp_pat
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_unknown_device_is_reported_by_its_message() -> None:
-    outcomes = doctor._run("nonsense", ["float32", "float16"], 1, PATIENCE)
-    assert "nonsense" in outcomes["float32"]["error"]
-    assert "nonsense" in outcomes["float16"]["error"]
-
-
 def test_a_timeout_is_reported() -> None:
     outcomes = doctor._run("cpu", ["float32", "float16"], 1, 0.05)
     assert outcomes == {"float32": {"error": "no answer within 0 s"}}
-
-
-def test_offline_mode_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert doctor._hub() == (
-        False,
-        f"{constants.ENDPOINT}: not checked: HF_HUB_OFFLINE is set; only cached models can be scored",
-    )

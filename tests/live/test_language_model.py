@@ -14,7 +14,6 @@ import pytest
 import rmcalib
 from rmcalib.benchmarks import Item
 from rmcalib.judges import GenerativeJudge, load_judge, scored_chunks
-from rmcalib.judges._chat import ChatApi
 from tests.hub.tiny import save_model, tiny_config
 from tests.live.vllm import vllm_server
 
@@ -64,17 +63,12 @@ def rewards(judge: GenerativeJudge, n: int = 12) -> Any:
     return np.array([r for chunk in scored_chunks(judge, items(n)) for one in chunk for r in one.rewards])
 
 
-@pytest.mark.parametrize("by", ["token ids", "structured outputs"])
-def test_letters_are_those_of_transformers(
-    served: Served, by: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_letters_are_those_of_transformers(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     here, there = judges(served, "letter")
-    assert isinstance(there.model, ChatApi)
-    there.model._knows_ids = by == "token ids"
     p, q = np.exp(rewards(here)), np.exp(rewards(there))
     with capsys.disabled():
         print(
-            f"\n{len(p)} letter probabilities by {by}, {p.min():.3f} to {p.max():.3f}, differ by up to "
+            f"\n{len(p)} letter probabilities, {p.min():.3f} to {p.max():.3f}, differ by up to "
             f"{np.abs(p - q).max():.2g}; floors: {there.work()['floored']}"
         )
     assert np.ptp(p) > 0.05
@@ -85,14 +79,10 @@ def test_letters_are_those_of_transformers(
 def test_log_probabilities_are_those_of_transformers(served: Served) -> None:
     here, there = judges(served, "letter")
     messages = here.prompt.questions[0].messages("Name a colour.", ["blue", "Tuesday", "4", ""])
+    # From the odds of structured outputs, where a letter is not in the top 20.
     ours, theirs = (judge.model.label_logprobs(messages, LETTERS) for judge in (here, there))
-    assert theirs.logprobs == pytest.approx(ours.logprobs, abs=1e-3)
-    assert isinstance(there.model, ChatApi)
-    there.model._knows_ids = False  # from the odds of structured outputs, where a letter is not in the top 20
-    again = there.model.label_logprobs(messages, LETTERS)
-    shown = [value for value, floored in zip(again.logprobs, again.floored, strict=True) if not floored]
-    assert len(shown) == 4
-    assert np.diff(again.logprobs) == pytest.approx(np.diff(ours.logprobs), abs=1e-3)
+    assert not any(theirs.floored)
+    assert np.diff(theirs.logprobs) == pytest.approx(np.diff(ours.logprobs), abs=1e-3)
 
 
 def test_ratings_are_those_of_transformers(served: Served) -> None:

@@ -125,7 +125,7 @@ def test_a_killed_run_resumes(served: Served, tmp_path: Path) -> None:
     command += ["--limit", "160", "--concurrency", "1", "--output", str(tmp_path / "runs")]
     program = [sys.executable, "-c", "from rmcalib.cli import main; main()", *command[1:]]
     process = subprocess.Popen(program, start_new_session=True)
-    while not list((tmp_path / "runs").rglob("part-*.parquet")):
+    while not list((tmp_path / "runs").rglob("scored-*.jsonl")):
         assert process.poll() is None
         time.sleep(0.01)
     with contextlib.suppress(ProcessLookupError):

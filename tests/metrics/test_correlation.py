@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from rmcalib.metrics import METHODS, Method
-from rmcalib.metrics._boards._correlation import correlate, correlation_rows, ranks_from_scores
+from rmcalib.metrics.correlation import METHODS, Method, correlate, correlation_rows, ranks_from_scores
 
 Values = st.lists(st.integers(0, 6), min_size=3, max_size=12)
 

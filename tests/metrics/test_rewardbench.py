@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmcalib.metrics._rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
+from rmcalib.metrics.rewardbench import category_scores, item_accuracy, leaderboard_score, ties_score
 from rmcalib.scores import Scores
 
 Prompt = tuple[str, str, int, Sequence[float]]  # id, category, number correct, rewards

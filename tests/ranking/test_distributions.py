@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import permutations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rmcalib._util.arrays import FloatArray
 from rmcalib.ranking import (
     ExplicitRankings,
     HasTemperature,
@@ -20,7 +20,6 @@ from rmcalib.ranking import (
     RankingDistribution,
     SparseRankings,
     all_rankings,
-    enumerate_rankings,
 )
 from rmcalib.ranking.events import Family, all_events, subsets
 from tests import oracles
@@ -35,8 +34,8 @@ def plackett_luce_case(m: int, rng: np.random.Generator) -> Case:
 
 
 def mallows_case(m: int, rng: np.random.Generator) -> Case:
-    centers = np.array([rng.permutation(m) for _ in range(4)])
-    dispersions = np.array([0.0, 0.3, 2.5, 1e-9])
+    centers = np.array([rng.permutation(m) for _ in range(3)])
+    dispersions = np.array([0.0, 0.3, 2.5])
     densities = [oracles.mallows(c, d) for c, d in zip(centers.tolist(), dispersions.tolist(), strict=True)]
     return Mallows(centers, dispersions), densities
 
@@ -54,194 +53,208 @@ def sparse_case(m: int, rng: np.random.Generator) -> Case:
 
 def explicit_case(m: int, rng: np.random.Generator) -> Case:
     everything = all_rankings(m)
-    probabilities = rng.dirichlet(np.ones(len(everything)), size=2)
+    probabilities = rng.dirichlet(np.ones(len(everything)), size=3)
     tables = [dict(zip(map(tuple, everything.tolist()), row, strict=True)) for row in probabilities.tolist()]
     return ExplicitRankings(everything, probabilities), [table.__getitem__ for table in tables]
 
 
 def mixture_case(m: int, rng: np.random.Generator) -> Case:
-    parts = [mallows_case(m, rng), mallows_case(m, rng)]
+    (one, first), (other, second) = mallows_case(m, rng), plackett_luce_case(m, rng)
     densities: list[oracles.Density] = [
         lambda order, a=a, b=b: 0.3 * a(order) + 0.7 * b(order)  # type: ignore[misc]
-        for a, b in zip(parts[0][1], parts[1][1], strict=True)
+        for a, b in zip(first, second, strict=True)
     ]
-    return Mixture([parts[0][0], parts[1][0]], [0.3, 0.7]), densities
+    return Mixture([one, other], [0.3, 0.7]), densities
 
 
-CASES: dict[str, Callable[[int, np.random.Generator], Case]] = {
+CASES = {
     "plackett_luce": plackett_luce_case,
     "mallows": mallows_case,
     "sparse": sparse_case,
     "explicit": explicit_case,
     "mixture": mixture_case,
 }
+FAMILIES: tuple[tuple[Family, int], ...] = (("sub", 2), ("top", 1))
 
 
-@lru_cache
-def happens_table(m: int, k: int, family: str) -> FloatArray:
-    events, orders = permutations(range(m), k), list(permutations(range(m)))
-    columns = [[oracles.happens(order, event, family) for order in orders] for event in events]
-    return np.array(columns, dtype=np.float64).T
-
-
-@pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
+@pytest.mark.parametrize("m", [2, 3, 5])
 @pytest.mark.parametrize("name", CASES)
-def test_marginals_equal_sums_over_all_rankings(name: str, m: int) -> None:
+def test_marginals_mode_and_samples_follow_the_density(name: str, m: int) -> None:
     dist, densities = CASES[name](m, np.random.default_rng(m))
     orders = list(permutations(range(m)))
     table = np.array([[density(order) for order in orders] for density in densities])
-    assert np.abs(np.exp(dist.log_prob(orders)) - table).max() < 1e-9
-    families: list[tuple[Family, int]] = [("sub", 2), ("top", 1)]
-    for family, smallest in families:
+    np.testing.assert_allclose(np.exp(dist.log_prob(orders)), table, atol=1e-9)
+    for family, smallest in FAMILIES:
         for k in range(smallest, m + 1):
             events = all_events(m, k)
-            happens = happens_table(m, k, family)
+            happens = np.array([[oracles.happens(o, e, family) for e in events.tolist()] for o in orders])
             marginals = dist.sub(events) if family == "sub" else dist.top(events)
-            assert np.abs(marginals - table @ happens).max() < 1e-9, (family, k)
-
-
-@pytest.mark.parametrize("m", [3, 5])
-@pytest.mark.parametrize("name", CASES)
-def test_mode_is_a_most_probable_ranking(name: str, m: int) -> None:
-    dist, densities = CASES[name](m, np.random.default_rng(m))
-    for order, density in zip(dist.mode().tolist(), densities, strict=True):
-        best = max(density(other) for other in permutations(range(m)))
-        assert density(tuple(order)) == pytest.approx(best, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_samples_follow_the_distribution(name: str) -> None:
-    dist, densities = CASES[name](4, np.random.default_rng(4))
-    size = 40_000
-    drawn = dist.sample(size, np.random.default_rng(0))
-    assert drawn.shape == (size, len(dist), 4)
-    for instance, density in enumerate(densities):
-        codes = drawn[:, instance] @ np.array([64, 16, 4, 1])
-        for order in permutations(range(4)):
-            p = density(order)
-            share = float((codes == np.array(order) @ np.array([64, 16, 4, 1])).mean())
-            assert abs(share - p) < 5 * math.sqrt(p * (1 - p) / size) + 1e-6
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_same_seed_same_samples(name: str) -> None:
-    dist, _ = CASES[name](4, np.random.default_rng(4))
-    first, second = (dist.sample(5, np.random.default_rng(3)) for _ in range(2))
-    assert (first == second).all()
-
-
-def wide_distributions() -> dict[str, RankingDistribution]:
-    rng = np.random.default_rng(0)
-    orders = np.unique([rng.permutation(15) for _ in range(60)], axis=0)
-    return {
-        "plackett_luce": PlackettLuce(rng.normal(scale=3, size=(4, 15))),
-        "mallows": Mallows([rng.permutation(15) for _ in range(4)], [0.0, 0.1, 1.0, 50.0]),
-        "sparse": SparseRankings(orders, rng.normal(scale=3, size=(4, len(orders))), -25.0),
-    }
-
-
-@pytest.mark.parametrize("name", wide_distributions())
-def test_marginals_of_fifteen_items_sum_to_one(name: str) -> None:
-    dist = wide_distributions()[name]
-    for k in (1, 2, 3):
-        assert np.abs(dist.top(all_events(15, k)).sum(axis=1) - 1).max() < 1e-9
-    for k in (2, 3, 4):
-        subset = subsets(15, k)[::97]
-        for items in subset:
-            alternatives = items[all_events(k, k)]
-            assert np.abs(dist.sub(alternatives).sum(axis=1) - 1).max() < 1e-9
-
-
-def test_enumerated_and_original_agree() -> None:
-    dist, _ = plackett_luce_case(4, np.random.default_rng(0))
-    assert np.allclose(enumerate_rankings(dist).sub(all_events(4, 3)), dist.sub(all_events(4, 3)))
-
-
-def test_unlisted_rankings_of_many_items_are_sampled_by_rejection() -> None:
-    rng = np.random.default_rng(0)
-    listed = np.unique([rng.permutation(10) for _ in range(20)], axis=0)
-    drawn = SparseRankings(listed, np.full((2, len(listed)), -50.0), 0.0).sample(50, rng)
-    known = {tuple(order) for order in listed.tolist()}
-    assert not known & {tuple(order) for order in drawn.reshape(-1, 10).tolist()}
-
-
-def test_pairwise_probabilities_have_only_pairs() -> None:
-    matrix = np.array([[[0.5, 0.9, 0.6], [0.1, 0.5, 0.7], [0.4, 0.3, 0.5]]])
-    pairs = PairwiseProbabilities(matrix)
-    assert pairs.sub([[0, 1], [2, 1]]).tolist() == [[0.9, 0.3]]
-    assert pairs.mode().tolist() == [[0, 1, 2]]
-    assert isinstance(pairs, PairMarginals)
-    assert not isinstance(pairs, RankingDistribution)
-    with pytest.raises(ValueError, match="pairwise probabilities are known for k = 2"):
-        pairs.sub([[0, 1, 2]])
-
-
-@pytest.mark.parametrize("m", [3, 4])
-def test_take_selects_instances(m: int) -> None:
-    rng = np.random.default_rng(m)
+            np.testing.assert_allclose(marginals, table @ happens, atol=1e-9, err_msg=f"{family}-{k}")
+    for order, row in zip(dist.mode().tolist(), table, strict=True):
+        assert row[orders.index(tuple(order))] == pytest.approx(row.max())
+    drawn = dist.sample(8_000, np.random.default_rng(0))
+    assert (drawn[:5] == dist.sample(8_000, np.random.default_rng(0))[:5]).all()
+    for instance, row in enumerate(table):
+        seen = (drawn[:, instance, None] == np.array(orders)).all(axis=2).mean(axis=0)
+        assert (np.abs(seen - row) < 5 * np.sqrt(row * (1 - row) / 8_000) + 1e-3).all()
     index = np.array([1, 0, 1])
-    for case in (plackett_luce_case, mallows_case, sparse_case, explicit_case, mixture_case):
-        dist, _ = case(m, rng)
-        everything = all_rankings(m)
-        assert (dist.take(index).log_prob(everything) == dist.log_prob(everything)[index]).all()
+    assert (dist.take(index).log_prob(orders) == dist.log_prob(orders)[index]).all()
 
 
-@pytest.mark.parametrize("m", [3, 4])
-def test_a_temperature_raises_probabilities_to_a_power(m: int) -> None:
-    rng = np.random.default_rng(m)
-    plackett_luce, _ = plackett_luce_case(m, rng)
-    assert isinstance(plackett_luce, PlackettLuce)
-    assert np.allclose(plackett_luce.at_temperature(2.0).log_utilities, plackett_luce.log_utilities / 2)
-    for case in (mallows_case, sparse_case):
-        dist, _ = case(m, rng)
-        assert isinstance(dist, HasTemperature)
-        power = np.exp(dist.log_prob(all_rankings(m)) / 2.0)
-        expected = power / power.sum(axis=1, keepdims=True)
-        assert np.allclose(np.exp(dist.at_temperature(2.0).log_prob(all_rankings(m))), expected)
-
-
-@pytest.mark.parametrize("case", [plackett_luce_case, mallows_case, sparse_case])
-def test_the_temperature_slope_is_the_derivative_of_the_likelihood(case: Callable[..., Case]) -> None:
+@pytest.mark.parametrize("name", ["plackett_luce", "mallows", "sparse"])
+def test_temperatures(name: str) -> None:
     rng = np.random.default_rng(0)
-    dist, _ = case(4, rng)
+    dist, _ = CASES[name](4, rng)
     assert isinstance(dist, HasTemperature)
     orders = dist.sample(1, rng)[0]
+    if name != "plackett_luce":  # a temperature raises probabilities to a power
+        power = np.exp(dist.log_prob(all_rankings(4)) / 2.0)
+        after = np.exp(dist.at_temperature(2.0).log_prob(all_rankings(4)))
+        np.testing.assert_allclose(after, power / power.sum(axis=1, keepdims=True))
 
     def loss(beta: float) -> float:
         return -float(np.diag(dist.at_temperature(1 / beta).log_prob(orders)).mean())
 
-    for beta in (0.5, 1.0, 2.0):
+    for beta in (0.5, 2.0):
         numeric = (loss(beta + 1e-5) - loss(beta - 1e-5)) / 2e-5
         assert dist.temperature_slope(orders)(beta) == pytest.approx(numeric, abs=1e-6)
 
 
+def test_marginals_of_fifteen_items_sum_to_one() -> None:
+    rng = np.random.default_rng(0)
+    orders = np.unique([rng.permutation(15) for _ in range(60)], axis=0)
+    for dist in (
+        PlackettLuce(rng.normal(scale=3, size=(4, 15))),
+        Mallows([rng.permutation(15) for _ in range(4)], [0.0, 0.1, 1.0, 50.0]),
+        SparseRankings(orders, rng.normal(scale=3, size=(4, len(orders))), -25.0),
+    ):
+        for k in (1, 2, 3):
+            np.testing.assert_allclose(dist.top(all_events(15, k)).sum(axis=1), 1, atol=1e-9)
+        for k in (2, 3, 4):
+            for items in subsets(15, k)[::197]:
+                np.testing.assert_allclose(dist.sub(items[all_events(k, k)]).sum(axis=1), 1, atol=1e-9)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_relabelling_items_relabels_results(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m = int(rng.integers(3, 7))
+    k, names = int(rng.integers(2, m + 1)), rng.permutation(m)
+    events, u = all_events(m, k), rng.normal(scale=20, size=(2, m))
+    centers = np.array([rng.permutation(m) for _ in range(2)])
+    dispersion = rng.uniform(0, 3, size=2)
+    pairs: list[tuple[RankingDistribution, RankingDistribution]] = [
+        (PlackettLuce(u), PlackettLuce(u[:, np.argsort(names)])),
+        (Mallows(centers, dispersion), Mallows(names[centers], dispersion)),
+    ]
+    for one, renamed in pairs:
+        np.testing.assert_allclose(one.sub(events), renamed.sub(names[events]), atol=1e-12)
+        np.testing.assert_allclose(one.top(events), renamed.top(names[events]), atol=1e-12)
+    items = rng.permutation(m)[:k]  # other items are irrelevant
+    alone = np.exp(PlackettLuce(u[:, items]).log_prob(all_events(k, k)))
+    np.testing.assert_allclose(PlackettLuce(u).sub(items[all_events(k, k)]), alone, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e300])
+def test_extreme_utilities(scale: float) -> None:
+    dist = PlackettLuce(scale * np.array([np.linspace(1, -1, 30), np.zeros(30)]))
+    assert dist.top([[0], [0]])[:, 0].tolist() == pytest.approx([1.0, 1 / 30])
+    assert dist.top([[0, 1, 2]])[0, 0] == pytest.approx(1.0)
+    assert dist.sub([[0, 29], [29, 0]]).tolist() == [[1.0, 0.0], [0.5, 0.5]]
+    assert np.isfinite(dist.log_prob(dist.mode())).all()
+
+
+def test_extreme_dispersions() -> None:
+    rng = np.random.default_rng(0)
+    center = rng.permutation(30)
+    events = np.array([rng.permutation(30)[:4] for _ in range(20)])
+    flat = Mallows(center, [0.0, 1e-300, 1e-12])
+    np.testing.assert_allclose(flat.sub(events), 1 / 24, atol=1e-10)
+    np.testing.assert_allclose(flat.top(events), math.factorial(26) / math.factorial(30), rtol=1e-9)
+    sharp = Mallows(center, 50.0)
+    assert sharp.sub(center[[[0, 1, 2], [3, 9, 27]]]).tolist() == [[1.0, 1.0]]
+    assert sharp.sub(center[[[1, 0, 2]]])[0, 0] == pytest.approx(math.exp(-50), rel=1e-9)
+
+
+@given(gap=st.integers(1, 28), dispersion=st.floats(0.05, 20))
+@settings(deadline=None)
+def test_mallows_pairs_have_the_closed_form(gap: int, dispersion: float) -> None:
+    def h(j: int) -> float:
+        return j / -math.expm1(-dispersion * j)
+
+    dist = Mallows(np.arange(30), dispersion)
+    assert dist.sub([[0, gap]])[0, 0] == pytest.approx(h(gap + 1) - h(gap), abs=1e-12)
+
+
+def test_mallows_marginals_can_be_estimated() -> None:
+    dist = Mallows([np.random.default_rng(0).permutation(10)], 0.3)
+    events = all_events(10, 3)[::17]
+    estimate = dist.sub_estimate(events, 20_000, np.random.default_rng(1))
+    z = (estimate.probabilities - dist.sub(events)) / estimate.standard_errors
+    assert np.abs(z).max() < 5
+    assert z.std() == pytest.approx(1.0, abs=0.35)
+
+
+def test_rank_classifier_of_many_items() -> None:
+    rng = np.random.default_rng(0)
+    orders = np.unique([rng.permutation(25) for _ in range(10)], axis=0)  # 25! does not fit in int64
+    dist = SparseRankings(orders, np.zeros((1, len(orders))), -math.lgamma(26))
+    assert dist.sub(all_events(25, 2)).sum() == pytest.approx(math.comb(25, 2))
+    unseen = SparseRankings(orders, np.full((1, len(orders)), -99.0), 0.0).sample(50, rng).reshape(-1, 25)
+    assert not set(map(tuple, orders.tolist())) & set(map(tuple, unseen.tolist()))
+
+
+def test_mixture_weights_have_the_largest_likelihood() -> None:
+    rng = np.random.default_rng(0)
+    n, m = 3_000, 9
+    parts = [PlackettLuce(rng.normal(scale=2, size=(n, m))), PlackettLuce(np.zeros((n, m)))]
+    orders = Mixture(parts, [0.7, 0.3]).sample(1, rng)[0]
+    fitted = Mixture.fit(parts, orders)
+    assert fitted.weights.tolist() == pytest.approx([0.7, 0.3], abs=0.03)
+
+    def likelihood(weight: float) -> float:
+        dist = Mixture(parts, [weight, 1 - weight]).take(np.arange(200))
+        return float(np.diag(dist.log_prob(orders[:200])).mean())
+
+    best = Mixture.fit([part.take(np.arange(200)) for part in parts], orders[:200]).weights[0]
+    assert likelihood(best) >= max(likelihood(best - 0.01), likelihood(best + 0.01))
+    assert (fitted.mode() == parts[0].mode()).all()  # too many items to enumerate
+    with pytest.raises(ValueError, match="orders: row 1"):
+        Mixture.fit([ExplicitRankings([[0, 1]], [[1.0]] * 2)], [[0, 1], [1, 0]])
+
+
+def test_pairwise_probabilities_have_only_pairs() -> None:
+    pairs = PairwiseProbabilities([[[0.5, 0.9, 0.6], [0.1, 0.5, 0.7], [0.4, 0.3, 0.5]]])
+    assert pairs.sub([[0, 1], [2, 1]]).tolist() == [[0.9, 0.3]]
+    assert pairs.mode().tolist() == [[0, 1, 2]]
+    assert isinstance(pairs, PairMarginals)
+    assert not isinstance(pairs, RankingDistribution)
+    with pytest.raises(ValueError, match="k: 3"):
+        pairs.sub([[0, 1, 2]])
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "named"),
     [
-        (lambda: PlackettLuce([0.0, 1.0]), "log_utilities: expected an array of 2 axes"),
-        (lambda: PlackettLuce([[0.0, np.inf]]), "log_utilities: inf at index (0, 1)"),
-        (lambda: PlackettLuce(np.empty((0, 3))), "log_utilities: is empty"),
-        (lambda: PlackettLuce([[0.0, 1.0]]).sub([[0, 1, 2]]), "k: 3 is out of range"),
-        (lambda: PlackettLuce([[0.0, 1.0]]).top([[2]]), "events: row 0 is [2]"),
-        (lambda: PlackettLuce([[0.0, 1.0]]).log_prob([[0, 1, 2]]), "rows have 3 items, expected 2"),
-        (lambda: PlackettLuce([[0.0, 1.0]]).sample(0, np.random.default_rng(0)), "size: 0 is out of range"),
-        (lambda: Mallows([[0, 1]], -1.0), "dispersion: -1.0 is negative"),
-        (lambda: Mallows([[0, 1]], np.nan), "dispersion: nan"),
-        (lambda: Mallows([[0, 2]], 1.0), "center: row 0 is [0, 2]"),
-        (lambda: Mallows([[0, 1]] * 2, [1.0] * 3), "dispersion: 3 values for 2 centers"),
-        (lambda: SparseRankings([[0, 1]], [[0.0, 1.0]], 0.0), "logits: 2 columns for 1 orders"),
-        (lambda: SparseRankings([[0, 1]] * 2, [[0.0, 1.0]], 0.0), "[0, 1] is listed twice (rows 0 and 1)"),
-        (lambda: SparseRankings([[0, 1]], [[0.0]], [0.0, 1.0]), "unseen_logit: 2 values for 1 instances"),
-        (lambda: SparseRankings([[0, 1]], [[0.0]], np.nan), "unseen_logit: nan"),
-        (lambda: ExplicitRankings([[0, 1]], [[0.5]]), "probabilities: row 0 sums to 0.5, expected 1"),
-        (lambda: ExplicitRankings([[0, 1], [1, 0]], [[1.5, -0.5]]), "1.5 at index (0, 0) is outside [0, 1]"),
-        (lambda: PairwiseProbabilities([[[0.5, 0.9], [0.3, 0.5]]]), "the two must sum to 1"),
-        (lambda: PairwiseProbabilities([[[0.5, 0.9]]]), "expected shape (n, m, m)"),
-        (lambda: Mixture([PlackettLuce([[0.0, 1.0]])], [0.5]), "weights: sum to 0.5"),
-        (lambda: Mixture([PlackettLuce([[0.0, 1.0]])], [0.5, 0.5]), "2 weights for 1 components"),
+        (lambda: PlackettLuce([0.0, 1.0]), "log_utilities"),
+        (lambda: PlackettLuce([[0.0, np.inf]]), "log_utilities: inf"),
+        (lambda: PlackettLuce(np.empty((0, 3))), "log_utilities"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).sub([[0, 1, 2]]), "k: 3"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).top([[2]]), "events: row 0"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).log_prob([[0, 1, 2]]), "orders"),
+        (lambda: PlackettLuce([[0.0, 1.0]]).sample(0, np.random.default_rng(0)), "size: 0"),
+        (lambda: Mallows([[0, 1]], -1.0), "dispersion: -1"),
+        (lambda: Mallows([[0, 2]], 1.0), "center: row 0"),
+        (lambda: Mallows([[0, 1]] * 2, [1.0] * 3), "dispersion: 3"),
+        (lambda: SparseRankings([[0, 1]], [[0.0, 1.0]], 0.0), "logits: 2"),
+        (lambda: SparseRankings([[0, 1]] * 2, [[0.0, 1.0]], 0.0), "orders"),
+        (lambda: SparseRankings([[0, 1]], [[0.0]], [0.0, 1.0]), "unseen_logit: 2"),
+        (lambda: ExplicitRankings([[0, 1]], [[0.5]]), "probabilities: row 0"),
+        (lambda: PairwiseProbabilities([[[0.5, 0.9], [0.3, 0.5]]]), "matrix: instance 0"),
+        (lambda: Mixture([PlackettLuce([[0.0, 1.0]])], [0.5]), "weights"),
     ],
 )
-def test_errors_name_the_bad_input(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
+def test_errors_name_the_bad_input(call: Callable[[], object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
         call()
-    assert message in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,13 +64,18 @@ def test_models_that_need_a_recipe_get_one_under_their_new_names(tmp_path: Path)
 def test_a_model_whose_rewards_are_not_linear_is_refused_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    in_use, left = tmp_path / f".out.{os.getpid()}-abc.tmp", tmp_path / f".out.{2**22 + 1}-abc.tmp"
+    in_use.mkdir()
+    left.mkdir()
+    (left / "model.safetensors").touch()
+
     def squashed(judge: object) -> np.ndarray:
         return np.array([0.9, 0.5]) if "demo" in judge.name else np.array([0.8, 0.4])  # type: ignore[attr-defined]
 
     monkeypatch.setattr("rmcalib.repair.checkpoint._rewards", squashed)
     with pytest.raises(ValueError, match="not linear in its last layer"):
         write_checkpoint(CALIBRATOR, tmp_path / "out", options=CPU)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [in_use]  # what a killed process has left is removed, too
 
 
 def test_folders_in_use_and_models_that_changed_are_refused(plain: Path, tmp_path: Path) -> None:

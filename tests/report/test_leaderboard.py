@@ -418,14 +418,16 @@ def test_long_names_are_cut_and_equal_ones_keep_their_organisation() -> None:
     assert names["b/rm"] == "b/rm"
 
 
-def test_scores_with_the_manifest_of_another_run_are_left_out(tmp_path: Path) -> None:
+def test_unfinished_runs_are_left_out_and_scores_with_another_manifest_are_refused(tmp_path: Path) -> None:
     write_runs(tmp_path, 4)
     first, second = sorted(tmp_path.glob("*/*/run.json"))[:2]
     first.write_text(json.dumps(json.loads(first.read_text()) | {"status": "scoring"}))
-    second.write_text(json.dumps(json.loads(second.read_text()) | {"hash": "another run's"}))
     board = leaderboard_from_runs([tmp_path], settings=FAST)
-    assert len(board.wide_rows()) == 2
-    assert sum("is not finished, and left out" in note for note in board.notes) == 2
+    assert len(board.wide_rows()) == 3
+    assert sum("is not finished, and left out" in note for note in board.notes) == 1
+    second.write_text(json.dumps(json.loads(second.read_text()) | {"hash": "another run's"}))
+    with pytest.raises(ValueError, match="damaged"):
+        leaderboard_from_runs([tmp_path], settings=FAST)
 
 
 def test_over_confidence_behind_a_small_ece_is_noted(tmp_path: Path) -> None:

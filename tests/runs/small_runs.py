@@ -1,13 +1,21 @@
-"""A benchmark of ten prompts, the inputs of a run, and helpers for scores."""
+"""Benchmarks of ten and of a hundred prompts, the inputs of a run, and judges that need no model."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rmcalib.benchmarks import Benchmark, Item
-from rmcalib.judges import ScoredItem
+from rmcalib.judges import CHUNK, Recipe, Scale, ScoredItem
+from rmcalib.runs import Listed
 from rmcalib.scores import Scores
 
 COLUMNS = ("item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated")
@@ -28,18 +36,60 @@ def same(one: Scores, other: Scores, columns: tuple[str, ...] = COLUMNS) -> bool
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in columns)
 
 
-ITEMS = tuple(Item(str(i), "Math" if i % 2 else "Focus", "?", ("yes", "no", ""), 1) for i in range(10))
+def items(n: int) -> tuple[Item, ...]:
+    return tuple(Item(str(i), "Math" if i % 2 else "Focus", "?", ("yes", f"no {i}", ""), 1) for i in range(n))
 
 
-BENCH = Benchmark("bench", "abc", ITEMS)
-
-
+BENCH, LONG = Benchmark("bench", "abc", items(10)), Benchmark("bench", "abc", items(100))
 INPUTS = {"model": "org/rm", "model_revision": "1" * 40, "recipe": {"template": None, "sign": 1.0}}
 
 
-def scored_item(name: str, rewards: tuple[float, ...]) -> ScoredItem:
-    return ScoredItem(name, rewards, (5, 6, 7), (False, False, True))
-
-
 def scored(*numbers: int) -> list[ScoredItem]:
-    return [scored_item(str(i), (i + 0.5, i - 0.25, -float(i))) for i in numbers]
+    return [
+        ScoredItem(str(i), (i + 0.5, i - 0.25, -float(i)), (5, 6, 7), (False, False, True)) for i in numbers
+    ]
+
+
+@dataclass
+class Plugin:
+    """A judge of an installed package: slow, or with a fault in its second chunk."""
+
+    called: str = "slow"
+    delay: float = 0.0
+    fault: str = ""
+    scale: Scale = "unknown"
+
+    @property
+    def name(self) -> str:
+        return self.called
+
+    def identity(self) -> dict[str, Any]:
+        return {"version": 1}
+
+    def score(self, items: Sequence[Item]) -> Iterator[list[ScoredItem]]:
+        for start in range(0, len(items), CHUNK):
+            chunk = items[start : start + CHUNK]
+            time.sleep(self.delay)
+            if self.fault and start:
+                if self.fault == "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise ValueError(self.fault)
+            yield [
+                ScoredItem(
+                    item.id, tuple(zlib.crc32(f"{item.id} {text}".encode()) / 7 for text in item.responses)
+                )
+                for item in chunk
+            ]
+
+
+def install(folder: Path, *names: str) -> None:
+    """Write the metadata of a package with judges of these names, for a `folder` on the path of Python."""
+    info = folder / "plugin-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    lines = (f"{name} = tests.runs.small_runs:Plugin\n" for name in names)
+    (info / "entry_points.txt").write_text("".join(("[rmcalib.judges]\n", *lines)))
+
+
+def listed(name: str = "slow", **options: Any) -> Listed:
+    return Listed(Recipe(name), {"called": name, **options})

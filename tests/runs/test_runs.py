@@ -1,68 +1,97 @@
-"""Run folders: resuming, locks, crashes and damaged files."""
+"""Run folders: resuming, locks, crashes at any moment, scores from elsewhere, object storage."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fsspec
+import numpy as np
 import pytest
 
 import rmcalib
-from rmcalib.runs import Run, RunError, run_folder
-from rmcalib.scores import load_scores
-from tests.processes import run_python
-from tests.runs.small_runs import BENCH, INPUTS, same, scored, scored_item
+from rmcalib._util.storage import as_path, find_files
+from rmcalib.runs import (
+    Run,
+    RunError,
+    content_hash,
+    finished_scores,
+    keep_scores,
+    locked,
+    read_run,
+    run_folder,
+)
+from rmcalib.scores import Scores, load_scores
+from tests.runs.small_runs import BENCH, INPUTS, LONG, Plugin, items, row, same, scored
 
-ROOT = Path(__file__).parents[2]
-PRELUDE = """
-import sys, time
-from pathlib import Path
-from rmcalib.runs._run import Run
-from tests.runs.small_runs import BENCH, INPUTS, scored
-"""
+OTHER = INPUTS | {"dtype": "bfloat16"}
+_numbers = itertools.count()
 
 
-def test_a_run_from_start_to_end(tmp_path: Path) -> None:
-    folder = run_folder(tmp_path, "org/rm", "bench")
+@pytest.fixture(params=["local", "remote"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    place = tmp_path if request.param == "local" else as_path(f"memory://runs-{next(_numbers)}")
+    return run_folder(place, "org/rm", "bench")
+
+
+def finish(folder: Path, inputs: Any = INPUTS, *, at_once: int = 32, **options: Any) -> Scores:
+    with Run(folder, LONG, inputs, **options) as run:
+        left = [int(item.id) for item in run.remaining]
+        for start in range(0, len(left), at_once):
+            run.add(scored(*left[start : start + at_once]))
+        return run.finish()
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in find_files(folder, "*") if path.name != ".lock"]
+
+
+def test_a_run_from_start_to_end(folder: Path) -> None:
     with Run(folder, BENCH, INPUTS, about={"device": "cpu"}) as run:
-        assert json.loads((folder / "run.json").read_text())["status"] == "scoring"
         run.add(scored(0, 1, 2))
         run.add(scored(3, 4))
-        assert sorted(p.name for p in run.parts.iterdir()) == ["part-00000.parquet", "part-00001.parquet"]
-        with pytest.raises(RunError, match=r"5 prompts are not scored yet \(the first: '5'\)"):
+        with pytest.raises(RunError, match=r"5 prompts .*'5'"):
             run.finish()
         run.add(scored(9, 8, 7, 6, 5))
         scores = run.finish(seconds=1.5)
     assert scores.item_id.tolist() == [str(i) for i in range(10) for _ in range(3)]
-    assert sorted(p.name for p in folder.iterdir() if p.name != ".lock") == ["run.json", "scores.parquet"]
-    manifest = json.loads((folder / "run.json").read_text())
-    assert manifest == load_scores(folder / "scores.parquet").manifest
-    assert manifest["status"] == "finished"
+    assert names(folder) == ["run.json", "scores.parquet"]
+    manifest = load_scores(folder / "scores.parquet").manifest
+    assert manifest == scores.manifest
     assert manifest["counts"] == {"items": 10, "responses": 30, "truncated": 10, "empty": 10, "tokens": 180}
     assert (manifest["device"], manifest["seconds"], manifest["model"]) == ("cpu", 1.5, "org/rm")
-    assert manifest["versions"]["torch"]
 
 
-def test_a_run_resumes_and_ends_the_same(tmp_path: Path) -> None:
-    with Run(tmp_path / "once", BENCH, INPUTS) as run:
-        run.add(scored(*range(10)))
-        once = run.finish()
-    for numbers in ((4, 5), (0, 1), (2, 3, 6)):
-        with Run(tmp_path / "often", BENCH, INPUTS) as run:
+def test_a_run_resumes_in_whole_blocks_and_ends_the_same(folder: Path, tmp_path: Path) -> None:
+    once = finish(tmp_path / "once")
+    for numbers in (range(32, 64), range(70, 75), range(32)):
+        with Run(folder, LONG, INPUTS) as run:
             run.add(scored(*numbers))
-    with Run(tmp_path / "often", BENCH, INPUTS) as run:
-        assert [item.id for item in run.remaining] == ["7", "8", "9"]
-        run.add(scored(3, 7))  # the first is already scored
-        run.add(scored(8, 9))
-        often = run.finish()
-    assert same(once, often)
-    with Run(tmp_path / "often", BENCH, INPUTS) as run:
-        assert run.remaining == []
-        assert same(run.finish(), once)
+    with Run(folder, LONG, INPUTS) as run:
+        assert [int(item.id) for item in run.remaining] == list(range(64, 100))
+    assert same(finish(folder), once)
+    again = finish(folder)  # nothing is left to do, and nothing changes
+    assert again.manifest == read_run(folder).manifest  # type: ignore[union-attr]
+
+
+def test_a_half_written_line_is_ignored(tmp_path: Path) -> None:
+    with Run(tmp_path, LONG, INPUTS) as run:
+        run.add(scored(*range(32)))
+    journal = tmp_path / "scored-0.jsonl"
+    whole = journal.read_bytes()
+    for cut in (1, 40, len(whole.splitlines(keepends=True)[-1])):
+        journal.write_bytes(whole[:-cut])
+        with Run(tmp_path, LONG, INPUTS) as run:
+            assert len(run.remaining) == 100  # its block is scored again
+            run.add(scored(*range(32)))
+        with Run(tmp_path, LONG, INPUTS) as run:
+            assert len(run.remaining) == 68
 
 
 def test_a_run_resumed_with_other_packages_records_both_versions(
@@ -71,159 +100,175 @@ def test_a_run_resumed_with_other_packages_records_both_versions(
     for number, version in enumerate(("1", "2", "2", "3")):
         monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda version=version: {"torch": version})
         with Run(tmp_path, BENCH, INPUTS) as run:
-            if version == "1":
-                continue  # killed before it had scored anything
-            run.add(scored(number))
-            manifest = json.loads((tmp_path / "run.json").read_text())
-            assert manifest["versions"] == {"torch": version}
-    assert manifest["versions_before"] == [{"torch": "2"}]
+            if version != "1":  # killed before it had scored anything
+                run.add(scored(number))
     monkeypatch.setattr("rmcalib.runs._run.package_versions", lambda: {"torch": "2"})
     with Run(tmp_path, BENCH, INPUTS) as run:
         run.add(scored(*range(10)))
         ended = run.finish().manifest
     assert (ended["versions"], ended["versions_before"]) == ({"torch": "2"}, [{"torch": "3"}])
-    with Run(tmp_path / "once", BENCH, INPUTS) as run:
-        run.add(scored(*range(10)))
-        assert "versions_before" not in run.finish().manifest
 
 
-def test_other_inputs_are_refused_with_the_difference(tmp_path: Path) -> None:
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        run.add(scored(0))
+def test_other_inputs_are_refused_with_the_difference(folder: Path) -> None:
+    with Run(folder, LONG, INPUTS) as run:
+        run.add(scored(*range(32)))
     other = INPUTS | {"recipe": {"template": "raw", "sign": 1.0}, "dtype": "bfloat16"}
-    reported = (
-        r"dtype: nothing there, bfloat16 now; recipe\.template: None there, raw now\): choose another --out"
-    )
-    with pytest.raises(RunError, match=reported), Run(tmp_path, BENCH, other):
-        pass
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        assert run.done == {"0"}  # nothing was lost
-    with Run(tmp_path, BENCH, other, fresh=True) as run:
-        assert run.done == set()
-        assert not run.parts.exists()
+    with pytest.raises(RunError, match=r"dtype: nothing .* bfloat16 .*recipe\.template: None .* raw"):
+        finish(folder, other)
+    with Run(folder, LONG, INPUTS) as run:
+        assert len(run.remaining) == 68  # nothing was lost
+    with Run(folder, LONG, other, fresh=True) as run:
+        assert len(run.remaining) == 100
 
 
 @pytest.mark.parametrize("content", [None, "{broken", "[]"])
-def test_scores_of_unknown_origin_are_not_touched(content: str | None, tmp_path: Path) -> None:
+def test_files_of_unknown_origin_are_not_touched(content: str | None, tmp_path: Path) -> None:
     (tmp_path / "scores.parquet").write_text("somebody's work")
     if content is not None:
         (tmp_path / "run.json").write_text(content)
-    with pytest.raises(RunError, match="without a readable manifest"), Run(tmp_path, BENCH, INPUTS):
-        pass
+    with pytest.raises(RunError, match="missing or damaged"):
+        finish(tmp_path)
+    with pytest.raises(RunError, match="missing or damaged"):
+        keep_scores(tmp_path, Scores.from_arrays([[1.0, 0.0]]))
     assert (tmp_path / "scores.parquet").read_text() == "somebody's work"
 
 
-def test_a_damaged_part_is_scored_again(tmp_path: Path) -> None:
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        run.add(scored(0, 1))
-        run.add(scored(2))
-    part = tmp_path / "parts" / "part-00000.parquet"
-    part.write_bytes(part.read_bytes()[:50])
-    (tmp_path / "parts" / ".part-00002.parquet.99.tmp").write_text("half")
-    run = Run(tmp_path, BENCH, INPUTS)
-    with pytest.warns(UserWarning, match="its prompts are scored again"):
-        run.__enter__()
-    assert run.done == {"2"}
-    run.add(scored(0))
-    assert sorted(p.name for p in run.parts.iterdir()) == ["part-00001.parquet", "part-00002.parquet"]
-    run.__exit__()
+def test_a_folder_in_use_is_refused_and_released_at_the_end(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        for use in (finish, lambda folder: keep_scores(folder, Scores.from_arrays([[1.0, 0.0]]))):
+            with pytest.raises(RunError, match=f"process {os.getpid()}"):
+                use(tmp_path)
+    finish(tmp_path)
+    assert names(tmp_path) == ["run.json", "scores.parquet"]
 
 
-def test_ranks_write_parts_of_their_own(tmp_path: Path) -> None:
-    with Run(tmp_path, BENCH, INPUTS, rank=0) as first, Run(tmp_path, BENCH, INPUTS, rank=1) as second:
-        first.add(scored(0, 2))
-        second.add(scored(1, 3))
-        second.add(scored(5))
-        first.add(scored(4, 6, 7, 8, 9))
-        assert len(first.finish()) == 30
+def test_a_result_of_the_wrong_size_is_refused(tmp_path: Path) -> None:
+    with Run(tmp_path, LONG, INPUTS) as run, pytest.raises(ValueError, match="item '3'"):
+        run.add([rmcalib.judges.ScoredItem("3", (1.0, 2.0), (1, 1), (False, False))])
 
 
-def test_a_second_run_on_the_same_folder_stops(tmp_path: Path) -> None:
-    with Run(tmp_path, BENCH, INPUTS):
-        code = f"{PRELUDE}Run(Path(sys.argv[1]), BENCH, INPUTS).__enter__()"
-        second = run_python(["-c", code, tmp_path], cwd=ROOT)
-        assert f"is in use by process {os.getpid()} on" in second.stderr
-    with Run(tmp_path, BENCH, INPUTS):
-        pass  # the lock was released
+def work(folder: Path) -> None:
+    rmcalib.score(Plugin(delay=0.01), LONG, output=folder)
 
 
-KILLED = f"""{PRELUDE}
-with Run(Path(sys.argv[1]), BENCH, INPUTS) as run:
-    for item in run.remaining[:3]:
-        run.add(scored(int(item.id)))
-        print(item.id, flush=True)
-    time.sleep(600)
-"""
+def test_killed_at_random_moments_and_resumed_the_result_is_the_same(tmp_path: Path) -> None:
+    began = time.monotonic()
+    whole = rmcalib.score(Plugin(delay=0.01), LONG, output=tmp_path / "whole")
+    took = time.monotonic() - began
+    rng = np.random.default_rng(0)
+    context = multiprocessing.get_context("fork")
+    kills = 0
+    for number in range(10):
+        for delay in rng.uniform(0, took, 3):
+            process = context.Process(target=work, args=(tmp_path / str(number),))
+            process.start()
+            process.join(delay)
+            process.kill()
+            process.join()
+            kills += process.exitcode != 0
+        ended = rmcalib.score(Plugin(), LONG, output=tmp_path / str(number))
+        assert same(ended, whole)
+        (found,) = (tmp_path / str(number)).glob("*/*")
+        assert names(found) == ["run.json", "scores.parquet"]
+    assert kills >= 3
 
 
-def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
-    printed: list[str] = []
-    for _ in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert process.stdout is not None
-        printed += [process.stdout.readline().strip() for _ in range(2)]
-        process.send_signal(signal.SIGKILL)  # in the middle of the third, or after it
-        printed += process.stdout.read().split()
-        process.wait()
-        process.stdout.close()
-    with Run(tmp_path, BENCH, INPUTS) as run:  # a dead process holds no lock
-        assert run.done >= set(printed)
-        run.add(scored(*(int(item.id) for item in run.remaining)))
-        ended = run.finish()
-    with Run(tmp_path / "whole", BENCH, INPUTS) as run:
-        run.add(scored(*range(10)))
-        assert same(run.finish(), ended)
-    assert len(printed) == len(set(printed))  # nothing was scored twice
+def crash_after(patch: pytest.MonkeyPatch, n_changes: int) -> None:
+    """Raise after some changes of the object storage."""
+    kind, left = fsspec.get_filesystem_class("memory"), [n_changes]
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*args: Any, **kwargs: Any) -> Any:
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return call(*args, **kwargs)
+
+        return change
+
+    for name in ("pipe_file", "rm"):
+        patch.setattr(kind, name, counted(getattr(kind, name)))
 
 
-def test_wrong_numbers_of_rewards_and_nan_are_refused(tmp_path: Path) -> None:
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        with pytest.raises(ValueError, match="item '0': 2 rewards for 3 responses"):
-            run.add([scored_item("0", (1.0, 2.0))])
-        with pytest.raises(ValueError, match=r"item '1', response 2\): reward is nan"):
-            run.add([scored_item("1", (1.0, 2.0, float("nan")))])
-        assert run.done == set()
-
-
-def test_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        run.add(scored(0))
+def test_a_crash_after_any_change_leaves_a_folder_that_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = finish(tmp_path)
+    crashed = 0
+    for n_changes in range(30):
+        folder = as_path(f"memory://crash-{n_changes}")
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", full)
-            with pytest.raises(ValueError, match=r"part-00001\.parquet: cannot be written: No space left"):
-                run.add(scored(1))
-        assert [p.name for p in run.parts.iterdir()] == ["part-00000.parquet"]
-    with Run(tmp_path, BENCH, INPUTS) as run:
-        assert run.done == {"0"}
+            crash_after(patch, n_changes)
+            try:
+                finish(folder)
+                finish(folder, OTHER, fresh=True)
+            except KeyboardInterrupt:
+                crashed += 1
+        try:
+            manifest = json.loads((folder / "run.json").read_text())
+        except FileNotFoundError:
+            manifest = {"inputs": INPUTS}
+        assert same(finish(folder, manifest["inputs"]), expected)
+    assert 15 < crashed < 30  # crashes during both runs, and then none
 
 
-def test_a_local_model_is_named_after_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "run7" / "step-10").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "run7")
-    here, there = run_folder("out", "step-10", "demo"), run_folder("out", f"{tmp_path}/run7/step-10/", "demo")
-    assert here == there == Path("out/run7__step-10/demo")
+def test_two_processes_without_a_lock_do_the_work_twice_and_right(tmp_path: Path) -> None:
+    folder = as_path(f"memory://runs-{next(_numbers)}")
+    with Run(folder, LONG, INPUTS) as first, Run(folder, LONG, INPUTS) as second:
+        first.add(scored(*range(64)))
+        second.add(scored(*range(32)))
+        first.add(scored(*range(64, 100)))
+        ended = first.finish()
+        second.add(scored(*range(32, 100)))
+        assert same(second.finish(), ended)
+    assert same(read_run(folder), finish(tmp_path))  # type: ignore[arg-type]
 
 
-def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be written"), Run(tmp_path / "file" / "x", BENCH, INPUTS):
-        pass
+def foreign(shift: float = 100.0, **manifest: Any) -> Scores:
+    """Return scores of the same prompts that were not made by a run."""
+    rows = [
+        row(item.id, i, i == 0, shift + i, category=item.category) for item in items(100) for i in range(3)
+    ]
+    return Scores.from_rows(rows, manifest)
 
 
-def test_votes_on_some_prompts_only_are_refused_before_scoring(tmp_path: Path) -> None:
-    file = tmp_path / "mixed.jsonl"
-    file.write_text(
-        '{"id": "1", "prompt": "2+2?", "chosen": ["4"], "rejected": ["5"], "subset": "Math"}\n'
-        '{"id": "2", "prompt": "Tea?", "responses": ["Yes", "No"], "votes": [3, 1], "subset": "Chat"}\n'
-    )
+def test_scores_from_elsewhere_are_never_confused_with_a_run(folder: Path) -> None:
+    ours = finish(folder)
+    keep_scores(folder, load_scores(folder / "scores.parquet"), fresh=True)  # its own: nothing changes
+    assert read_run(folder).manifest == ours.manifest  # type: ignore[union-attr]
+    claimed = foreign(**ours.manifest)
+    for scores in (foreign(), claimed):
+        with pytest.raises(RunError, match="another run"):
+            keep_scores(folder, scores)
+    keep_scores(folder, claimed, asked="question", fresh=True)
+    kept = finished_scores(folder, "question")
+    assert kept is not None
+    assert content_hash(kept) == content_hash(claimed)
+    keep_scores(folder, claimed)
+    with pytest.raises(RunError, match="another run"):
+        keep_scores(folder, foreign(101.0))
+    with pytest.raises(RunError, match="another run"):
+        finish(folder)
+    with pytest.raises(RunError, match="'another'"):
+        keep_scores(folder, foreign(model="another"))
 
-    def never(*_: object) -> list[float]:
-        raise AssertionError("the judge was asked")
 
-    with pytest.raises(ValueError, match="mixed: 1 of 2 prompts have people's votes; give all prompts votes"):
-        rmcalib.score(never, str(file))
+def test_a_finished_run_is_found_by_its_request_only(tmp_path: Path) -> None:
+    asked = rmcalib.score(Plugin(), LONG, output=tmp_path).manifest["asked"]
+    folder = run_folder(tmp_path, "slow", "bench")
+    assert finished_scores(folder, asked) is not None
+    assert finished_scores(folder, "something else") is None
+    assert finished_scores(tmp_path / "nowhere", asked) is None
+    manifest = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(manifest | {"status": "running"}))
+    assert finished_scores(folder, asked) is None
+
+
+@pytest.mark.parametrize("name", ["..", "../../x", "/etc/passwd", "a/../..", "con", ""])
+def test_run_folders_are_inside_the_output(name: str, tmp_path: Path) -> None:
+    try:
+        found = run_folder(tmp_path, name, name)
+    except ValueError:
+        return
+    assert found.resolve().is_relative_to(tmp_path.resolve())
+    assert len(found.relative_to(tmp_path).parts) == 2

@@ -1,214 +1,193 @@
-"""Rollouts of every framework: read while they grow, cut, written twice, with prompts that return."""
+"""Samples of training frameworks: files that grow, cut lines, steps written twice, prompts that return."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from rmcalib.scores.rollouts import Rollouts, Step, load_rollouts
+from rmcalib.scores.rollouts import RolloutReader, load_rollouts
 
-Sample = tuple[str, str, float, int]  # prompt, response, reward, label
-ONE: list[Sample] = [("1 + 1?", "2", 1.5, 1), ("1 + 1?", "3!", -0.5, 0), ("2 + 2?", "5", 0.25, 0)]
-TWO: list[Sample] = [("3 + 3?", "6", 2.0, 1), ("1 + 1?", "2.", 0.75, 1)]  # a prompt returns
+PROMPTS = ["How far is the moon?", "Add 2 and 3."]
 
 
-def verl(folder: Path, step: int, samples: list[Sample]) -> Path:
-    rows = [
-        {"input": p, "output": a, "gts": "x", "score": r, "step": step, "acc": y, "request_id": "q7"}
-        for p, a, r, y in samples
+def samples(step: int, shift: float = 0.0) -> list[dict[str, Any]]:
+    """Return two samples of each prompt; the prompts return in every step."""
+    return [
+        {
+            "step": step,
+            "prompt": prompt,
+            "text": f"answer {i}",
+            "rm": step + i + shift,
+            "right": float(i == 0),
+        }
+        for prompt in PROMPTS
+        for i in range(2)
     ]
-    return lines(folder / f"{step}.jsonl", rows)
 
 
-def trl(folder: Path, step: int, samples: list[Sample]) -> Path:
-    path = folder / "completions" / f"completions_{step:05d}.parquet"
-    path.parent.mkdir(exist_ok=True)
-    table = {
-        "step": [step] * len(samples),
-        "prompt": [[{"role": "user", "content": p}] for p, *_ in samples],
-        "completion": [[{"role": "assistant", "content": a}] for _, a, *_ in samples],
-        "reward_model": [r for *_, r, _ in samples],
-        "exact_match": [float(y) for *_, y in samples],
-        "advantage": [0.1] * len(samples),
-    }
-    pyarrow.parquet.write_table(pyarrow.table(table), path)
-    return path
-
-
-def swift(folder: Path, step: int, samples: list[Sample]) -> Path:
-    flush = {
-        "step": [str(step)] * len(samples),
-        "prompt": [p for p, *_ in samples],
-        "completion": [a for _, a, *_ in samples],
-        "RewardModel": [r for *_, r, _ in samples],
-        "accuracy": [y for *_, y in samples],
-        "advantages": [0.0] * len(samples),
-    }
-    path = folder / "completions.jsonl"
-    return lines(path, [flush], append=True)
-
-
-def nemo(folder: Path, step: int, samples: list[Sample]) -> Path:
+def write_verl(folder: Path, step: int, shift: float = 0.0) -> None:
     rows = [
         {
-            "content": [p, a],
-            "rewards": [r],
-            "correct": [y],
-            "input_lengths": [7],
-            "token_ids": [[1, 2]],
-            "idx": i,
+            "input": s["prompt"],
+            "output": s["text"],
+            "gts": None,
+            "score": s["rm"],
+            "step": step,
+            "acc": s["right"],
         }
-        for i, (p, a, r, y) in enumerate(samples)
+        for s in samples(step, shift)
     ]
-    return lines(folder / f"train_data_step{step}.jsonl", rows)
+    (folder / f"{step}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def lines(path: Path, rows: list[dict[str, Any]], *, append: bool = False) -> Path:
-    text = "".join(json.dumps(row) + "\n" for row in rows)
-    path.write_text((path.read_text() if append and path.exists() else "") + text)
-    return path
-
-
-Writer = Callable[[Path, int, list[Sample]], Path]
-FRAMEWORKS = pytest.mark.parametrize("write", [verl, trl, swift, nemo], ids=lambda one: one.__name__)
-
-
-def check(step: Step, samples: list[Sample]) -> None:
-    (reward,) = step.rewards.values()
-    assert reward.tolist() == [r for *_, r, _ in samples]
-    assert step.label is not None
-    assert step.label.tolist() == [y for *_, y in samples]
-    assert step.length is not None
-    assert step.length.tolist() == [len(a) for _, a, *_ in samples]
-    same = np.equal.outer(step.prompt, step.prompt)
-    assert (same == np.equal.outer([p for p, *_ in samples], [p for p, *_ in samples])).all()
-
-
-@FRAMEWORKS
-def test_a_run_is_read_while_it_grows(write: Writer, tmp_path: Path) -> None:
-    run = Rollouts(tmp_path)
-    assert run.read() == []
-    write(tmp_path, 1, ONE)
-    (first,) = run.read()
-    check(first, ONE)
-    assert run.read() == []
-    write(tmp_path, 2, TWO)
-    second = run.read()[-1]
-    assert second.step == 2
-    check(second, TWO)
-    assert second.prompt[1] == first.prompt[0]  # it returns
-
-
-@FRAMEWORKS
-def test_the_later_one_counts_if_a_step_is_written_twice(write: Writer, tmp_path: Path) -> None:
-    write(tmp_path, 1, ONE)
-    write(tmp_path, 2, ONE)
-    write(tmp_path, 1, TWO)
-    write(tmp_path, 2, TWO)
-    steps = Rollouts(tmp_path).read()
-    assert [one.step for one in steps] == [1, 2]
-    for one in steps:
-        check(one, TWO)
-
-
-@FRAMEWORKS
-def test_a_cut_end_is_read_the_next_time(write: Writer, tmp_path: Path) -> None:
-    write(tmp_path, 1, ONE)
-    path = write(tmp_path, 2, TWO)
-    whole = path.read_bytes()
-    run = Rollouts(tmp_path)
-    path.write_bytes(whole[:-9])
-    before = run.read()
-    assert before[0].step == 1
-    assert all(len(one.prompt) < len(TWO) for one in before if one.step == 2)
-    path.write_bytes(whole)
-    after = {one.step: one for one in run.read()}
-    check(after[2], TWO)
-
-
-def test_pairs_of_llama_factory(tmp_path: Path) -> None:
-    path = tmp_path / "generated_predictions.jsonl"
-    path.write_text(
-        '{"chosen": 3.81, "rejected": -1.02}\n{"chosen": 0.5, "rejected": 0.75}'
-    )  # no last newline
-    (step,) = Rollouts(tmp_path).read()
-    assert step.rewards["reward"].tolist() == [3.81, -1.02, 0.5, 0.75]
-    assert step.label is not None
-    assert step.label.tolist() == [1, 0, 1, 0]
-    assert len(set(step.prompt)) == 2
-
-
-def test_samples_of_any_loop(tmp_path: Path) -> None:
+def write_trl(folder: Path, step: int, shift: float = 0.0) -> None:
+    (folder / "completions").mkdir(exist_ok=True)
     rows = [
-        {"step": s, "prompt": "p", "reward": r, "label": True}
-        for s, r in ((1, 1.0), (1, 2.0), (2, 3.0), (1, 9.0))
+        {
+            "step": step,
+            "prompt": [{"role": "user", "content": s["prompt"]}],
+            "completion": [{"role": "assistant", "content": s["text"]}],
+            "score": s["rm"],
+            "exact_match": s["right"],
+            "advantage": 0.5,
+        }
+        for s in samples(step, shift)
     ]
-    lines(tmp_path / "mine.jsonl", rows)
-    steps = Rollouts(tmp_path / "mine.jsonl").read()
-    assert [one.rewards["reward"].tolist() for one in steps] == [[9.0], [3.0]]  # step 1 was started again
+    pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"completions_{step:05d}.parquet")
+
+
+def write_swift(folder: Path, step: int, shift: float = 0.0) -> None:
+    rows = samples(step, shift)
+    flush = {
+        "step": [str(step)] * len(rows),
+        "prompt": [s["prompt"] for s in rows],
+        "completion": [s["text"] for s in rows],
+        "score": [s["rm"] for s in rows],
+        "accuracy": [s["right"] for s in rows],
+        "advantages": [0.0] * len(rows),
+    }
+    with (folder / "completions.jsonl").open("a") as file:
+        file.write(json.dumps(flush) + "\n")
+
+
+def write_nemo(folder: Path, step: int, shift: float = 0.0) -> None:
+    rows = [
+        {"content": [s["prompt"], s["text"]], "rewards": [s["rm"]], "correct": [s["right"]], "idx": i}
+        for i, s in enumerate(samples(step, shift))
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / f"train_data_step{step}.jsonl").write_text(text)
+
+
+WRITERS = {"verl": write_verl, "trl": write_trl, "ms-swift": write_swift, "nemo-rl": write_nemo}
+
+
+@pytest.mark.parametrize("framework", WRITERS)
+def test_a_run_that_grows_and_is_restarted(framework: str, tmp_path: Path) -> None:
+    write = WRITERS[framework]
+    write(tmp_path, 1)
+    reader = RolloutReader(tmp_path)
+    (first,) = reader.read().values()
+    assert first.reward.tolist() == [1, 2, 1, 2]
+    assert first.label.tolist() == [1, 0, 1, 0]
+    assert first.extra["step"].tolist() == [1] * 4
+    write(tmp_path, 2)
+    write(tmp_path, 10)
+    (later,) = reader.read().values()
+    assert later.extra["step"].tolist() == [1] * 4 + [2] * 4 + [10] * 4
+    assert later.n_items == 6
+    assert later.cluster is not None
+    assert len(set(later.cluster.tolist())) == 2  # prompts that return
+    write(tmp_path, 2, shift=100.0)  # again
+    (again,) = reader.read().values()
+    at_2 = again.reward[again.extra["step"] == 2]
+    assert at_2.tolist() == [102, 103, 102, 103]
+    assert (again.extra["characters"] > 0).all()
+
+
+@pytest.mark.parametrize("framework", ["verl", "ms-swift", "nemo-rl"])
+def test_a_cut_last_line_is_read_next_time(framework: str, tmp_path: Path) -> None:
+    WRITERS[framework](tmp_path, 1)
+    WRITERS[framework](tmp_path, 2)
+    path = sorted(tmp_path.glob("*.jsonl"))[-1]
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) - 20])
+    reader = RolloutReader(tmp_path)
+    (cut,) = reader.read().values()
+    path.write_text(whole)
+    (full,) = reader.read().values()
+    assert len(cut) < len(full) == 8
+    path.write_text("{oops\n" + whole)
+    with pytest.raises(ValueError, match="line 1"):
+        reader.read()
 
 
 def test_several_rewards_are_several_judges(tmp_path: Path) -> None:
-    lines(
-        tmp_path / "3.jsonl", [{"input": "p", "output": "a", "helpful": 1.0, "harmless": -2.0, "acc": 1}] * 2
-    )
+    rows = [
+        {
+            "step": 1,
+            "prompt": "p",
+            "completion": "c",
+            "my_rm": 0.1 * i,
+            "length": float(i),
+            "is_correct": i > 1,
+        }
+        for i in range(4)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "completions_00001.parquet")
     found = load_rollouts(tmp_path)
-    assert {name: one.reward.tolist() for name, one in found.items()} == {
-        "helpful": [1.0, 1.0],
-        "harmless": [-2.0, -2.0],
-    }
-    named = load_rollouts(tmp_path, "reward=-harmless")
-    assert named["harmless"].reward.tolist() == [2.0, 2.0]
+    assert list(found) == ["my_rm", "length"]
+    assert found["my_rm"].label.tolist() == [0, 0, 1, 1]
+    assert found["my_rm"].manifest["model"] == "my_rm"
+    chosen = load_rollouts(tmp_path, "reward=-length,label=my_rm")
+    assert chosen["length"].reward.tolist() == [0, -1, -2, -3]
+    np.testing.assert_allclose(chosen["length"].label, [0, 0.1, 0.2, 0.3])
 
 
-def test_samples_as_scores(tmp_path: Path) -> None:
-    verl(tmp_path, 1, ONE)
-    verl(tmp_path, 2, TWO)
+def test_what_is_not_clear_is_asked(tmp_path: Path) -> None:
+    row = {"input": "p", "output": "o", "score": 1.0, "step": 1, "acc": 0, "correct": 1, "judge": 7.5}
+    (tmp_path / "1.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ValueError, match=r"acc or correct.*--columns label=acc"):
+        load_rollouts(tmp_path)
+    with pytest.raises(ValueError, match=r"judge is 7.5.*--columns label="):
+        load_rollouts(tmp_path, {"label": "judge"})
+    with pytest.raises(ValueError, match="'nothing'"):
+        load_rollouts(tmp_path, {"label": "acc", "reward": "nothing"})
+    assert load_rollouts(tmp_path, {"label": "acc"})["score"].label.tolist() == [0]
+    with pytest.raises(ValueError, match="empty"):
+        load_rollouts(tmp_path / "empty")
+
+
+def test_samples_without_labels_or_rewards(tmp_path: Path) -> None:
+    rows = [{"input": "p", "output": "o", "score": value, "step": 3} for value in (1.0, float("nan"), 2.0)]
+    (tmp_path / "3.jsonl").write_text("\n".join(map(json.dumps, rows)))
     scores = load_rollouts(tmp_path)["score"]
-    assert scores.n_items == 4
-    assert scores.cluster is not None
-    assert len(set(scores.cluster.tolist())) == 3
-    assert scores.label.tolist() == [1, 0, 0, 1, 1]
+    assert scores.reward.tolist() == [1.0, 2.0]
+    assert np.isnan(scores.label).all()
+    assert scores.manifest["missing"]["responses"] == 1
 
 
-def test_samples_without_a_reward_are_left_out(tmp_path: Path) -> None:
-    rows = [{"input": "p", "output": "a", "score": r, "acc": 1} for r in (1.0, None, float("nan"), 2.0)]
-    lines(tmp_path / "1.jsonl", rows)
-    (step,) = Rollouts(tmp_path).read()
-    assert step.rewards["score"].tolist() == [1.0, 2.0]
+def test_an_unfinished_parquet_file_is_read_next_time(tmp_path: Path) -> None:
+    write_trl(tmp_path, 1)
+    write_trl(tmp_path, 2)
+    path = tmp_path / "completions" / "completions_00002.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    reader = RolloutReader(tmp_path)
+    assert set(reader.read()["score"].extra["step"].tolist()) == {1}
+    path.write_bytes(whole)
+    assert set(reader.read()["score"].extra["step"].tolist()) == {1, 2}
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "named"),
-    [
-        ([{"input": "p", "score": 1.0, "acc": 1}], "label=truth", "truth"),
-        ([{"input": "p", "score": 1.0, "acc": 1}], "reward=rm", "rm"),
-        ([{"input": "p", "score": 1.0, "rating": 7}], "label=rating", "rating"),
-        ([{"input": "p", "score": 1.0, "acc": 1, "exact_match": 0}], None, "exact_match"),
-        ([{"input": "p", "output": "a"}], None, "reward"),
-        ([{"text": "p", "score": 1.0}], None, "prompt"),
-    ],
-)
-def test_questions_that_only_the_user_can_answer(
-    rows: list[dict[str, Any]], columns: str | None, named: str, tmp_path: Path
-) -> None:
-    lines(tmp_path / "1.jsonl", rows)
-    with pytest.raises(ValueError, match=named) as caught:
-        Rollouts(tmp_path, columns).read()
-    assert "1.jsonl" in str(caught.value)
-
-
-def test_a_broken_line_in_the_middle_is_named(tmp_path: Path) -> None:
-    path = verl(tmp_path, 1, ONE)
-    path.write_text(path.read_text().replace("\n", "\n{oops\n", 1))
-    with pytest.raises(ValueError, match="line 2"):
-        Rollouts(tmp_path).read()
-    with pytest.raises(ValueError, match="absent"):
-        Rollouts(tmp_path / "absent").read()
+def test_the_last_step_of_ms_swift_written_again_at_once(tmp_path: Path) -> None:
+    write_swift(tmp_path, 1)
+    write_swift(tmp_path, 2)
+    write_swift(tmp_path, 2, shift=100.0)
+    scores = RolloutReader(tmp_path).read()["score"]
+    assert scores.reward[scores.extra["step"] == 2].tolist() == [102, 103, 102, 103]

@@ -1,4 +1,4 @@
-"""Scores and their files."""
+"""The table of scores: what it holds, what it refuses, and its files."""
 
 from __future__ import annotations
 
@@ -6,128 +6,245 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmcalib._util.files import write_file
 from rmcalib.scores import Scores, load_scores
-from rmcalib.scores._columns import COLUMNS
-from tests.runs.small_runs import row, same
 
-GOOD = [row("b", 0, True, 1.5), row("b", 1, False, -2.0), row("a", 0, True, 0.25), row("a", 1, False, 7.0)]
+REWARDS = np.array([[2.0, 1.0, 0.0], [0.5, 3.0, -1.0]])
+OURS = ["item_id", "category", "response", "is_correct", "reward", "n_tokens", "truncated"]
 
 
-def test_prompts_keep_their_order_and_responses_are_sorted() -> None:
-    scores = Scores.from_rows([GOOD[1], GOOD[3], GOOD[0], GOOD[2]])
-    assert scores.item_id.tolist() == ["b", "b", "a", "a"]
-    assert scores.reward.tolist() == [1.5, -2.0, 0.25, 7.0]
-    assert scores.offsets.tolist() == [0, 2, 4]
-    assert scores.n_tokens.tolist() == [-1] * 4  # unknown
+def row(item: str, response: int, label: Any = None, reward: Any = 1.0, **more: Any) -> dict[str, Any]:
+    return {
+        "item_id": item,
+        "category": "Math",
+        "response": response,
+        "label": label,
+        "reward": reward,
+    } | more
+
+
+def equal(one: Scores, other: Scores) -> bool:
+    left, right = one.to_pandas(), other.to_pandas()
+    return list(left) == list(right) and left.equals(right)
+
+
+def voted() -> Scores:
+    return Scores.from_arrays(REWARDS, votes=[[3, 1, 0], [2, 2, 1]], ties=[1, 0], manifest={"model": "m"})
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("correct", "expected"),
     [
-        ([row("a", 0, True), row("a", 1, True)], "item 'a': no wrong response"),
-        ([row("a", 0, False), row("a", 1, False)], "item 'a': no correct response"),
-        ([row("a", 0, True), row("a", 0, False)], r"item 'a', response 0 appears twice"),
-        ([row("a", 0, True), row("a", 2, False)], r"item 'a', response 2: expected response 1 next"),
-        ([row("a", 0, True, float("nan")), row("a", 1, False)], r"item 'a', response 0\): reward is nan"),
-        ([row("a", 0, True), row("a", 1, False, float("inf"))], r"response 1\): reward is inf"),
-        ([row("a", 0, True), row("a", 1, False, category="Focus")], "its category differs"),
-        ([row("a", 0, True), row("a", 1, False, reward="x")], "reward is 'x', not a finite number"),
-        ([{"item_id": "a"}], "row 0: no value for category, response, is_correct, reward"),
-        ([], "contains no scores"),
+        (None, [[1, 0, 0], [1, 0, 0]]),
+        (2, [[0, 0, 1], [0, 0, 1]]),
+        ([0, 1], [[1, 0, 0], [0, 1, 0]]),
+        (np.array([[True, False, True], [False, False, False]]), [[1, 0, 1], [0, 0, 0]]),
+        ([[0.5, 0.5, 0.0], [1.0, 0.25, np.nan]], [[0.5, 0.5, 0], [1, 0.25, np.nan]]),
     ],
 )
-def test_inconsistent_scores_are_refused(rows: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Scores.from_rows(rows)
+def test_labels_of_arrays(correct: Any, expected: Any) -> None:
+    scores = Scores.from_arrays(REWARDS, correct, ["Math", "Chat"])
+    np.testing.assert_array_equal(scores.label, np.ravel(expected))
+    assert scores.is_correct.tolist() == (np.ravel(expected) == 1).tolist()
+    assert scores.reward.tolist() == REWARDS.ravel().tolist()
+    assert scores.item_id.tolist() == ["0"] * 3 + ["1"] * 3
+    assert scores.category.tolist() == ["Math"] * 3 + ["Chat"] * 3
+    assert scores.response.tolist() == [0, 1, 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"rewards": [1.0, 2.0]}, "rewards"),
+        ({"rewards": [[1.0, np.nan]]}, "rewards"),
+        ({"rewards": [[1.1e100, 0.0]]}, "reward"),
+        ({"correct": 3}, "correct"),
+        ({"correct": [0, -1]}, "correct"),
+        ({"correct": [0, 1, 2]}, "correct"),
+        ({"correct": [0.5, 1]}, "correct"),
+        ({"correct": [[2.0, 0, 0], [0, 1, 0]]}, "label"),
+        ({"category": ["Math"]}, "category"),
+        ({"category": ["Math", ""]}, "category"),
+        ({"category": ["Math", None]}, "category"),
+        ({"item_id": ["a", "a\0"]}, "item_id"),
+        ({"item_id": ["a", "a"]}, "item 'a'"),
+        ({"cluster": ["a"]}, "cluster"),
+        ({"ties": [0, 1]}, "ties"),
+        ({"votes": [[1, 2, 3]]}, "votes"),
+        ({"votes": [[1, 2, 3], [1, -2, 3]]}, "votes"),
+    ],
+)
+def test_bad_arrays_are_named(arguments: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Scores.from_arrays(**{"rewards": REWARDS, **arguments})
+
+
+def test_all_problems_are_in_one_message() -> None:
+    rows = [row("a", 0, 3.0, "high"), row("a", 1, 0.0, None), row("b", 0, reward=1.0, n_tokens=-7)]
+    with pytest.raises(ValueError, match="test") as caught:
+        Scores.from_rows(rows, source="test")
+    message = str(caught.value)
+    assert all(part in message for part in ("label is 3.0", "reward is 'high'", "n_tokens"))
+    assert "2 values" in message  # of rewards
+    assert "--missing" in message  # a remedy
+    uneven = [row("a", 0), row("a", 2, category="Chat"), row("b", 0), row("b", 0)]
+    with pytest.raises(ValueError, match="response 0 appears twice") as caught:
+        Scores.from_rows(uneven)
+    assert "category differs" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [
+        ({"item_id": ["a"], "response": [0]}, "reward"),
+        ({"item_id": ["a"], "response": [0], "reward": [1.0, 2.0]}, "lengths"),
+        ({"item_id": [], "response": [], "reward": []}, "no scores"),
+        ({"item_id": ["a"], "response": [0.5], "reward": [1.0]}, "response"),
+        ({"item_id": ["a"], "response": [1], "reward": [1.0]}, "expected response 0"),
+        ({"item_id": [["a"]], "response": [0], "reward": [1.0]}, "item_id"),
+        ({"item_id": ["a"], "response": [0], "reward": [1.0], "ties": [1]}, "votes"),
+        ({"item_id": ["a"], "response": [0], "reward": [10**400]}, "reward"),
+        ({"item_id": ["a"], "response": [0], "reward": [1.0], "judge_x": ["many"]}, "judge_x"),
+        ({"item_id": ["a"], "response": [0], "reward": [1.0], "truncated": ["perhaps"]}, "truncated"),
+        ({"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 0.9], [0.9, None]]}, "sum to 1"),
+        ({"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 2.0], [0.9, None]]}, "beats"),
+        ({"item_id": ["a", "a"], "response": [0, 1], "beats": [[None], [0.1, None]]}, "beats"),
+    ],
+)
+def test_bad_columns_are_named(columns: dict[str, Any], name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        Scores.from_columns(columns)
+
+
+def test_rows_may_come_in_any_order_and_prompts_may_have_any_labels() -> None:
+    rows = [row("b", 1, 0, -2.0), row("a", 0, None, 7.0), row("b", 0, 1, 1.5), row("c", 0, 1), row("c", 1, 1)]
+    scores = Scores.from_rows([*rows, row("d", 0, 0), row("d", 1, 0)])
+    assert scores.item_id.tolist() == ["b", "b", "a", "c", "c", "d", "d"]
+    assert scores.reward.tolist()[:3] == [1.5, -2.0, 7.0]
+    assert scores.offsets.tolist() == [0, 2, 3, 5, 7]
+    assert scores.n_tokens.tolist() == [-1] * 7
+    assert scores.decided().item_id.tolist() == ["b", "b"]
+    with pytest.raises(ValueError, match="no prompt"):
+        scores.take([False, True, True, True]).decided()
+
+
+def test_a_prompt_with_an_unknown_label_is_not_decided() -> None:
+    scores = Scores.from_arrays([[1.0, 0.0, 2.0]], [[1.0, 0.0, np.nan]])
+    with pytest.raises(ValueError, match="no prompt"):
+        scores.decided()
+
+
+@given(
+    rewards=st.lists(st.lists(st.floats(-500, 500), min_size=3, max_size=3), min_size=1, max_size=4),
+    temperature=st.floats(0.01, 100),
+)
+@settings(max_examples=50, deadline=None)
+def test_probabilities_and_temperature(rewards: list[list[float]], temperature: float) -> None:
+    scores = Scores.from_arrays(rewards, manifest={"hash": "1", "model": "m"})
+    cooler = scores.at_temperature(temperature)
+    assert np.array_equal(cooler.reward, scores.reward / temperature)
+    assert cooler.manifest == {"model": "m", "temperature": temperature}
+    assert cooler.at_temperature(2.0).manifest["temperature"] == 2 * temperature
+    p = np.exp(cooler.reward.reshape(-1, 3) - cooler.reward.reshape(-1, 3).max(axis=1, keepdims=True))
+    np.testing.assert_allclose(cooler.probabilities.reshape(-1, 3), p / p.sum(axis=1, keepdims=True))
+
+
+def test_pairs_at_a_temperature() -> None:
+    scores = Scores.from_columns(
+        {"item_id": ["a", "a"], "response": [0, 1], "beats": [[None, 0.9], [0.1, None]]}
+    )
+    assert scores.reward.tolist() == [0.9, 0.1]
+    assert scores.manifest["scale"] == "pairs"
+    cooler = scores.at_temperature(2.0).pair_probabilities
+    assert cooler is not None
+    np.testing.assert_allclose(cooler[1:3], [0.75, 0.25])
+
+
+@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf"), 1e-320])
+def test_invalid_temperatures(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature"):
+        Scores.from_arrays(REWARDS).at_temperature(temperature)
+
+
+def test_votes_and_shares() -> None:
+    scores = voted()
+    assert scores.n_votes.tolist() == [5, 5]
+    assert scores.label.tolist() == [1, 0, 0, 0.5, 0.5, 0]  # two responses share first place
+    assert np.allclose(scores.vote_shares(), [3 / 4, 1 / 4, 0, 2 / 5, 2 / 5, 1 / 5])
+    assert np.allclose(scores.vote_shares(ties="keep"), [3 / 5, 1 / 5, 0, 2 / 5, 2 / 5, 1 / 5])
+    split = scores.vote_shares(ties="split")
+    assert np.allclose(split[:3], [(3 + 1 / 3) / 5, (1 + 1 / 3) / 5, 1 / 15])
+    assert np.allclose(np.add.reduceat(split, scores.offsets[:-1]), 1)
+    assert scores.decided().item_id.tolist() == ["0"] * 3
+    assert scores.decided().votes is not None
+    plain = Scores.from_arrays(REWARDS)
+    assert np.isnan(plain.vote_shares()).all()
+    assert plain.decided() is plain
+
+
+def test_take_selects_prompts() -> None:
+    taken = voted().take([False, True])
+    assert (taken.n_items, taken.item_id[0], taken.manifest) == (1, "1", {"model": "m"})
+    assert taken.label.tolist() == [0.5, 0.5, 0]
+    for bad in ([True], [0, 1], [False, False]):
+        with pytest.raises(ValueError, match="items"):
+            voted().take(bad)
 
 
 @st.composite
-def many_scores(draw: st.DrawFn) -> Scores:
-    rows = []
-    finite = st.floats(-1e100, 1e100)
+def any_scores(draw: st.DrawFn) -> Scores:
     letters = st.characters(exclude_characters="\0", codec="utf-8")
-    names = draw(st.lists(st.text(letters).filter(str.strip), max_size=5))
-    for name in dict.fromkeys(["first", *names]):
-        n, wrong = draw(st.integers(2, 6)), draw(st.integers(1, 5))
-        n_correct = max(1, n - wrong)
-        for i in range(n):
-            more = {"n_tokens": draw(st.integers(0, 9999)), "truncated": draw(st.booleans())}
-            rows.append(row(name, i, i < n_correct, draw(finite), **more))
+    texts = st.text(letters, max_size=8).filter(str.strip)
+    labels = st.sampled_from([0.0, 1.0, 0.25, np.nan]) if draw(st.booleans()) else st.sampled_from([0.0, 1.0])
+    clusters, rows = draw(st.booleans()), []
+    for name in draw(st.lists(texts, min_size=1, max_size=5, unique=True)):
+        for i in range(draw(st.integers(1, 5))):
+            more = {"n_tokens": draw(st.integers(0, 9999)), "truncated": draw(st.booleans()), "note": "é"}
+            more |= {"cluster": f"of {name}"} if clusters else {}
+            rows.append(row(name, i, draw(labels), draw(st.floats(-1e100, 1e100)), judge_x=0.5, **more))
     return Scores.from_rows(rows, {"model": "org/rm", "note": "é"})
 
 
-@given(scores=many_scores())
-@settings(max_examples=25, deadline=None)
-def test_every_format_round_trips(scores: Scores, tmp_path_factory: pytest.TempPathFactory) -> None:
+@given(scores=any_scores())
+@settings(max_examples=40, deadline=None)
+def test_every_format_keeps_everything(scores: Scores, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("formats")
     scores.to_parquet(folder / "s.parquet")
     scores.to_jsonl(folder / "s.jsonl")
-    scores.to_rewardbench_json(folder / "s.json")
-    parquet = load_scores(folder / "s.parquet")
-    assert same(parquet, scores)
-    assert parquet.manifest == scores.manifest
-    assert same(load_scores(folder / "s.jsonl"), scores)
-    theirs = load_scores(folder / "s.json")
-    assert same(theirs, scores, COLUMNS[:5])  # RewardBench's files have no tokens
+    stored = load_scores(folder / "s.parquet")
+    assert equal(stored, scores)
+    assert stored.manifest == scores.manifest
+    assert equal(load_scores(folder / "s.jsonl", scale="reward"), scores)
+    table = scores.to_pandas()
+    assert equal(Scores.from_pandas(table), scores)
+    assert equal(load_scores(table, scale="reward"), scores)
+    assert equal(Scores.from_parquet(folder / "s.parquet"), scores)
+
+
+def test_the_columns_of_files(tmp_path: Path) -> None:
+    Scores.from_arrays(REWARDS).to_parquet(tmp_path / "p.parquet")
+    assert pq.read_schema(tmp_path / "p.parquet").names == OURS
+    Scores.from_arrays(REWARDS).to_jsonl(tmp_path / "p.jsonl")
+    assert [*json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])] == OURS
+    voted().to_parquet(tmp_path / "v.parquet")
+    assert pq.read_schema(tmp_path / "v.parquet").names == [*OURS, "label", "votes", "ties"]
+    assert pq.read_table(tmp_path / "v.parquet")["is_correct"].to_pylist() == [True] + [False] * 5
+    assert equal(load_scores(tmp_path / "v.parquet"), voted())
+
+
+def test_a_file_in_rewardbench_format(tmp_path: Path) -> None:
+    scores = Scores.from_arrays(REWARDS, [0, 1], "Focus", manifest={"model": "org/rm"})
+    scores.to_rewardbench_json(tmp_path / "s.json")
+    theirs = load_scores(tmp_path / "s.json")
     assert theirs.manifest["model"] == "org/rm"
-
-
-@pytest.mark.parametrize("scores", [[[1.0, 2.0, 3.0]], [[[1.0], [2.0], [3.0]]], [[1, [2.0], 3.0]]])
-def test_rewardbench_scores_flat_and_nested(scores: Any, tmp_path: Path) -> None:
-    path = tmp_path / "rm.json"
-    path.write_text(
-        json.dumps({"id": ["7"], "subset": ["Ties"], "scores": scores, "num_correct": [2], "text": [[]]})
-    )
-    loaded = load_scores(path)
-    assert loaded.reward.tolist() == [1.0, 2.0, 3.0]
-    assert loaded.is_correct.tolist() == [True, True, False]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("x.json", "{", r"x\.json: not JSON"),
-        ("x.json", "[1]", "not RewardBench scores"),
-        ("x.json", '{"id": ["1"], "subset": [], "scores": [[1]], "num_correct": [1]}', "lists of one length"),
-        ("x.json", '{"id": [1], "subset": ["M"], "scores": [null], "num_correct": [1]}', "generative judge"),
-        (
-            "x.json",
-            '{"id": [1], "subset": ["M"], "scores": [[1, null]], "num_correct": [1]}',
-            "score 1 is null",
-        ),
-        (
-            "x.json",
-            '{"id": [1], "subset": ["M"], "scores": [[1, [2, 3]]], "num_correct": [1]}',
-            "not a number",
-        ),
-        ("x.json", '{"id": [1], "subset": ["M"], "scores": [[1, NaN]], "num_correct": [1]}', "reward is nan"),
-        *(
-            (
-                "x.json",
-                f'{{"id": [1], "subset": ["M"], "scores": [[1, 2]], "num_correct": [{value}]}}',
-                rf"x\.json, id 1: num_correct is {value}, not a positive whole number",
-            )
-            for value in ("null", '"one"', "true", "0", "1.5")
-        ),
-        ("x.jsonl", '{"item_id": "a"}\n', r"x\.jsonl, line 1: no value for category, response"),
-        ("x.jsonl", "\n\n{oops}\n", r"x\.jsonl, line 3: not JSON"),
-        ("x.jsonl", "\n", "contains no scores"),
-        ("x.parquet", "PAR1", r"x\.parquet"),
-        ("x.csv", "", r"a file of scores ends in \.parquet, \.jsonl, \.json"),
-        ("gone/x.json", None, "No such file"),
-        ("gone/x.parquet", None, r"x\.parquet"),
-    ],
-)
-def test_bad_files_are_refused(name: str, content: str | None, message: str, tmp_path: Path) -> None:
-    if content is not None:
-        (tmp_path / name).write_text(content)
-    with pytest.raises(ValueError, match=message):
-        load_scores(tmp_path / name)
+    assert theirs.reward.tolist() == [2.0, 1.0, 0.0, 3.0, 0.5, -1.0]  # correct responses come first
+    assert theirs.is_correct.tolist() == [True, False, False] * 2
 
 
 def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
@@ -138,7 +255,7 @@ def test_a_failed_write_leaves_only_the_old_file(tmp_path: Path) -> None:
         file.write(b"half")
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(ValueError, match=r"scores\.parquet: cannot be written: No space left on device"):
+    with pytest.raises(ValueError, match=r"scores\.parquet"):
         write_file(path, write)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["scores.parquet"]

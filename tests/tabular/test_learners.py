@@ -21,8 +21,7 @@ from rmcalib.tabular import (
     make_learner,
     synthetic_dataset,
 )
-from rmcalib.tabular._networks import train
-from rmcalib.tabular._pairwise import newman_utilities
+from rmcalib.tabular._learners import newman_utilities, train
 from tests.golden import predictions
 from tests.tabular.files import small
 

@@ -1,41 +1,48 @@
 """The reference setting reproduces the published figures of the public code."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from rmcalib.calibration import sub_k, top_k
-from rmcalib.tabular import load_dataset
-from rmcalib.tabular._reference import reference_forecast, reference_split, reference_support
+from rmcalib.tabular import Plan, Questions, run_prolr
 from tests.golden import published_errors
 from tests.tabular.files import AVAILABLE, FOLDER
 
 MODELS = {"pl": "PlackettLuce", "mallows": "MallowsModel", "rc": "PreferenceModel"}
+QUESTIONS = Questions(
+    sub=(2, 3),
+    top=(1, 2),
+    notions=("rankwise-95",),
+    protocols=("reference",),
+    discrepancies=("abs",),
+    resamples=0,
+)
 
 
-@pytest.mark.parametrize("learner", MODELS)
 @pytest.mark.parametrize("name", [name for name in ("iris", "political", "vowel") if name in AVAILABLE])
-def test_published_figures_are_reproduced(learner: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_figures_are_reproduced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if FOLDER:
         monkeypatch.setenv("RMCALIB_DATA", FOLDER)
+    table = run_prolr(name, Plan(tuple(MODELS), training="reference", questions=QUESTIONS)).table
+    ours = table.assign(model=table["learner"].map(MODELS)).set_index(["model", "family", "k", "fold"])[
+        "value"
+    ]
     published = published_errors()
-    published = published[(published["dataset"] == name) & (published["model"] == MODELS[learner])]
-    values = published.set_index(["family", "k", "fold"])["ece"]
-    data = load_dataset(name)
-    fold = 1
-    dist: Any = reference_forecast(learner, data, fold)
-    orders = data.orders[reference_split(len(data), fold).test]
-    for family, k, notion in (("sub", 2, sub_k), ("sub", 3, sub_k), ("top", 1, top_k), ("top", 2, top_k)):
-        value = notion(
-            dist, orders, k, protocol="reference", coverage=0.95, support=reference_support(data.orders)
-        ).value
+    published = published[(published["dataset"] == name) & published["model"].isin(MODELS.values())]
+    published = published[
+        published["k"].isin((1, 2)) | ((published["family"] == "sub") & (published["k"] == 3))
+    ]
+    assert len(published)
+    for row in published.to_dict("records"):
         # Trained networks differ between machines by the rounding of float32.
-        assert value == pytest.approx(values[family, k, fold], abs=1e-3)
+        expected = pytest.approx(row["ece"], abs=1e-3)
+        assert ours[row["model"], row["family"], row["k"], row["fold"]] == expected
 
 
-def test_only_long_rankings_are_summed_over_the_observed_ones() -> None:
-    assert reference_support(np.array([[0, 1, 2]])) is None
-    support = reference_support(np.array([range(8), range(8), [1, 0, *range(2, 8)]]))
-    assert support is not None
-    assert len(support) == 2
+def test_pairwise_trees_repeat_within_the_spread_of_seeds() -> None:
+    # Published for iris, mean of five folds: .161. With shuffled folds of the Platt scaling it was .080.
+    values = []
+    for seed in (0, 1, 2):
+        table = run_prolr("iris", Plan(("rpc",), seed=seed, training="reference", questions=QUESTIONS)).table
+        values.append(table[table["notion"] == "rankwise-95"]["value"].mean())
+    assert min(values) - 0.02 < 0.161 < max(values) + 0.02
+    assert len(set(np.round(values, 6))) > 1

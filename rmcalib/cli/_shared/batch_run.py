@@ -12,10 +12,10 @@ import typer
 from rmcalib._util.storage import shown
 
 if TYPE_CHECKING:
-    from rmcalib.batch import BatchRequest, Evaluator, Plan, Status
     from rmcalib.benchmarks import Benchmark
     from rmcalib.judges import Recipe
     from rmcalib.metrics import Settings
+    from rmcalib.runs import BatchRequest, Evaluator, Plan, Status
     from rmcalib.scores import Scores
 
 __all__ = ["Show", "run"]
@@ -37,9 +37,7 @@ class Show:
         elif not self.quiet:
             from rmcalib.cli._shared.batch_table import print_plan
 
-            measured = any(entry.measured for entry in plan.entries)
-            speeds = "the speed that doctor --bench measured" if measured else "usual speeds"
-            print_plan(plan, f"a rough guess from sizes and {speeds}; nothing was looked up")
+            print_plan(plan, "a rough guess from sizes and usual speeds; nothing was looked up")
         if plan.problems:
             raise typer.Exit(1)
 
@@ -57,8 +55,8 @@ class Show:
 
 def run(request: BatchRequest, settings: Settings | None, show: Show) -> None:
     """Run a batch behind a live table and print the result; ``settings`` are those of the metrics."""
-    from rmcalib.batch import run_batch
     from rmcalib.cli._shared.batch_table import live_table
+    from rmcalib.runs import run_batch
 
     evaluator = None if settings is None else evaluator_for(settings)
     with live_table(quiet=show.quiet or show.as_json) as table:
@@ -68,7 +66,7 @@ def run(request: BatchRequest, settings: Settings | None, show: Show) -> None:
 
 def evaluator_for(settings: Settings) -> Evaluator:
     """Return what writes a model's metrics and page, as ``eval`` does."""
-    from rmcalib.batch import Evaluator
+    from rmcalib.runs import Evaluator
 
     def write(recipe: Recipe, scores: Scores, benchmark: Benchmark | None, folder: Path) -> None:
         from rmcalib.judges import recipe_of_run

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from rmcalib._util.terminal import open_console
 
 if TYPE_CHECKING:
-    from rmcalib.batch import ModelStatus, Plan, Status
+    from rmcalib.runs import ModelStatus, Plan, Status
 
 __all__ = ["live_table", "print_plan", "print_summary"]
 
 _STYLES = {"done": "green", "failed": "bold red", "scoring": "bold cyan", "skipped": "dim", "waiting": "dim"}
-_ORDER = ("scoring", "evaluating", "scored", "downloading", "ready", "failed", "waiting", "done", "skipped")
+_ORDER = ("scoring", "evaluating", "scored", "downloading", "failed", "waiting", "done", "skipped")
 _ROWS = 20  # of the live table; models that are being worked on come first
 
 

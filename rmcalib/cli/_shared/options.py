@@ -71,10 +71,11 @@ def load_config(context: typer.Context, path: Path | None) -> Path | None:
     """Take defaults from a YAML file of option names and values; the command line wins."""
     if path is None or context.resilient_parsing:
         return path
+    from rmcalib._util.storage import read_file
     from rmcalib._util.texts import parse_yaml
 
     try:
-        content: Any = parse_yaml(path.read_bytes(), str(path)) or {}
+        content: Any = parse_yaml(read_file(path), str(path)) or {}
     except OSError as error:
         raise typer.BadParameter(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:

@@ -45,7 +45,7 @@ ONE_JUDGE = ("endpoint", *SERVING, "reference", "reference_free", "beta", "judge
 """Options of single judges, which the lists of a batch have in their entries."""
 _JUDGE_OPTIONS = (
     *("revision", "device", "dtype", "max_length", "token_budget"),
-    *("trust_remote_code", "allow_pickle"),
+    *("trust_remote_code", "allow_pickle", "base"),
     *ONE_JUDGE,
 )
 RUNNING_A_MODEL = ("part", "limit", *_JUDGE_OPTIONS)
@@ -156,6 +156,14 @@ AllowPickle = Annotated[
     typer.Option(
         "--allow-pickle",
         help="Load pickle weights, which can run code, where there are no safetensors.",
+        rich_help_panel=HOW,
+    ),
+]
+Base = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ID",
+        help="Base model of a PEFT adapter, if the adapter names a local folder.",
         rich_help_panel=HOW,
     ),
 ]
@@ -291,6 +299,7 @@ class Scoring:
     token_budget: TokenBudget = None
     trust_remote_code: TrustRemoteCode = False
     allow_pickle: AllowPickle = False
+    base: Base = None
     recipes: Recipes = None
     endpoint: Endpoint = None
     endpoint_kind: EndpointKind = "auto"
@@ -330,7 +339,6 @@ class Scoring:
 
     def load_options(self) -> "LoadOptions":
         """Return how to load Hugging Face models."""
-        from rmcalib.judges import LoadOptions
+        from rmcalib.judges import LoadOptions, checked_settings
 
-        given = self.judge_options()
-        return LoadOptions(**given)
+        return checked_settings(LoadOptions, self.judge_options())

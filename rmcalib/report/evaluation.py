@@ -1,0 +1,406 @@
+"""The evaluation of one model on one benchmark: everything is computed here, and drawn elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from rmcalib import __version__
+from rmcalib._util.arrays import check_choice
+from rmcalib._util.files import write_bytes, write_csv, write_json, write_text
+from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import clean_line
+from rmcalib.benchmarks import Benchmark, load_benchmark, official_score
+from rmcalib.calibration.estimates import difference_of
+from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
+from rmcalib.metrics.answers import answer_rows
+from rmcalib.metrics.audit import audit, cancelling, check_groupings
+from rmcalib.metrics.catalogue import Metric, catalogue, chosen_metrics
+from rmcalib.metrics.diagrams import isotonic_rows, margin_rows, reliability_rows
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.planning import smallest_gap
+from rmcalib.metrics.table import OVERALL, Row, estimate_of, find_value, metric_rows
+from rmcalib.metrics.texts import response_lengths
+from rmcalib.metrics.views import FEWEST, TIES, Part, Ties, whole_part
+from rmcalib.report.notes import score_notes
+from rmcalib.runs import content_hash, inputs_hash
+from rmcalib.scores import Scores, load_scores
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from rmcalib.repair import Calibrator, Decisions
+
+__all__ = ["CURVES", "UNNAMED", "Curve", "Evaluation", "evaluate", "made_from", "write_evaluation"]
+
+UNNAMED = "unnamed-benchmark"
+"""The name of the benchmark if the scores do not have one."""
+Curve = Literal["bins", "isotonic"]
+CURVES: tuple[Curve, ...] = ("bins", "isotonic")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The evaluation of one model on one benchmark. It computes nothing further.
+
+    Attributes
+    ----------
+    model, benchmark : str
+        Their names.
+    rows : list of dict
+        One row per category and metric: category, metric, value, low, high, n, note.
+    groups : list of dict
+        The gap of each category, and of other groups that were asked for: group_by, group, n, says, right,
+        gap, low, high, pooled, p_adjusted, flagged.
+    facts : dict
+        What sentences need beside the metrics: prompts, responses, clusters, chance (accuracy of a random
+        choice), smallest_gap (that these prompts can show), cancels (p-value that errors of both signs
+        cancel), gain (of a temperature on other prompts, with its interval).
+    reliability, isotonic, margins, answers : list of dict
+        The tables that figures are drawn from, and metrics of a language model's answers.
+    decisions : Decisions, optional
+        When the first choice can be accepted; None if there are no probabilities.
+    notes : list of str
+        Warnings and remarks.
+    settings : Settings
+        How the metrics were computed.
+    manifest : dict
+        How the scores were made.
+    made_from : str
+        A hash of all inputs.
+    scores, texts : Scores, Benchmark or None
+        What was evaluated.
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> report.value("accuracy"), report.content()["model"]
+    (0.5, 'org/rm')
+    """
+
+    model: str
+    benchmark: str
+    rows: list[Row]
+    groups: list[Row]
+    facts: dict[str, Any]
+    reliability: list[Row]
+    isotonic: list[Row]
+    margins: list[Row]
+    answers: list[Row]
+    decisions: Decisions | None
+    notes: list[str]
+    settings: Settings
+    manifest: dict[str, Any]
+    made_from: str
+    scores: Scores = field(repr=False)
+    texts: Benchmark | None = field(default=None, repr=False)
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The metrics as a pandas table, one row per category and metric."""
+        import pandas
+
+        return pandas.DataFrame(self.rows)
+
+    @property
+    def summary(self) -> str:
+        """The result in a few sentences."""
+        from rmcalib.report.sentences import evaluation_sentences
+
+        return " ".join(evaluation_sentences(self))
+
+    def value(self, metric: str, category: str = OVERALL) -> float | None:
+        """Return the value of one metric; None if it is not available (the row's note says why)."""
+        row = find_value(self.rows, metric, category)
+        if row is None:
+            raise ValueError(f"metric {metric!r} of category {category!r}: no such row (see .table)")
+        value: float | None = row["value"]
+        return value
+
+    def content(self) -> dict[str, Any]:
+        """Return all numbers, ready for JSON."""
+        return {
+            "model": self.model,
+            "benchmark": self.benchmark,
+            "protocol": "exact",
+            **asdict(self.settings),
+            "made_from": self.made_from,
+            "summary": self.summary,
+            "notes": self.notes,
+            "facts": self.facts,
+            "metrics": self.rows,
+            "groups": self.groups,
+            "reliability": self.reliability,
+            "margins": self.margins,
+            **({"isotonic": self.isotonic} if self.isotonic else {}),
+            **({"answers": self.answers} if self.answers else {}),
+            **({} if self.decisions is None else {"decisions": self.decisions.content()}),
+            "manifest": self.manifest,
+        }
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write the page: one self-contained file."""
+        from rmcalib.report.pages import write_page
+
+        return write_page(self, path)
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write all numbers as JSON."""
+        return write_json(path, self.content())
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write the metrics as CSV, with the names of model and benchmark in each row."""
+        about = {"model": self.model, "benchmark": self.benchmark}
+        return write_csv(path, [about | row for row in self.rows])
+
+    def plot(self) -> Figure:
+        """Return the reliability diagrams as a matplotlib figure."""
+        from rmcalib.report.figures import reliability_figure
+
+        return reliability_figure(self.reliability, self.isotonic)
+
+    def __repr__(self) -> str:
+        """Return the result in a few lines."""
+        from rmcalib.report.sentences import evaluation_sentences
+
+        lines = "\n".join(f"  {sentence}" for sentence in evaluation_sentences(self)[:8])
+        return f"Evaluation of {self.model} on {self.benchmark}\n{lines}"
+
+    def _repr_html_(self) -> str:
+        from rmcalib.report.pages import first_screen
+
+        return first_screen(self)
+
+
+def evaluate(
+    scores: Any,
+    *,
+    benchmark: str | Benchmark | None = None,
+    model: str | None = None,
+    recipe: Recipe | None = None,
+    recipes: Iterable[str | Path] = (),
+    metrics: Iterable[str | Metric] | None = None,
+    group_by: Iterable[str] = (),
+    cluster: str | None = None,
+    calibrator: Calibrator | str | Path | None = None,
+    ties: Ties = "drop",
+    curve: Curve = "bins",
+    bins: int = 10,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Evaluate a reward model from its scores: calibration with intervals, overall and by category.
+
+    Parameters
+    ----------
+    scores : Scores, DataFrame or path
+        The rewards; see `load_scores`.
+    benchmark : str or Benchmark, optional
+        Where the texts come from. It is needed for reading prompts on the page and for lengths in characters,
+        not for the other metrics.
+    model : str, optional
+        The name of the model; default the one in the scores.
+    recipe, recipes
+        How the model was trained; default the entry in the registry, or in these YAML files.
+    metrics : names or Metric objects, optional
+        What to compute; default everything.
+    group_by : names
+        Report the gap by category (always), length, responses, or columns of the benchmark.
+    cluster : str, optional
+        A column that says which prompts belong together.
+    calibrator : Calibrator or path, optional
+        Divide the rewards by its temperature first.
+    ties : {"drop", "davidson"}
+        How people's votes for "equally good" are counted.
+    curve : {"bins", "isotonic"}
+        "isotonic" adds a reliability curve that needs no bins (CORP).
+    bins, resamples, level, seed
+        Bins of the ECE; resamples, level and seed of the intervals.
+
+    Returns
+    -------
+    Evaluation
+
+    Examples
+    --------
+    >>> report = evaluate(Scores.from_arrays([[3.0, 0.0], [0.0, 3.0]], category="Math"), resamples=50)
+    >>> report.value("accuracy"), round(report.value("overconfidence", "Math"), 3)
+    (0.5, 0.453)
+    """
+    check_choice(curve, "curve", CURVES)
+    check_choice(ties, "ties", TIES)
+    settings = Settings(bins, resamples, level, seed)
+    own = (
+        _clustered(load_scores(scores), cluster)
+        if isinstance(scores, Scores)
+        else load_scores(scores, cluster=cluster)
+    )
+    if calibrator is not None:
+        own = _calibrated(own, calibrator)
+    texts = load_benchmark(benchmark) if isinstance(benchmark, str) else benchmark
+    name = clean_line(model or own.manifest.get("model") or "unknown model")
+    recipe = recipe or recipe_of_run(name, own.manifest, registry(recipes))
+    reason = why_no_calibration(recipe)
+    wanted, groupings = chosen_metrics(metrics), list(dict.fromkeys(["category", *group_by]))
+    columns = _columns(texts)
+    check_groupings(groupings, columns)
+    lengths = response_lengths(own, texts)
+    whole = whole_part(own, lengths=lengths, official=tuple(official_score(own, texts)), ties=ties, seed=seed)
+    one = whole.prompts("one")
+    shown = None if reason else one
+    return Evaluation(
+        model=name,
+        benchmark=texts.name if texts is not None else str(own.manifest.get("benchmark") or UNNAMED),
+        rows=metric_rows(whole, wanted, settings, reason),
+        groups=[] if shown is None else audit(shown, groupings, columns, level=level),
+        facts=_facts(whole, shown, settings, reason),
+        reliability=[] if reason else reliability_rows(whole, settings),
+        isotonic=isotonic_rows(whole) if curve == "isotonic" and not reason else [],
+        margins=margin_rows(whole),
+        answers=answer_rows(own, settings),
+        decisions=None if shown is None or metrics is not None else _decisions(shown, settings),
+        notes=score_notes(own, texts, recipe, whole, in_characters=lengths is not None),
+        settings=settings,
+        manifest=own.manifest,
+        made_from=made_from(
+            own, recipe, texts, settings, metrics=wanted, group_by=groupings, curve=curve, ties=ties
+        ),
+        scores=own,
+        texts=texts,
+    )
+
+
+def made_from(
+    scores: Scores,
+    recipe: Recipe,
+    benchmark: Benchmark | None,
+    settings: Settings,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    group_by: Sequence[str] = ("category",),
+    curve: Curve = "bins",
+    ties: Ties = "drop",
+) -> str:
+    """Return a hash of the inputs of an evaluation. If it has not changed, the evaluation is up to date."""
+    names = [one.name for one in (catalogue().values() if metrics is None else metrics)]
+    return inputs_hash(
+        {
+            "scores": [scores.manifest.get("hash"), content_hash(scores)],
+            "scale": [why_no_calibration(recipe), scale_note(recipe)],
+            "texts": None if benchmark is None else [benchmark.name, benchmark.revision, len(benchmark)],
+            "settings": [asdict(settings), list(group_by), curve, ties],
+            "metrics": sorted(names),
+            "rmcalib": __version__,
+        }
+    )
+
+
+def write_evaluation(evaluation: Evaluation, folder: str | Path) -> Path:
+    """Write metrics.csv, reliability.png, report.html and metrics.json.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+        The result of :func:`evaluate`.
+    folder : str or Path
+        A folder or URL; files of an earlier evaluation are replaced.
+
+    Returns
+    -------
+    Path
+        The path of the page.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> report = evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)
+    >>> with TemporaryDirectory() as folder:
+    ...     write_evaluation(report, folder).name
+    'report.html'
+    """
+    from rmcalib.report.drawing import to_html
+    from rmcalib.report.figures import figure_bytes
+    from rmcalib.report.pages import document_of
+
+    out = as_path(folder)
+    page = to_html(document_of(evaluation))
+    evaluation.to_csv(out / "metrics.csv")
+    if evaluation.reliability:
+        write_bytes(out / "reliability.png", figure_bytes(evaluation.plot(), "png"))
+    else:
+        (out / "reliability.png").unlink(missing_ok=True)  # left by an earlier evaluation
+    written = write_text(out / "report.html", page)
+    evaluation.to_json(out / "metrics.json")  # last: a batch takes it as the sign that all files are written
+    return written
+
+
+def _clustered(scores: Scores, cluster: str | None) -> Scores:
+    """Return scores whose prompts belong together by a further column."""
+    if cluster is None:
+        return scores
+    if cluster not in scores.extra:
+        have = ", ".join(scores.extra) or "none"
+        raise ValueError(f"cluster: the scores have no further column {cluster!r} (have: {have})")
+    return replace(scores, cluster=np.asarray(scores.extra[cluster]).astype(str))
+
+
+def _calibrated(scores: Scores, calibrator: Calibrator | str | Path) -> Scores:
+    from rmcalib.repair import Calibrator
+
+    found = calibrator if isinstance(calibrator, Calibrator) else Calibrator.load(calibrator)
+    return found.apply(scores)
+
+
+def _columns(texts: Benchmark | None) -> Mapping[str, Mapping[str, str]]:
+    """Return the group of each prompt by further columns of the benchmark."""
+    if texts is None:
+        return {}
+    return {
+        name: {item.id: item.columns[name] for item in texts.items if name in item.columns}
+        for name in texts.columns
+    }
+
+
+def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None) -> dict[str, Any]:
+    scores = whole.scores
+    facts: dict[str, Any] = {
+        "prompts": len(whole),
+        "responses": len(scores),
+        "clusters": None if whole.cluster is None else int(whole.cluster.max()) + 1,
+        "one_answer": 0 if (single := whole.prompts("one")) is None else len(single),
+        "chance": None if single is None else float((1 / single.sizes).mean()),
+        "no_calibration": reason,
+        "smallest_gap": None,
+        "cancels": None,
+        "gain": None,
+    }
+    if one is None or len(one) < FEWEST:
+        return facts
+    spread = float(np.std(one.first_choice.p - one.first_choice.y))
+    facts["smallest_gap"] = (
+        smallest_gap(len(one), spread=spread, level=settings.level) if spread > 0 else None
+    )
+    facts["cancels"] = cancelling(
+        one.first_choice, bins=settings.bins, resamples=settings.resamples, seed=settings.seed
+    )
+    before, after = (
+        estimate_of(catalogue()[name], whole, settings) for name in ("nll_at_temperature", "nll")
+    )
+    gain = None if before is None or after is None else difference_of(before, after, settings.level)
+    if gain is not None:
+        facts["gain"] = {"value": gain.value, "low": gain.low, "high": gain.high}
+    return facts
+
+
+def _decisions(part: Part, settings: Settings) -> Decisions | None:
+    try:  # TODO: without a fallback once repair is on events
+        from rmcalib.repair.decide import decide_part
+    except ImportError:
+        return None
+    return decide_part(part, level=settings.level, seed=settings.seed)

@@ -1,1 +1,0 @@
-"""The report of one judge on one benchmark."""

@@ -1,0 +1,438 @@
+"""Figures: each function takes a table and returns a matplotlib Figure. Nothing is computed here.
+
+Figures are drawn in the colours of the page's light theme; `figure_svg` turns those colours into the page's
+variables, so that a drawing follows light and dark themes.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rmcalib._util.display import number, short_names, shortened
+from rmcalib.metrics.table import OVERALL
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "comparison_figure",
+    "decisions_figure",
+    "figure_bytes",
+    "figure_svg",
+    "forest_figure",
+    "margin_figure",
+    "reliability_figure",
+    "says_right_figure",
+    "training_figure",
+    "worth_figure",
+]
+
+Table = Sequence[Mapping[str, Any]]
+INK, GREY, LINE, BLUE, BAD, GOOD = "#1c2430", "#5b6675", "#d9dee6", "#2463a6", "#a3352f", "#20714b"
+_VARIABLES = {INK: "ink", GREY: "soft", LINE: "line", BLUE: "accent", BAD: "bad", GOOD: "good"}
+_ID = re.compile(r'(\bid="|url\(#|href="#)')
+_STYLE = re.compile(r' style="([^"]*)"')
+_PANEL = (3.5, 4.2)  # inches
+
+
+# Files.
+
+
+def figure_bytes(figure: Figure, kind: Literal["png", "pdf", "svg"], *, transparent: bool = False) -> bytes:
+    """Return a figure as the bytes of a file; the same figure gives the same bytes."""
+    from matplotlib import rc_context
+
+    undated: dict[str, Any] = {
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None},
+        "svg": {"Date": None},
+    }[kind]
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), rc_context({"svg.fonttype": "none", "svg.hashsalt": "rmcalib"}):
+        # The font may lack some letters of a name; tables show it in full.
+        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+        figure.savefig(buffer, format=kind, metadata=undated, transparent=transparent)
+    return buffer.getvalue()
+
+
+def figure_svg(figure: Figure, name: str, label: str) -> Markup:
+    """Return a figure as SVG for a page: in the page's colours, with unique ids and without inline styles."""
+    from markupsafe import Markup, escape
+
+    text = figure_bytes(figure, "svg", transparent=True).decode("utf-8")
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = _STYLE.sub(_attributes, text)  # the page's policy forbids inline styles
+    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
+    assert size is not None
+    head = f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {size[1]} {size[2]}" width="{float(size[1]) * 1.5:.0f}">'
+    text = _ID.sub(rf"\g<1>{name}-", head + text[text.index(">") + 1 :])
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, f"var(--{variable})")
+    return Markup(re.sub(r"\n\s*", "\n", text))
+
+
+def _attributes(match: re.Match[str]) -> str:
+    """Turn an inline style into presentation attributes; the page sets the font."""
+    found = []
+    for part in match[1].split(";"):
+        key, _, value = part.partition(":")
+        key, value = key.strip(), value.strip()
+        if key == "font":
+            key, value = "font-size", value.split("px")[0].split()[-1] + "px"
+        if key and key != "font-family":
+            found.append(f' {key}="{value}"')
+    return "".join(found)
+
+
+# One model.
+
+
+def reliability_figure(table: Table, curve: Table = (), *, columns: int = 3) -> Figure:
+    """Draw reliability diagrams, one panel for each value of ``panel``, with counts below.
+
+    Parameters
+    ----------
+    table : rows of panel, low, high, count, confidence, frequency, band_low, band_high
+        Bins; the bands contain 95% of a calibrated model's points.
+    curve : rows of panel, probability, frequency
+        Isotonic curves.
+    columns : int
+        Largest number of panels side by side.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> row = {"panel": "all", "low": 0.2, "high": 0.3, "count": 4, "confidence": 0.25, "frequency": 0.5,
+    ...        "band_low": 0.0, "band_high": 0.6}
+    >>> reliability_figure([row]).axes[0].get_title(loc="left")
+    'all'
+    """
+    from matplotlib.figure import Figure
+
+    panels = list(dict.fromkeys(row["panel"] for row in table))
+    across = max(1, min(columns, len(panels)))
+    down = max(1, math.ceil(len(panels) / across))
+    # Axes are placed by hand, because a layout engine takes as long as all the drawing.
+    figure = Figure(figsize=(_PANEL[0] * across, _PANEL[1] * down), dpi=130)
+    for i, panel in enumerate(panels):
+        x, y = i % across / across, 1 - (1 + i // across) / down
+        axes = figure.add_axes((x + 0.18 / across, y + 0.36 / down, 0.77 / across, 0.57 / down))
+        counts = figure.add_axes((x + 0.18 / across, y + 0.13 / down, 0.77 / across, 0.17 / down))
+        axes.set_title(_shown(panel, 34), loc="left", fontsize=11, color=INK)
+        line = [row for row in curve if row["panel"] == panel]
+        _draw_bins(axes, counts, [row for row in table if row["panel"] == panel], line)
+        if i == 0:
+            axes.legend(loc="upper left", frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def _draw_bins(axes: Axes, counts: Axes, rows: Table, line: Table) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    x = _column(rows, "confidence")
+    low, high = _column(rows, "band_low"), _column(rows, "band_high")
+    axes.vlines(x, low, high, color=BLUE, alpha=0.25, linewidth=8, label="95% if calibrated")
+    axes.plot(x, _column(rows, "frequency"), "o-", color=BLUE, markersize=4, label="observed")
+    if line:
+        found = _column(line, "probability"), _column(line, "frequency")
+        axes.plot(*found, "-.", color=INK, linewidth=1.2, label="isotonic (no bins)")
+    axes.set_ylabel("observed frequency")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xticklabels([])
+    widths = [0.96 * (row["high"] - row["low"]) for row in rows]
+    heights = _column(rows, "count")
+    counts.bar(_column(rows, "low"), heights, width=widths, align="edge", color=BLUE, alpha=0.55)
+    counts.set_xlabel("predicted probability")
+    counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+    for one in (axes, counts):
+        _plain(one)
+        one.set_xlim(-0.02, 1.02)
+
+
+def forest_figure(groups: Table) -> Figure | None:
+    """Draw the gap of each group: partially pooled (filled) with the interval of its own; flagged ones marked."""
+    known = [row for row in groups if row["low"] is not None]
+    if not known:
+        return None
+    figure = _figure(5.0, 0.75 + 0.27 * len(known))
+    axes = figure.subplots()
+    _plain(axes, grid="x")
+    for i, row in enumerate(known):
+        colour, marker = (BAD, "D") if row["flagged"] else (BLUE, "o")
+        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.4)
+        axes.plot(100 * row["gap"], i, "|", color=colour, markersize=8)
+        axes.plot(
+            100 * (row["gap"] if row["pooled"] is None else row["pooled"]),
+            i,
+            marker,
+            color=colour,
+            markersize=6,
+        )
+    axes.axvline(0, color=INK, linewidth=0.9)
+    kinds = len({row["group_by"] for row in known}) > 1
+    names = [f"{row['group']} ({row['group_by']})" if kinds else str(row["group"]) for row in known]
+    axes.set_yticks(
+        range(len(known)),
+        [
+            f"{_shown(name, 34)}{' *' if row['flagged'] else ''}"
+            for name, row in zip(names, known, strict=True)
+        ],
+        color=INK,
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_xlabel("← under-confident · gap in points · over-confident →")
+    return figure
+
+
+def margin_figure(rows: Table, title: str = "") -> Figure:
+    """Draw a histogram of margins; wrong choices, left of 0, are hatched."""
+    figure = _figure(4.6, 2.5)
+    axes = figure.subplots()
+    _plain(axes)
+    for right in (True, False):
+        mine = [row for row in rows if (row["low"] + row["high"] > 0) is right]
+        widths = [0.92 * (row["high"] - row["low"]) for row in mine]
+        style: dict[str, Any] = (
+            {"color": BLUE} if right else {"color": "none", "edgecolor": BAD, "hatch": "//////"}
+        )
+        axes.bar(
+            _column(mine, "low"), _column(mine, "count"), width=widths, align="edge", linewidth=0.6, **style
+        )
+    axes.axvline(0, color=INK, linewidth=0.8)
+    axes.set_title(_shown(title, 40), loc="left", fontsize=11, color=INK)
+    axes.set_xlabel("reward of the correct response minus the best wrong one")
+    axes.set_ylabel("prompts")
+    return figure
+
+
+def decisions_figure(decisions: Any) -> Figure:
+    """Draw the accuracy of the surest choices, and of the best of k, each beside what the model says."""
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    figure = _figure(4.6, 5.6)
+    left, right = figure.subplots(2, 1)
+    rows = decisions.curve
+    x = _column(rows, "fraction")
+    left.fill_between(x, _column(rows, "low"), _column(rows, "high"), color=BLUE, alpha=0.18, linewidth=0)
+    left.plot(x, _column(rows, "right"), color=BLUE, label="right")
+    left.plot(x, _column(rows, "says"), color=GREY, linestyle="--", label="says")
+    left.axhline(1 - decisions.alpha, color=INK, linewidth=0.8, linestyle=":")
+    if decisions.choice.threshold is not None:
+        left.axvline(decisions.choice.accepted, color=GOOD, label=f"at most {decisions.alpha:.0%} wrong")
+    left.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    left.set_xlabel("prompts accepted, the surest first")
+    left.set_title("Accept the surest choices", loc="left", fontsize=11, color=INK)
+    best, k = decisions.best_of, _column(decisions.best_of, "k")
+    right.vlines(k, _column(best, "low"), _column(best, "high"), color=BLUE)
+    right.plot(k, _column(best, "right"), "o-", color=BLUE, markersize=4, label="right")
+    right.plot(k, _column(best, "says"), "s--", color=GREY, markersize=3.5, label="says")
+    right.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    right.set_xlabel("responses to choose from")
+    right.set_title("Best of k", loc="left", fontsize=11, color=INK)
+    for axes in (left, right):
+        _plain(axes, grid="y")
+        axes.set_ylim(0, 1.02)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        axes.legend(loc="lower right", frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+# Several models.
+
+
+def says_right_figure(table: Table) -> Figure | None:
+    """Draw what each model says (mean confidence) against how often it is right (accuracy).
+
+    Parameters
+    ----------
+    table : rows of model, category, metric, value, low, high
+        Rows of `mean_confidence`, `accuracy` and `overconfidence` are used.
+
+    Returns
+    -------
+    matplotlib Figure or None
+        None if no model has both numbers. Models are numbered in the order of the table; up to 24 are named.
+
+    Examples
+    --------
+    >>> rows = [{"model": "m", "category": "overall", "metric": name, "value": 0.5, "low": 0.4, "high": 0.6}
+    ...         for name in ("mean_confidence", "accuracy", "overconfidence")]
+    >>> says_right_figure(rows).axes[0].get_xlabel()
+    'says: mean confidence'
+    """
+    from matplotlib.ticker import PercentFormatter
+
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in table:
+        if row["category"] == OVERALL and row["value"] is not None:
+            found.setdefault(row["model"], {})[row["metric"]] = row
+    known = {name: own for name, own in found.items() if {"mean_confidence", "accuracy"} <= set(own)}
+    if not known:
+        return None
+    named = len(known) <= 24
+    figure = _figure(7.6 if named else 5.6, 4.6)
+    axes = figure.subplots()
+    _plain(axes)
+    axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
+    short = short_names(known)
+    for i, (name, own) in enumerate(known.items()):
+        says, right, gap = own["mean_confidence"], own["accuracy"], own.get("overconfidence")
+        sure = gap is not None and gap["low"] is not None and (gap["low"] > 0 or gap["high"] < 0)
+        over = says["value"] > right["value"]
+        colour, marker = ((BAD, "v") if over else (BLUE, "^")) if sure else (GREY, "o")
+        if right["low"] is not None:
+            axes.vlines(says["value"], right["low"], right["high"], color=colour, linewidth=1)
+        axes.plot(
+            says["value"],
+            right["value"],
+            marker,
+            color=colour,
+            markersize=6,
+            label=_shown(f"{i + 1}  {short[name]}", 44),
+        )
+        axes.annotate(
+            str(i + 1),
+            (says["value"], right["value"]),
+            (5, 4),
+            textcoords="offset points",
+            fontsize=8,
+            color=INK,
+        )
+    axes.set_xlabel("says: mean confidence")
+    axes.set_ylabel("right: accuracy")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.set_xlim(0, 1.03)
+    axes.set_ylim(0, 1.03)
+    if named:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def worth_figure(models: Table) -> Figure | None:
+    """Draw kept (filled) and usable (outline) information of each model, in the order of the table."""
+    known = [
+        row for row in models if "kept_information" in row["values"] and "usable_information" in row["values"]
+    ]
+    if not known:
+        return None
+    figure = _figure(5.2, 0.8 + 0.25 * len(known))
+    axes = figure.subplots()
+    _plain(axes, grid="x")
+    short = short_names(row["model"] for row in known)
+    for i, row in enumerate(known):
+        kept, usable = (row["values"][f"{name}_information"]["value"] for name in ("kept", "usable"))
+        axes.barh(i, usable, color="none", edgecolor=BLUE, height=0.62, linewidth=0.9)
+        axes.barh(i, max(kept, -1.0), color=BLUE if kept > 0 else BAD, height=0.62, alpha=0.75)
+        if kept < -1:
+            axes.annotate(
+                f"◀ {number(kept)}", (-1, i), (2, -3), textcoords="offset points", fontsize=8, color="#ffffff"
+            )
+    axes.axvline(0, color=INK, linewidth=0.9)
+    names = [
+        _shown(f"{short[row['model']]}{' †' if row['better_than_guess'] is False else ''}", 40)
+        for row in known
+    ]
+    axes.set_yticks(range(len(known)), names, color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_xlim(right=max(0.05, *(1.05 * row["values"]["usable_information"]["value"] for row in known)))
+    axes.set_xlabel("information: kept (filled), usable (outline)")
+    return figure
+
+
+def comparison_figure(rows: Table, a: str, b: str) -> Figure | None:
+    """Draw the differences B − A of the headline metrics with their intervals, in points."""
+    known = [row for row in rows if row["low"] is not None]
+    if not known:
+        return None
+    figure = _figure(5.0, 0.8 + 0.3 * len(known))
+    axes = figure.subplots()
+    _plain(axes, grid="x")
+    for i, row in enumerate(known):
+        colour = BLUE if row["better"] else GREY
+        axes.hlines(i, 100 * row["low"], 100 * row["high"], color=colour, linewidth=1.6)
+        axes.plot(100 * row["difference"], i, "D" if row["better"] else "o", color=colour, markersize=5)
+    axes.axvline(0, color=INK, linewidth=0.9)
+    axes.set_yticks(range(len(known)), [row["label"] for row in known], color=INK)
+    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_xlabel(f"points: {_shown(b, 24)} minus {_shown(a, 24)}")
+    return figure
+
+
+def training_figure(rows: Table) -> Figure | None:
+    """Draw says and right, kept information, temperature and ECE over the steps of a training run."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not rows:
+        return None
+    figure = _figure(5.6, 4.6)
+    panels = {
+        "says and right": {"accuracy": ("right", BLUE, "o-"), "mean_confidence": ("says", BAD, "v--")},
+        "kept information": {"kept_information": ("", BLUE, "o-")},
+        "best temperature": {"temperature": ("", BLUE, "o-")},
+        "ECE": {"ece": ("measured", BLUE, "o-"), "ece_null_mean": ("if calibrated", GREY, "s--")},
+    }
+    for axes, (title, curves) in zip(figure.subplots(2, 2).ravel(), panels.items(), strict=True):
+        _plain(axes, grid="y")
+        axes.set_title(title, fontsize=10, color=INK)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        for name, (label, colour, style) in curves.items():
+            known = [row for row in rows if row.get(name) is not None]
+            axes.plot(
+                _column(known, "step"), _column(known, name), style, color=colour, markersize=4, label=label
+            )
+            banded = [row for row in known if row.get(f"{name}_low") is not None]
+            if banded:
+                ends = _column(banded, f"{name}_low"), _column(banded, f"{name}_high")
+                axes.fill_between(_column(banded, "step"), *ends, color=colour, alpha=0.15, linewidth=0)
+        if len(curves) > 1:
+            axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+# Shared.
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=130, layout="constrained")
+
+
+def _plain(axes: Axes, *, grid: Literal["", "x", "y"] = "") -> None:
+    """Style axes: no box, soft colours, and grid lines along an axis if wanted."""
+    for side in ("top", "right", *(("left",) if grid == "x" else ())):
+        axes.spines[side].set_visible(False)
+    for spine in axes.spines.values():
+        spine.set_color(GREY)
+    axes.patch.set_visible(False)
+    axes.tick_params(colors=GREY, labelsize=9)
+    axes.xaxis.label.set(color=INK, fontsize=9)
+    axes.yaxis.label.set(color=INK, fontsize=9)
+    if grid:
+        axes.grid(axis=grid, color=LINE, linewidth=0.6)
+        axes.set_axisbelow(True)
+
+
+def _shown(text: str, longest: int) -> str:
+    """Shorten a text, and escape what matplotlib would read as mathematics."""
+    return shortened(text, longest).replace("$", r"\$")
+
+
+def _column(rows: Table, name: str) -> list[Any]:
+    return [row[name] for row in rows]

@@ -1,0 +1,381 @@
+"""Models on several benchmarks, side by side: does one temperature serve them all?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rmcalib._util.display import bracketed, number, p_value, temperature_text
+from rmcalib._util.files import write_csv, write_json, write_text
+from rmcalib._util.hub import folder_name
+from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import clean_line, count
+from rmcalib.judges import recipe_of_run, registry, why_no_calibration
+from rmcalib.metrics import Settings
+from rmcalib.metrics.board import check_sortable
+from rmcalib.metrics.correlation import Method
+from rmcalib.metrics.table import OVERALL, Row
+from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer, transfer
+from rmcalib.metrics.views import FEWEST
+from rmcalib.report.document import Cell, Column, Document, Section, Table
+from rmcalib.report.drawing import to_html, to_markdown
+from rmcalib.report.evaluation import Evaluation
+from rmcalib.report.leaderboards import Leaderboard, leaderboard_of, write_leaderboard
+from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
+from rmcalib.report.runs import runs_by_benchmark, source_notes
+from rmcalib.scores import Missing, Scores
+
+__all__ = ["Joint", "join_evaluations", "joint_document", "report_from_runs", "write_joint"]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Models on several benchmarks, as tidy tables.
+
+    Attributes
+    ----------
+    benchmarks : list of str
+        Their names.
+    models : list of dict
+        One row per model: model, words (whether one temperature is right for all its benchmarks),
+        temperature, statistic, p_value of that test (None with fewer than two benchmarks).
+    values : list of dict
+        One row per model, benchmark and headline metric.
+    temperatures, effects : list of dict
+        The best temperature of each model on each benchmark, and its effect on the others.
+    notes : list of str
+        Warnings and remarks.
+    settings : Settings
+        How the metrics were computed.
+    boards : dict
+        The leaderboard of each benchmark, if there is one.
+    """
+
+    benchmarks: list[str]
+    models: list[Row]
+    values: list[Row]
+    temperatures: list[Row]
+    effects: list[Row]
+    notes: list[str]
+    settings: Settings
+    boards: dict[str, Leaderboard]
+
+    @property
+    def summary(self) -> str:
+        """The result in a few sentences."""
+        return " ".join(_sentences(self))
+
+    def content(self) -> Row:
+        """Return all numbers, ready for JSON: infinite temperatures and limits become None."""
+        tables = ("models", "values", "temperatures", "effects")
+        return {
+            "benchmarks": self.benchmarks,
+            "summary": self.summary,
+            **{name: [_finite(row) for row in getattr(self, name)] for name in tables},
+            "notes": self.notes,
+        }
+
+
+def join_evaluations(evaluations: Sequence[Evaluation], *, recipes: Iterable[str | Path] = ()) -> Joint:
+    """Put evaluations on several benchmarks side by side.
+
+    Parameters
+    ----------
+    evaluations : sequence of Evaluation
+        Results of `evaluate`, of one or several models.
+    recipes : paths
+        YAML files that describe more models.
+
+    Returns
+    -------
+    Joint
+
+    Examples
+    --------
+    >>> from rmcalib.report import evaluate
+    >>> made = [evaluate(Scores.from_arrays([[2.0, 0.0], [0.0, 2.0]]), model="org/rm", resamples=20)] * 2
+    >>> join_evaluations(made).benchmarks
+    ['unnamed-benchmark']
+    """
+    known = registry(recipes)
+    found: dict[str, dict[str, Callable[[], Scores]]] = {}
+    rows: list[Row] = []
+    for one in evaluations:
+        about = {"model": clean_line(one.model), "benchmark": clean_line(one.benchmark)}
+        rows += [about | row for row in one.rows]
+        if why_no_calibration(recipe_of_run(one.model, one.manifest, known)) is None:
+            found.setdefault(about["model"], {})[about["benchmark"]] = partial(_itself, one.scores)
+    return _join(rows, found, settings=evaluations[0].settings)
+
+
+def report_from_runs(
+    folders: Iterable[str | Path],
+    *,
+    metric: str | None = None,
+    methods: Sequence[Method] = ("kendall",),
+    bradley_terry_only: bool = False,
+    recipes: Iterable[str | Path] = (),
+    settings: Settings | None = None,
+    on_model: Callable[[int, int, str], None] | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
+) -> Leaderboard | Joint:
+    """Make the report of all finished runs under some folders.
+
+    Parameters
+    ----------
+    folders : paths
+        Folders that hold runs, at any depth, or files of scores.
+    metric, methods, bradley_terry_only, recipes, settings, on_model, steps, missing
+        As for `leaderboard_from_runs`.
+
+    Returns
+    -------
+    Leaderboard or Joint
+        A `Leaderboard` if all runs are on one benchmark, otherwise a `Joint` with a leaderboard of each.
+
+    Examples
+    --------
+    >>> report = report_from_runs(["real"], settings=Settings(resamples=20))
+    >>> type(report).__name__, len(report.models)
+    ('Leaderboard', 9)
+    """
+    settings = settings or Settings()
+    if metric is not None:
+        check_sortable(metric)
+    groups, notes = runs_by_benchmark(folders, steps=steps, missing=missing)
+    recipes = tuple(recipes)
+    total, done = sum(map(len, groups.values())), 0
+    boards: dict[str, Leaderboard] = {}
+    for name, runs in groups.items():
+
+        def on_one(i: int, _: int, model: str, before: int = done) -> None:
+            if on_model is not None:
+                on_model(before + i, total, model)
+
+        boards[clean_line(name)] = leaderboard_of(
+            runs,
+            notes if len(groups) == 1 else [],
+            metric=metric,
+            methods=methods,
+            bradley_terry_only=bradley_terry_only,
+            recipes=recipes,
+            settings=settings,
+            on_model=on_one,
+        )
+        done += len(runs)
+    if len(boards) == 1:
+        return next(iter(boards.values()))
+    known = registry(recipes)
+    scores: dict[str, dict[str, Callable[[], Scores]]] = {}
+    for name, runs in groups.items():
+        for run in runs:
+            if why_no_calibration(recipe_of_run(run.model, run.manifest, known)) is None:
+                scores.setdefault(clean_line(run.label), {})[clean_line(name)] = run.scores
+    rows = [row for board in boards.values() for row in board.metrics]
+    notes = [*source_notes(run for runs in groups.values() for run in runs), *notes]
+    return _join(rows, scores, settings=settings, notes=notes, boards=boards)
+
+
+def write_joint(joint: Joint, folder: str | Path) -> Path:
+    """Write report.html, summary.md, benchmarks.csv, temperatures.csv, transfer.csv, and each leaderboard."""
+    out = as_path(folder)
+    document = joint_document(joint)
+    page = to_html(document)
+    for name, board in joint.boards.items():
+        write_leaderboard(board, out / folder_name(name))
+    for name, rows in (
+        ("benchmarks", joint.values),
+        ("temperatures", joint.temperatures),
+        ("transfer", joint.effects),
+    ):
+        if rows:
+            write_csv(out / f"{name}.csv", rows)
+        else:
+            (out / f"{name}.csv").unlink(missing_ok=True)
+    write_json(out / "report.json", joint.content())
+    write_text(out / "summary.md", to_markdown(document, sections=True))
+    return write_text(out / "report.html", page)
+
+
+def joint_document(joint: Joint) -> Document:
+    """Return the document of several benchmarks: headline metrics side by side, then temperatures."""
+    found = {(row["model"], row["benchmark"], row["metric"]): row for row in joint.values}
+    names = [name for name in HEADLINE if any(row["metric"] == name for row in joint.values)]
+    rows = [
+        [
+            Cell(row["model"]),
+            Cell(bench),
+            *(
+                metric_cell(found.get((row["model"], bench, name)), name, limits=name == "overconfidence")
+                for name in names
+            ),
+        ]
+        for row in joint.models
+        for bench in joint.benchmarks
+        if (row["model"], bench, names[0]) in found
+    ]
+    head = [
+        Column("model", text=True),
+        Column("benchmark", text=True),
+        *(metric_column(name, HEADLINE[name]) for name in names),
+    ]
+    effects = [
+        [
+            Cell(row["model"]),
+            Cell(row["fitted_on"]),
+            Cell(row["used_on"]),
+            Cell(temperature_text(row["temperature"])),
+            Cell(
+                f"{number(row['lost_information'])} [{number(row['low'])}, {number(row['high'])}]",
+                row["lost_information"],
+            ),
+            Cell(
+                number(row["information"]), row["information"], "bad" if row["information_high"] < 0 else ""
+            ),
+        ]
+        for row in joint.effects
+    ]
+    effect_head = [
+        Column("model", text=True),
+        Column("fitted on", text=True),
+        Column("used on", text=True),
+        Column("T"),
+        Column("lost information"),
+        Column("kept information"),
+    ]
+    words = Table(
+        "One temperature",
+        [Column("model", text=True), Column("one temperature for all?", text=True), Column("p-value")],
+        [[Cell(row["model"]), Cell(row["words"]), Cell(p_value(row["p_value"]))] for row in joint.models],
+    )
+    return Document(
+        title="Calibration on several benchmarks",
+        subtitle=f"{count(len(joint.models), 'model')} · {', '.join(joint.benchmarks)}",
+        sentences=_sentences(joint),
+        first=[Table("Benchmarks side by side", head, rows, sortable=True), words],
+        sections=[
+            Section(
+                "transfer",
+                "A temperature of one benchmark on the others",
+                [Table("Transfer", effect_head, effects, sortable=True)],
+            )
+        ]
+        if effects
+        else [],
+        notes=joint.notes,
+        footer=footer_of(joint.settings),
+    )
+
+
+def _join(
+    metrics: Iterable[Mapping[str, Any]],
+    scores: Mapping[str, Mapping[str, Callable[[], Scores]]],
+    *,
+    settings: Settings,
+    notes: Sequence[str] = (),
+    boards: Mapping[str, Leaderboard] | None = None,
+) -> Joint:
+    keys = ("model", "benchmark", "metric", "value", "low", "high", "n", "note")
+    values = [
+        {key: row[key] for key in keys}
+        for row in metrics
+        if row["category"] == OVERALL and row["metric"] in HEADLINE
+    ]
+    models: list[Row] = []
+    temperatures: list[Row] = []
+    effects: list[Row] = []
+    more: list[str] = []
+    for name in dict.fromkeys(row["model"] for row in values):
+        found = transfer(
+            {bench: load() for bench, load in scores.get(name, {}).items()}, level=settings.level
+        )
+        temperatures += [{"model": name, **row} for row in found.temperatures]
+        effects += [{"model": name, **row} for row in found.effects]
+        test = found.equality
+        models.append(
+            {
+                "model": name,
+                "words": _transfer_sentence(found, settings.level),
+                "temperature": None if test is None else test.temperature,
+                "statistic": None if test is None else test.statistic,
+                "p_value": None if test is None else test.p_value,
+            }
+        )
+        more += [
+            f"{name}: no temperature was fitted on {clean_line(bench)}: fewer than {FEWEST} prompts with one correct response."
+            for bench in found.left_out
+        ]
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in values))
+    return Joint(
+        benchmarks, models, values, temperatures, effects, [*notes, *more], settings, dict(boards or {})
+    )
+
+
+def _sentences(joint: Joint) -> list[str]:
+    start = f"{count(len(joint.models), 'model')} on {count(len(joint.benchmarks), 'benchmark')}."
+    tested = [row for row in joint.models if row["p_value"] is not None]
+    if not tested:
+        return [start, "No model has two benchmarks to compare temperatures on."]
+    if len(tested) == 1:
+        return [start, tested[0]["words"]]
+    differ = sum(row["p_value"] < 1 - joint.settings.level for row in tested)
+    return [
+        start,
+        f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on different benchmarks.",
+    ]
+
+
+def _transfer_sentence(found: Transfer, level: float) -> str:
+    """Return whether one temperature is right for all benchmarks of a model, and the worst effect of one."""
+    if not found.temperatures:
+        return "There are too few prompts to fit a temperature."
+    if found.equality is None:
+        return f"A temperature was fitted on one benchmark only: {temperature_text(found.temperatures[0]['temperature'])}."
+    p = p_value(found.equality.p_value)
+    p = f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
+    if all(math.isinf(row["temperature"]) for row in found.temperatures):
+        return "No temperature is shown to help on any benchmark."
+    if found.equality.p_value >= 1 - level:
+        return f"The benchmarks are not shown to need different temperatures ({p}); together {temperature_text(found.equality.temperature)}."
+    ends = sorted(found.temperatures, key=lambda row: float(row["temperature"]))
+    shown = [f"{temperature_text(row['temperature'])} on {row['benchmark']}" for row in (ends[0], ends[-1])]
+    return f"No single temperature is right for all benchmarks ({p}): it is {shown[0]} and {shown[1]}. {_worst(found)}"
+
+
+def _worst(found: Transfer) -> str:
+    """Return the temperature that makes another benchmark worst, if one is shown to."""
+    own = {row["benchmark"] for row in found.temperatures}
+    worse = [
+        row
+        for row in found.effects
+        if row["fitted_on"] in own and row["fitted_on"] != row["used_on"] and row["change_low"] > 0
+    ]
+    if not worse:
+        return "None of them is shown to make another benchmark worse."
+    worst = max(worse, key=lambda row: float(row["change"]))
+    before = next(
+        row
+        for row in found.effects
+        if row["fitted_on"] == NO_TEMPERATURE and row["used_on"] == worst["used_on"]
+    )
+    uniform = " That is worse than a uniform guess." if worst["information_high"] < 0 else ""
+    return (
+        f"The temperature of {worst['fitted_on']} makes {worst['used_on']} worse: the lost information is "
+        f"{bracketed({**worst, 'value': worst['lost_information']})}, against {number(before['lost_information'])} without one.{uniform}"
+    )
+
+
+def _finite(row: Row) -> Row:
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
+
+
+def _itself(scores: Scores) -> Scores:
+    return scores

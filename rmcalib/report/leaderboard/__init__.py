@@ -1,1 +1,0 @@
-"""The report of many judges on one benchmark."""

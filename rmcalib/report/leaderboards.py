@@ -1,0 +1,739 @@
+"""Leaderboards from run folders or from a user's table, their document and their files."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmcalib._util.display import interval, number, p_value
+from rmcalib._util.files import write_bytes, write_csv, write_text
+from rmcalib._util.storage import as_path
+from rmcalib._util.terminal import clean_line, count
+from rmcalib.benchmarks import known_entry
+from rmcalib.judges import Recipe, recipe_of_run, registry, scale_note, why_no_calibration
+from rmcalib.metrics import Board, Settings
+from rmcalib.metrics.board import DEFAULT_METRIC, SCORE, Entry, check_sortable, measure_entries, rank_models
+from rmcalib.metrics.catalogue import TRAINING_METRICS
+from rmcalib.metrics.correlation import Method
+from rmcalib.metrics.table import OVERALL, Row
+from rmcalib.report import figures
+from rmcalib.report.document import Block, Cell, Column, Document, Drawing, Section, Table, Words
+from rmcalib.report.drawing import to_html, to_markdown
+from rmcalib.report.official import Official, read_table
+from rmcalib.report.pages import HEADLINE, PAIRS, footer_of, metric_cell, metric_column
+from rmcalib.report.runs import ScoredRun, find_runs, source_notes, step_labels
+from rmcalib.report.sentences import board_sentences, metric_name
+from rmcalib.scores import Missing
+
+__all__ = [
+    "Leaderboard",
+    "board_document",
+    "leaderboard_from_runs",
+    "leaderboard_from_table",
+    "leaderboard_of",
+    "write_leaderboard",
+]
+
+FEWEST_MODELS = 10
+"""With fewer models, correlations over them are not shown."""
+_OF_PAIRS = "pairwise_brier"
+_BRIEF = ("mean_confidence", "accuracy", "overconfidence", *PAIRS)
+_TABLES = (
+    "training",
+    "metrics",
+    "correlations",
+    "split_correlations",
+    "ranks",
+    "reliability",
+    "rejection",
+    "check",
+)
+_PROTOCOL = (
+    "The paper's public code writes 1 − mean P(chosen) into a column ece_score. This is an error rate, not a "
+    "calibration error, so it correlates with scores by construction."
+)
+
+
+@dataclass(frozen=True)
+class Leaderboard(Board):
+    """A ranked board with names: benchmark, protocol, official scores to check against, and training steps.
+
+    Attributes
+    ----------
+    benchmark, protocol : str
+        What models were measured on, and how.
+    score_name : str
+        The name of the score over all categories.
+    check : list of dict
+        Our scores against official ones.
+    training : list of dict
+        One row per step, if the runs are steps of one training run.
+
+    Examples
+    --------
+    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> board.benchmark, board.models[0]["model"]
+    ('rewardmath', 'internlm/internlm2-20b-reward')
+    """
+
+    benchmark: str = ""
+    protocol: str = "exact"
+    score_name: str = "score"
+    check: list[Row] = field(default_factory=list)
+    training: list[Row] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """The result in a few sentences."""
+        return " ".join(board_sentences(self))
+
+    def wide_rows(self) -> list[Row]:
+        """Return one flat row per model, for leaderboard.csv."""
+        return [
+            flat | {"bradley_terry": row["scale"], "note": row["why"] or row["mark"]}
+            for flat, row in zip(super().wide_rows(), self.models, strict=True)
+        ]
+
+    def content(self) -> dict[str, Any]:
+        """Return the numbers and sentences, ready for JSON."""
+        return {
+            "benchmark": self.benchmark,
+            "metric": self.metric,
+            "protocol": self.protocol,
+            "summary": self.summary,
+            "models": self.wide_rows(),
+            "correlations": self.correlations,
+            "split_correlations": self.split_correlations,
+            "check": self.check,
+            "training": self.training,
+            "notes": self.notes,
+        }
+
+    __repr__ = Board.__repr__
+
+
+def leaderboard_from_runs(
+    folders: Iterable[str | Path],
+    *,
+    benchmark: str | None = None,
+    metric: str | None = None,
+    methods: Sequence[Method] = ("kendall",),
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
+    bradley_terry_only: bool = False,
+    recipes: Iterable[str | Path] = (),
+    settings: Settings | None = None,
+    on_model: Callable[[int, int, str], None] | None = None,
+    steps: str = "product",
+    missing: Missing | None = None,
+) -> Leaderboard:
+    """Make a leaderboard of all finished runs under some folders (written by ``rmcalib eval`` or ``batch``).
+
+    Parameters
+    ----------
+    folders : paths
+        Folders that hold runs, at any depth, or files of scores; ``"real"`` is the built-in board.
+    benchmark : str, optional
+        The benchmark, if there are runs of several.
+    metric : str, optional
+        What to sort by; default kept_information, or pairwise_brier if a judge only compares pairs.
+    methods : sequence of {"kendall", "spearman", "pearson"}
+        Coefficients of correlation.
+    official : Official or function, optional
+        Official scores to check ours against (`read_official`), or a function of a benchmark and models that
+        returns them (`official_from_hub`).
+    bradley_terry_only : bool
+        Leave out models that are known not to be on a Bradley-Terry scale.
+    recipes : paths
+        YAML files that describe more models.
+    settings : Settings, optional
+        Bins, resamples, level and seed.
+    on_model : function, optional
+        Called before each model with the number of models done, their total number and the name.
+    steps, missing
+        How to read files of scores; see `load_scores`.
+
+    Returns
+    -------
+    Leaderboard
+
+    Examples
+    --------
+    >>> board = leaderboard_from_runs(["real"], settings=Settings(resamples=20))
+    >>> len(board.models), board.models[0]["rank"]
+    (9, 1)
+    """
+    if metric is not None:
+        check_sortable(metric)
+    runs, notes = find_runs(folders, benchmark=benchmark, steps=steps, missing=missing)
+    return leaderboard_of(
+        runs,
+        notes,
+        metric=metric,
+        methods=methods,
+        official=official,
+        bradley_terry_only=bradley_terry_only,
+        recipes=recipes,
+        settings=settings or Settings(),
+        on_model=on_model,
+    )
+
+
+def leaderboard_of(
+    runs: Sequence[ScoredRun],
+    notes: Sequence[str],
+    *,
+    metric: str | None,
+    methods: Sequence[Method],
+    bradley_terry_only: bool,
+    recipes: Iterable[str | Path],
+    settings: Settings,
+    official: Official | Callable[[str, Sequence[str]], Official] | None = None,
+    on_model: Callable[[int, int, str], None] | None = None,
+) -> Leaderboard:
+    """Make a leaderboard of runs of one benchmark; parameters as in `leaderboard_from_runs`."""
+    pairs_only = any(run.manifest.get("scale") == "pairs" for run in runs)
+    known = registry(recipes)
+    recipe_of = {run.folder: recipe_of_run(run.model, run.manifest, known) for run in runs}
+    kept, left_out = _on_scale(runs, [recipe_of[run.folder] for run in runs], bradley_terry_only)
+    if callable(official):
+        official = official(kept[0].benchmark, [run.model for run in kept])
+    names = {run.folder: clean_line(run.label) for run in kept}
+    entries = [
+        Entry(
+            names[run.folder],
+            run.scores,
+            why_no_calibration(recipe_of[run.folder]),
+            recipe_of[run.folder].family or run.model.partition("/")[0],
+        )
+        for run in kept
+    ]
+    board = measure_entries(
+        entries,
+        metric=metric or (_OF_PAIRS if pairs_only else DEFAULT_METRIC),
+        methods=methods,
+        settings=settings,
+        on_model=on_model,
+    )
+    steps = step_labels([run.model for run in kept], [run.manifest for run in kept])
+    of_model = {} if steps is None else {names[kept[i].folder]: step for i, step in steps.items()}
+    more = [*source_notes(runs), *notes, *_manifest_notes(runs), *_left_out([run.label for run in left_out])]
+    if official is not None:
+        more += [note for note in (official.note, *_unknown_models(kept, official)) if note]
+    if steps is not None:
+        more.append("These are steps of one training run: correlations over them are not over models.")
+    return _named(
+        board,
+        {names[run.folder]: recipe_of[run.folder] for run in kept},
+        benchmark=clean_line(kept[0].benchmark),
+        score_name=_score_name(board, kept[0].benchmark),
+        check=_check(board.metrics, {names[run.folder]: run.model for run in kept}, official),
+        training=_training_rows(board.metrics, of_model),
+        notes=[*more, *board.notes],
+    )
+
+
+def leaderboard_from_table(
+    path: str | Path,
+    *,
+    metric: str | None = None,
+    categories: Iterable[str] | None = None,
+    methods: Sequence[Method] = ("kendall",),
+    bradley_terry_only: bool = False,
+    recipes: Iterable[str | Path] = (),
+    settings: Settings | None = None,
+) -> Leaderboard:
+    """Make a leaderboard from a CSV: model, leaderboard_score, categories, and a calibration error.
+
+    Parameters
+    ----------
+    path : path
+        The CSV file.
+    metric : str, optional
+        The column of the error; default ``ece`` or ``ece_score``.
+    categories : names, optional
+        Columns with scores of categories; default those of RewardBench 2.
+    methods, bradley_terry_only, recipes, settings
+        As for `leaderboard_from_runs`.
+
+    Returns
+    -------
+    Leaderboard
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "table.csv")
+    ...     _ = path.write_text("model,leaderboard_score,ece,Math\\na,0.8,0.1,0.8\\nb,0.7,0.2,0.7\\n")
+    ...     board = leaderboard_from_table(path, categories=["Math"], settings=Settings(resamples=20))
+    >>> [row["model"] for row in board.models]
+    ['a', 'b']
+    """
+    table = read_table(path, metric=metric, categories=categories)
+    known = registry(recipes)
+    recipe_of = [known.get(name) or Recipe(name) for name in table.models]
+    kept, left_out = _on_scale(range(len(table.models)), recipe_of, bradley_terry_only)
+    names = [clean_line(name) for name in table.models]
+    columns = {OVERALL: table.scores} | {
+        clean_line(name): values for name, values in table.categories.items()
+    }
+    metrics = [_tidy(names[i], name, SCORE, values[i]) for i in kept for name, values in columns.items()]
+    metrics += [_tidy(names[i], OVERALL, table.metric, table.errors[i]) for i in kept]
+    board = rank_models(
+        [names[i] for i in kept],
+        metrics,
+        metric=table.metric,
+        categories=list(columns)[1:],
+        correlated=(table.metric,),
+        ranked_by=("score", table.metric),
+        methods=methods,
+        settings=settings or Settings(),
+    )
+    source = clean_line(Path(path).name)
+    notes = [*_left_out([names[i] for i in left_out]), *([_PROTOCOL] if table.metric == "ece_score" else [])]
+    return _named(
+        board,
+        {names[i]: recipe_of[i] for i in kept},
+        benchmark=source,
+        protocol=f"column {clean_line(table.metric)} of {source}",
+        score_name="leaderboard score",
+        notes=[*notes, *board.notes],
+    )
+
+
+def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
+    """Write report.html, summary.md, tidy CSVs and figures/ (PNG and PDF).
+
+    Parameters
+    ----------
+    board : Leaderboard
+        The result of `leaderboard_from_runs` or `leaderboard_from_table`.
+    folder : path
+        A folder or URL. Files of an earlier report that this one does not have are removed.
+
+    Returns
+    -------
+    Path
+        The path of the page.
+
+    Examples
+    --------
+    Write the report of the built-in models::
+
+        write_leaderboard(leaderboard_from_runs(["real"]), "report")
+    """
+    out = as_path(folder)
+    document = board_document(board)
+    page = to_html(document)
+    tables: dict[str, list[Row]] = {"leaderboard": board.wide_rows()}
+    tables |= {name: getattr(board, name) for name in _TABLES}
+    for name, rows in tables.items():
+        if rows:
+            write_csv(out / f"{name}.csv", rows)
+        else:
+            (out / f"{name}.csv").unlink(missing_ok=True)
+    drawn = {
+        "says_right": figures.says_right_figure(_in_order(board)),
+        "information": figures.worth_figure(board.models),
+        "training": figures.training_figure(board.training),
+    }
+    for name, figure in drawn.items():
+        for kind in ("png", "pdf"):
+            target = out / "figures" / f"{name}.{kind}"
+            if figure is None:
+                target.unlink(missing_ok=True)
+            else:
+                write_bytes(target, figures.figure_bytes(figure, kind))  # type: ignore[arg-type]
+    write_text(out / "summary.md", to_markdown(document, sections=len(board.models) >= FEWEST_MODELS))
+    return write_text(out / "report.html", page)
+
+
+# The document.
+
+
+def board_document(board: Board) -> Document:
+    """Return the document of a leaderboard: the verdict, the table, then folded details."""
+    own = board if isinstance(board, Leaderboard) else _named(board, {})
+    first: list[Block] = [_ranking(own)]
+    if any("kept_information" in row["values"] for row in own.models):
+        caption = "Filled: information that the stated probabilities keep. Outline: what the rewards would give at their best scale. † not shown to be better than a uniform guess."
+        first.append(
+            Drawing(
+                "information",
+                partial(figures.worth_figure, own.models),
+                "Kept and usable information of each model",
+                caption,
+            )
+        )
+    if own.training:
+        first.insert(
+            0,
+            Drawing(
+                "training",
+                partial(figures.training_figure, own.training),
+                "Says and right, kept information, temperature and ECE over the training steps",
+            ),
+        )
+        first.insert(1, _training_table(own.training))
+    without = [f"{row['model']} is not ranked: {row['why']}." for row in own.models if row["rank"] is None]
+    return Document(
+        title=f"Reward models by calibration: {own.benchmark}"
+        if own.benchmark
+        else "Reward models by calibration",
+        subtitle=f"{count(len(own.models), 'model')} · sorted by {metric_name(own.metric)} · protocol: {own.protocol}",
+        sentences=board_sentences(own),
+        first=first,
+        sections=[section for section in _sections(own) if section is not None],
+        notes=[*without, *own.notes],
+        footer=footer_of(own.settings),
+    )
+
+
+def _ranking(board: Leaderboard) -> Table:
+    main = board.metric
+    pairs = main.startswith("pairwise_")
+    wanted = (
+        {
+            f"pairwise_{key}": label
+            for key, label in (
+                ("confidence", "says"),
+                ("accuracy", "right"),
+                ("overconfidence", "gap in points"),
+            )
+        }
+        if pairs
+        else HEADLINE
+    )
+    others = {
+        key: label
+        for key, label in {**wanted, "temperature": "best T", "ece": "ECE"}.items()
+        if key != main and any(key in row["values"] for row in board.models)
+    }
+    sets = any(row["rank_low"] is not None for row in board.models)
+    scored = any(row["score"] is not None for row in board.models) and board.score_name != "accuracy"
+    head = [
+        Column("model", text=True),
+        Column("rank"),
+        *(
+            [
+                Column(
+                    "may be",
+                    "Ranks that the model may have, at the level of the intervals, looking at all pairs",
+                )
+            ]
+            if sets
+            else []
+        ),
+    ]
+    head += [
+        metric_column(main),
+        *(metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items()),
+    ]
+    head += [Column(board.score_name)] if scored else []
+    rows = []
+    for row in board.models:
+        guess = row["better_than_guess"] is False
+        mark = f"{' †' if guess else ''}{' *' if row['scale'] == 'no' else ''}"
+        tip = "; ".join(
+            text
+            for text in ("not shown to be better than a uniform guess" if guess else "", row["mark"])
+            if text
+        )
+        cells = [
+            Cell(f"{row['model']}{mark}", tone="soft" if guess else "", tip=tip),
+            Cell(str(row["rank"] or "–"), row["rank"]),
+        ]
+        if sets:
+            cells.append(
+                Cell(
+                    "–" if row["rank_low"] is None else _range(row),
+                    row["rank_low"],
+                )
+            )
+        cells += [
+            metric_cell(row["values"].get(main), main),
+            *(metric_cell(row["values"].get(key), key, limits=False) for key in others),
+        ]
+        cells += [Cell(number(row["score"]), row["score"])] if scored else []
+        rows.append(cells)
+    marks = (
+        "† not shown to be better than a uniform guess: ranked last. "
+        if any(row["better_than_guess"] is False for row in board.models)
+        else ""
+    )
+    marks += (
+        "* not trained on a Bradley-Terry scale: its probabilities have little meaning."
+        if any(row["scale"] == "no" for row in board.models)
+        else ""
+    )
+    return Table("Models", head, rows, marks.strip(), sortable=True)
+
+
+def _range(row: Row) -> str:
+    low, high = row["rank_low"], row["rank_high"]
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def _sections(board: Leaderboard) -> list[Section | None]:
+    says = Drawing(
+        "says-right",
+        partial(figures.says_right_figure, _in_order(board)),
+        "What each model says against how often it is right",
+        "Below the line: over-confident (▼). Above: under-confident (▲). Numbers are places in the table.",
+    )
+    known = any(row["metric"] == "mean_confidence" and row["value"] is not None for row in board.metrics)
+    by_category = Table(
+        "Scores by category",
+        [Column("model", text=True), *(Column(name) for name in board.categories)],
+        [
+            [
+                Cell(row["model"]),
+                *(
+                    Cell(number(row["category_scores"][name]), row["category_scores"][name])
+                    for name in board.categories
+                ),
+            ]
+            for row in board.models
+        ],
+        sortable=True,
+    )
+    check = Table(
+        "Official scores",
+        [
+            Column("model", text=True),
+            Column("category", text=True),
+            Column("ours"),
+            Column("official"),
+            Column("difference"),
+        ],
+        [
+            [
+                Cell(row["model"]),
+                Cell(row["category"]),
+                Cell(number(row["ours"])),
+                Cell(number(row["official"])),
+                Cell(
+                    f"{row['difference']:+.4f}",
+                    row["difference"],
+                    "bad" if abs(row["difference"]) > 0.01 else "",
+                ),
+            ]
+            for row in sorted(board.check, key=lambda row: -abs(row["difference"]))
+        ],
+        sortable=True,
+    )
+    return [
+        Section("says-and-right", "Says and right", [says]) if known else None,
+        Section("categories", "Scores by category", [by_category]) if len(board.categories) > 1 else None,
+        _correlations(board),
+        Section("check", "Check against official scores", [check]) if board.check else None,
+        _protocol(board),
+    ]
+
+
+def _correlations(board: Leaderboard) -> Section | None:
+    """Correlations over models; with fewer than ten, their intervals are as wide as the scale."""
+    ranked = sum(row["rank"] is not None for row in board.models)
+    if ranked < FEWEST_MODELS or board.training:
+        return None
+    rows = [
+        [
+            Cell(metric_name(row["metric"])),
+            Cell(
+                f"{row['target']}{' (other half of the prompts)' if split else ''}"
+                if row["target"] != "leaderboard"
+                else board.score_name
+            ),
+            Cell(row["method"]),
+            Cell(number(row["value"]), row["value"], tip=row["note"]),
+            Cell(interval(row)),
+            Cell(p_value(row["p_value"])),
+            Cell(str(row["n"])),
+        ]
+        for split, table in ((True, board.split_correlations), (False, board.correlations))
+        for row in table
+    ]
+    head = [
+        Column("error", text=True),
+        Column("score", text=True),
+        Column("coefficient", text=True),
+        Column("value"),
+        Column("interval"),
+        Column("p-value"),
+        Column("models"),
+    ]
+    words = "Positive: models that are better by the error have better scores. In the first rows the error comes from one half of the prompts and the accuracy from the other, so that they share no noise."
+    return Section("correlations", "Correlation with scores", [Table("Correlations", head, rows, words)])
+
+
+def _protocol(board: Leaderboard) -> Section | None:
+    """The paper's own number beside the calibration error."""
+    known = [row for row in board.models if "reference_top_1" in row["values"]]
+    if not known:
+        return None
+    ordered = sorted(known, key=lambda row: float(row["values"]["reference_top_1"]["value"]))
+    names = ("reference_top_1", "ece", "accuracy")
+    rows = [
+        [Cell(row["model"]), *(metric_cell(row["values"].get(name), name, limits=False) for name in names)]
+        for row in ordered
+    ]
+    table = Table(
+        "The paper's protocol",
+        [Column("model", text=True), *(metric_column(name) for name in names)],
+        rows,
+        sortable=True,
+    )
+    return Section("protocol", "The paper's protocol", [Words([_PROTOCOL]), table])
+
+
+def _training_table(rows: Sequence[Row]) -> Table:
+    names = [name for name in TRAINING_METRICS if any(row.get(name) is not None for row in rows)]
+    body = [
+        [
+            Cell(f"{row['step']}{' (best)' if row['best'] else ''}", row["step"]),
+            *(
+                metric_cell(
+                    {"value": row[name], "low": row.get(f"{name}_low"), "high": row.get(f"{name}_high")},
+                    name,
+                    limits=name == "overconfidence",
+                )
+                for name in names
+            ),
+        ]
+        for row in rows
+    ]
+    return Table(
+        "Training steps",
+        [Column("step"), *(metric_column(name, HEADLINE.get(name, "")) for name in names)],
+        body,
+        "Best: the step that keeps the most information.",
+    )
+
+
+# Parts.
+
+
+def _named(board: Board, recipes: Mapping[str, Recipe], **about: Any) -> Leaderboard:
+    """Return a board with names, and with what is known about the scale of each model."""
+    models = [
+        row
+        | {
+            "scale": recipes[row["model"]].bradley_terry if row["model"] in recipes else "",
+            "mark": scale_note(recipes[row["model"]]) if row["model"] in recipes else "",
+        }
+        for row in board.models
+    ]
+    own = {name: value for name, value in vars(board).items() if name in Board.__dataclass_fields__}
+    benchmark = about.get("benchmark", "")
+    metrics = (
+        [{"model": row["model"], "benchmark": benchmark, **row} for row in board.metrics]
+        if benchmark
+        else board.metrics
+    )
+    return Leaderboard(**{**own, "models": models, "metrics": metrics, **about})
+
+
+def _in_order(board: Leaderboard) -> list[Row]:
+    """Rows of metrics in the order of the models."""
+    place = {row["model"]: i for i, row in enumerate(board.models)}
+    return sorted(board.metrics, key=lambda row: place[row["model"]])
+
+
+def _score_name(board: Board, benchmark: str) -> str:
+    same = all((row["values"].get("accuracy") or {}).get("value") == row["score"] for row in board.models)
+    if board.score == "accuracy" or (len(board.categories) == 1 and same):
+        return "accuracy"
+    return (
+        "RewardBench 2 score" if benchmark == known_entry("reward-bench-2").hub_id else "mean category score"
+    )
+
+
+def _training_rows(metrics: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
+    """Return one row per step, the first step first: step, best, model, and each metric with its interval."""
+    found = {(row["model"], row["metric"]): row for row in metrics if row["category"] == OVERALL}
+    rows: list[Row] = []
+    for model, step in sorted(steps.items(), key=lambda one: one[1]):
+        row: Row = {"step": step, "best": False, "model": model}
+        for name in TRAINING_METRICS:
+            own = found.get((model, name), {})
+            row[name] = own.get("value")
+            if not name.endswith(("null_mean", "p_value")):
+                row |= {f"{name}_{end}": own.get(end) for end in ("low", "high")}
+        rows.append(row)
+    known = [row["kept_information"] for row in rows if row["kept_information"] is not None]
+    return [row | {"best": bool(known) and row["kept_information"] == max(known)} for row in rows]
+
+
+def _manifest_notes(runs: Sequence[ScoredRun]) -> list[str]:
+    """The notes of the manifests, with the models that they are about."""
+    models: dict[str, list[str]] = {}
+    for run in runs:
+        for note in run.manifest.get("notes") or ():
+            models.setdefault(clean_line(str(note)), []).append(clean_line(run.label))
+    return [f"{', '.join(names)}: {note}" for note, names in models.items()]
+
+
+def _on_scale(entries: Iterable[Any], recipes: Sequence[Recipe], wanted: bool) -> tuple[list[Any], list[Any]]:
+    """Split into those to keep and those that are known not to be on a Bradley-Terry scale."""
+    kept: list[Any] = []
+    left_out: list[Any] = []
+    for entry, recipe in zip(entries, recipes, strict=True):
+        (left_out if wanted and recipe.bradley_terry == "no" else kept).append(entry)
+    if not kept:
+        raise ValueError("--bradley-terry-only: no model is left; leave the option out")
+    return kept, left_out
+
+
+def _left_out(names: Sequence[str]) -> list[str]:
+    shown = ", ".join(map(clean_line, names))
+    return [f"Left out, because not on a Bradley-Terry scale: {shown}."] if names else []
+
+
+def _check(metrics: Sequence[Row], models: Mapping[str, str], official: Official | None) -> list[Row]:
+    """Return our scores beside official ones."""
+    if official is None:
+        return []
+    return [
+        {
+            "model": row["model"],
+            "category": row["category"],
+            "ours": row["value"],
+            "official": theirs,
+            "difference": row["value"] - theirs,
+        }
+        for row in metrics
+        if row["metric"] == SCORE and row["value"] is not None
+        if (theirs := official.figure(models[row["model"]], row["category"])) is not None
+    ]
+
+
+def _unknown_models(runs: Sequence[ScoredRun], official: Official) -> list[str]:
+    """Return which models have no official scores, with similar names that have some."""
+    models = list(dict.fromkeys(run.model for run in runs))
+    missing = [name for name in models if name not in official.figures]
+    others = {name.lower(): name for name in official.figures if name not in models}
+    notes = []
+    for name in missing[:5]:
+        near = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.8)
+        hint = f" (did you mean {others[near[0]]}?)" if near else ""
+        notes.append(f"{official.path} has no scores of {name}{hint}.")
+    return notes + (
+        [f"{official.path} has no scores of {len(missing) - 5} more models."] if len(missing) > 5 else []
+    )
+
+
+def _tidy(model: str, category: str, metric: str, value: float) -> Row:
+    known = bool(np.isfinite(value))
+    row: Row = {
+        "model": model,
+        "category": category,
+        "metric": metric,
+        "value": float(value) if known else None,
+    }
+    return row | {"low": None, "high": None, "n": None, "note": "" if known else "empty in the table"}

@@ -1,0 +1,543 @@
+"""One function per kind of result builds its document; here they are found, drawn and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rmcalib import __version__
+from rmcalib._util.display import bracketed, interval, number, p_value, percent, points, temperature_text
+from rmcalib._util.files import write_text
+from rmcalib._util.terminal import clean, clean_line, count
+from rmcalib.metrics import Board, Comparison
+from rmcalib.metrics.catalogue import GROUPS, catalogue
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.table import OVERALL, find_value
+from rmcalib.report import figures
+from rmcalib.report.document import (
+    Block,
+    Cell,
+    Column,
+    Document,
+    Drawing,
+    Information,
+    Section,
+    Table,
+    Tile,
+    Words,
+)
+from rmcalib.report.drawing import to_fragment, to_html
+from rmcalib.report.evaluation import Evaluation
+from rmcalib.report.prompts import prompt_data
+from rmcalib.report.sentences import (
+    comparison_sentences,
+    direction,
+    evaluation_sentences,
+    metric_name,
+)
+
+__all__ = [
+    "HEADLINE",
+    "comparison_document",
+    "document_of",
+    "evaluation_document",
+    "first_screen",
+    "metric_cell",
+    "verdict",
+    "write_page",
+]
+
+HEADLINE: dict[str, str] = {
+    "mean_confidence": "says",
+    "accuracy": "right",
+    "overconfidence": "gap in points",
+    "kept_information": "kept information",
+    "lost_information": "lost information",
+    "usable_information": "usable information",
+}
+"""The first metrics of every table, with their headings."""
+PAIRS = {
+    "pairwise_confidence": "says in pairs",
+    "pairwise_accuracy": "right in pairs",
+    "pairwise_overconfidence": "gap in pairs",
+}
+_NAME = Column("", text=True)
+_RELIABILITY = (
+    "How often responses are correct, against their probability of being the best. The bars contain 95% of a "
+    "calibrated model's points. An over-confident model is above the diagonal on the left and below it on the "
+    "right."
+)
+_PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
+Row = Mapping[str, Any]
+
+
+def write_page(result: Any, path: str | Path) -> Path:
+    """Write the page of a result: one self-contained file."""
+    return write_text(path, to_html(document_of(result)))
+
+
+def first_screen(result: Any) -> str:
+    """Return the first screen of a result's page as HTML, for notebooks."""
+    return to_fragment(document_of(result))
+
+
+def verdict(result: Any) -> str:
+    """Return the first sentence about a result."""
+    if isinstance(result, Comparison):
+        return comparison_sentences(result)[0]
+    return str(document_of(result).sentences[0])
+
+
+def document_of(result: Any) -> Document:
+    """Return the document of any result."""
+    from rmcalib.report.joint import Joint, joint_document
+    from rmcalib.report.leaderboards import board_document
+
+    if isinstance(result, Evaluation):
+        return evaluation_document(result)
+    if isinstance(result, Comparison):
+        return comparison_document(result)
+    if isinstance(result, Board):
+        return board_document(result)
+    if isinstance(result, Joint):
+        return joint_document(result)
+    from rmcalib.report.repairs import repair_document
+
+    return repair_document(result)
+
+
+# Cells.
+
+
+def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
+    """Return the cell of a metric: as a percentage, in points, or as a number, by the catalogue's unit."""
+    if row is None or row.get("value") is None:
+        return Cell("–", tip="" if row is None else str(row.get("note") or ""))
+    found, value = catalogue().get(metric), row["value"]
+    whole = row if limits else {"value": value, "low": None, "high": None}
+    if found is not None and found.better == "zero" and found.unit in ("probability", "fraction of votes"):
+        text = points(whole)
+    elif metric.endswith("p_value"):
+        text = p_value(value)
+    elif metric == "temperature":
+        text = temperature_text(value) + (
+            ""
+            if whole["low"] is None
+            else f" [{temperature_text(whole['low'])}, {temperature_text(whole['high'])}]"
+        )
+    elif metric in (
+        "mean_confidence",
+        "accuracy",
+        "pairwise_confidence",
+        "pairwise_accuracy",
+        "vote_confidence",
+        "vote_agreement",
+    ):
+        text = bracketed(whole, percent)
+    else:
+        text = bracketed(whole)
+    return Cell(text, float(value), tip=str(row.get("note") or ""))
+
+
+def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> Column:
+    """Return the heading of a metric's column, with its meaning from the catalogue."""
+    found = catalogue().get(metric)
+    meaning = "" if found is None else found.meaning
+    return Column(label or metric_name(metric), meaning, page_only=page_only)
+
+
+def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
+    if row is None or row["value"] is None:
+        return None
+    if metric.endswith("overconfidence") or metric.endswith("gap"):
+        value, _, around = points(row).partition(" ")
+        return Tile(name, f"{value} points", around.strip("[]").replace(", ", " to "), meaning, key)
+    form = percent if metric != "temperature" else temperature_text
+    around = "" if row["low"] is None else f"{form(row['low'])} to {form(row['high'])}"
+    return Tile(name, form(row["value"]), around, meaning, key)
+
+
+# Evaluations.
+
+
+def evaluation_document(result: Evaluation) -> Document:
+    """Return the document of an evaluation: one screen first, then folded details."""
+    rows, facts, settings = result.rows, result.facts, result.settings
+    kept, usable = (find_value(rows, f"{name}_information") for name in ("kept", "usable"))
+    first: list[Block] = []
+    if kept is not None and kept["value"] is not None and usable is not None and usable["value"] is not None:
+        first.append(Information(kept["value"], usable["value"]))
+    by_category = [row for row in result.groups if row["group_by"] == "category"]
+    if len(by_category) > 1 and facts["one_answer"] > 1:
+        caption = (
+            "Gap of each category: the point is partially pooled, the bar is the category's own "
+            f"{settings.level:.0%} interval. A diamond and * mark gaps beyond chance, corrected for looking at many."
+        )
+        first.append(
+            Drawing(
+                "categories",
+                partial(figures.forest_figure, by_category),
+                "Gap of each category with its interval",
+                caption,
+            )
+        )
+    if result.decisions is not None:
+        first.append(Words(_decision_sentences(result.decisions)[:1]))
+    return Document(
+        title=f"Calibration of {result.model}",
+        subtitle=_subtitle(result),
+        sentences=evaluation_sentences(result),
+        tiles=_evaluation_tiles(result),
+        first=first,
+        sections=[section for section in _evaluation_sections(result) if section is not None],
+        notes=result.notes,
+        footer=footer_of(settings),
+        data=prompt_data(result),
+    )
+
+
+def _evaluation_tiles(result: Evaluation) -> list[Tile]:
+    rows = result.rows
+    people = find_value(rows, "vote_gap")
+    if people is not None and people["value"] is not None:
+        wanted = [
+            ("vote_confidence", "says", "mean probability of its first choice", ""),
+            ("vote_agreement", "people agree", "fraction of people who prefer it", ""),
+            ("vote_gap", "gap", "says minus people", ""),
+        ]
+    elif (found := find_value(rows, "pointwise_gap")) is not None and found["value"] is not None:
+        wanted = [
+            ("pointwise_confidence", "says", "mean P(response is correct)", ""),
+            ("pointwise_accuracy", "right", "fraction of correct responses", ""),
+            ("pointwise_gap", "gap", "says minus right", ""),
+        ]
+    elif (found := find_value(rows, "overconfidence")) is not None and found["value"] is not None:
+        wanted = [
+            ("mean_confidence", "says", "mean probability of its first choice", "says"),
+            ("accuracy", "right", "how often that choice is correct", ""),
+            ("overconfidence", "gap", "says minus right", "gap"),
+        ]
+    else:
+        wanted = [(name, label, "", "") for name, label in PAIRS.items()]
+    tiles = [
+        _tile(find_value(rows, name), *(name, label, meaning, key)) for name, label, meaning, key in wanted
+    ]
+    gain, best = result.facts["gain"], find_value(rows, "temperature")
+    if gain is not None and best is not None and best["value"] is not None:
+        if gain["low"] > 0:
+            tiles.append(_tile(best, "temperature", "best temperature", "divide the rewards by it"))
+        else:
+            tiles.append(Tile("temperature", "none", "not shown to help", ""))
+    return [tile for tile in tiles if tile is not None]
+
+
+def _evaluation_sections(result: Evaluation) -> list[Section | None]:
+    rows = result.rows
+    calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
+    categories = list(dict.fromkeys(row["category"] for row in rows))
+    by_category = category_table(result)
+    panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
+    diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
+    return [
+        Section("prompt-list", "All prompts", widget="prompts"),
+        Section("slider", "Try a temperature", widget="slider") if calibrated else None,
+        None if by_category is None else Section("by-category", "By category", [by_category], brief=True),
+        Section("reliability-diagrams", "Reliability", [Words([_RELIABILITY]), *diagrams])
+        if diagrams
+        else None,
+        _groups_section(result),
+        _decisions_section(result),
+        Section(
+            "margins",
+            "Margins",
+            [
+                Drawing(
+                    "margin",
+                    partial(
+                        figures.margin_figure, [row for row in result.margins if row["panel"] == OVERALL]
+                    ),
+                    "Histogram of margins of the correct response",
+                )
+            ],
+        )
+        if result.margins
+        else None,
+        _answers_section(result),
+        _everything(result, categories),
+        Section(
+            "manifest",
+            "How the scores were made",
+            [
+                Words(
+                    [clean(json.dumps(result.manifest, indent=2, ensure_ascii=False, default=str))],
+                    verbatim=True,
+                )
+            ],
+        ),
+    ]
+
+
+def _diagram(result: Evaluation, panel: str, number: int) -> Drawing:
+    rows = [row for row in result.reliability if row["panel"] == panel]
+    line = [row for row in result.isotonic if row["panel"] == panel]
+    seen = ", ".join(f"{row['confidence']:.2f} happened {row['frequency']:.2f}" for row in rows)
+    label = f"Reliability diagram, {clean_line(panel)}: predicted {seen}"
+    return Drawing(f"reliability-{number}", partial(figures.reliability_figure, rows, line), label)
+
+
+def category_table(result: Evaluation) -> Table | None:
+    """Return the headline metrics and the ECE, overall and by category."""
+    rows = result.rows
+    names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
+    if result.facts["no_calibration"] is not None:
+        names |= PAIRS
+    known = {row["metric"] for row in rows if row["value"] is not None}
+    shown = {key: label for key, label in names.items() if key in known}
+    if not shown:
+        return None
+    body = [
+        [
+            Cell(clean_line(category)),
+            Cell(f"{n:,}", n),
+            *(
+                metric_cell(find_value(rows, key, category), key, limits=key.endswith("overconfidence"))
+                for key in shown
+            ),
+        ]
+        for category in dict.fromkeys(row["category"] for row in rows)
+        if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
+    ]
+    head = [
+        _NAME,
+        Column("prompts"),
+        *(metric_column(key, label, page_only=key in _PAGE_ONLY) for key, label in shown.items()),
+    ]
+    caption = f"Brackets are {result.settings.level:.0%} intervals."
+    return Table("Metrics by category", head, body, caption, sortable=True)
+
+
+def _groups_section(result: Evaluation) -> Section | None:
+    others = [row for row in result.groups if row["group_by"] != "category"]
+    if not others and len(result.groups) < 2:
+        return None
+    table = Table(
+        "Gap by group",
+        [
+            Column("group", text=True),
+            Column("grouped by", text=True),
+            Column("prompts"),
+            Column("says"),
+            Column("right"),
+            Column("gap in points"),
+            Column("partially pooled"),
+            Column("corrected p-value"),
+            Column("flagged", text=True),
+        ],
+        [
+            [
+                Cell(clean_line(row["group"])),
+                Cell(clean_line(row["group_by"])),
+                Cell(f"{row['n']:,}", row["n"]),
+                Cell(percent(row["says"]), row["says"]),
+                Cell(percent(row["right"]), row["right"]),
+                Cell(points({"value": row["gap"], "low": row["low"], "high": row["high"]}), row["gap"]),
+                Cell("–" if row["pooled"] is None else f"{100 * row['pooled']:+.1f}", row["pooled"]),
+                Cell(p_value(row["p_adjusted"]), row["p_adjusted"]),
+                Cell(direction(row["gap"]), tone="bad") if row["flagged"] else Cell("no", tone="soft"),
+            ]
+            for row in result.groups
+        ],
+        "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's method.",
+        sortable=True,
+    )
+    blocks: list[Block] = [table]
+    if others:
+        blocks.insert(
+            0,
+            Drawing(
+                "groups-figure", partial(figures.forest_figure, others), "Gap of each group with its interval"
+            ),
+        )
+    return Section("groups", "Gap by group", blocks)
+
+
+def _decisions_section(result: Evaluation) -> Section | None:
+    found = result.decisions
+    if found is None:
+        return None
+    return Section(
+        "decisions",
+        "If you act on it",
+        [
+            Words(_decision_sentences(found), listed=True),
+            Drawing(
+                "decisions-figure",
+                partial(figures.decisions_figure, found),
+                "Accuracy of the surest choices, and of the best of k responses",
+            ),
+        ],
+    )
+
+
+def _decision_sentences(decisions: Any) -> list[str]:
+    from rmcalib.report.repairs import decision_sentences
+
+    return decision_sentences(decisions)
+
+
+def _answers_section(result: Evaluation) -> Section | None:
+    if not result.answers:
+        return None
+    rows = [
+        [Cell(row["meaning"]), Cell(number(row["value"])), Cell(interval(row)), Cell(f"{row['n']:,}")]
+        for row in result.answers
+    ]
+    columns = [Column("measure", text=True), Column("value"), Column("interval"), Column("responses")]
+    return Section("answers", "The judge's own answers", [Table("The judge's own answers", columns, rows)])
+
+
+def _everything(result: Evaluation, categories: Sequence[str]) -> Section:
+    """All metrics, by group of the catalogue: one row per metric, one column per category."""
+    known = catalogue()
+    names = list(dict.fromkeys(row["metric"] for row in result.rows))
+    place = {name: i for i, name in enumerate(GROUPS)}
+    names.sort(key=lambda name: place[known[name].group] if name in known else len(place))
+    found = {(row["category"], row["metric"]): row for row in result.rows}
+    rows = [
+        [
+            Cell(name, tip=known[name].meaning if name in known else ""),
+            *(
+                metric_cell(found.get((category, name)), name, limits=category == OVERALL)
+                for category in categories
+            ),
+        ]
+        for name in names
+    ]
+    columns = [Column("metric", text=True), *(Column(clean_line(category)) for category in categories)]
+    caption = "Hover over a name for its meaning. metrics.csv has all intervals, and the reason for each empty cell."
+    return Section("everything", "All metrics", [Table("All metrics", columns, rows, caption)])
+
+
+def _subtitle(result: Evaluation) -> str:
+    facts, manifest = result.facts, result.manifest
+    parts = [
+        f"{count(facts['prompts'], 'prompt')}, {count(facts['responses'], 'response')} of {result.benchmark}"
+    ]
+    if facts["clusters"]:
+        unit = "pair" if facts["responses"] == 2 * facts["prompts"] else "prompt"
+        parts = [
+            f"{count(facts['clusters'], 'question')}, {count(facts['prompts'], unit)} of {result.benchmark}"
+        ]
+    official = find_value(result.rows, "official_score") or find_value(result.rows, "rewardbench_score")
+    if official is not None and official["value"] is not None:
+        parts.append(f"score {official['value']:.3f}")
+    parts += [str(manifest[key]) for key in ("dtype", "device", "source") if manifest.get(key)]
+    timings = manifest.get("timings")
+    if isinstance(timings, dict) and timings.get("finished"):
+        parts.append(f"scored {str(timings['finished'])[:10]}")
+    return clean_line(" · ".join(parts))
+
+
+def footer_of(settings: Settings) -> str:
+    return (
+        f"rmcalib {__version__} · {settings.bins} equal-width bins · {settings.level:.0%} intervals · "
+        f"{settings.resamples:,} simulated data sets · seed {settings.seed}"
+    )
+
+
+# Comparisons.
+
+
+def comparison_document(found: Comparison) -> Document:
+    """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
+    first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
+    in_points = [
+        {**row, "label": {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"]))}
+        for row in first
+        if row["metric"] in (*HEADLINE, *PAIRS)
+    ]
+    missing = list(dict.fromkeys(row["note"] for row in found.rows if row["note"]))
+    others = [row for row in found.rows if row not in first]
+    return Document(
+        title=f"{clean_line(found.b)} against {clean_line(found.a)}",
+        subtitle=f"A = {clean_line(found.a)} · B = {clean_line(found.b)} · {count(first[0]['n'] if first else 0, 'prompt')} in common",
+        sentences=comparison_sentences(found),
+        first=[
+            Drawing(
+                "differences",
+                partial(figures.comparison_figure, in_points, "A", "B"),
+                "Differences B − A of the headline metrics",
+                "Differences in points; a diamond marks those whose interval leaves out 0.",
+            ),
+            _difference_table(first, found, "Headline metrics"),
+        ],
+        sections=[
+            Section(
+                "everything",
+                "All metrics and categories",
+                [_difference_table(others, found, "All metrics", by_category=True)],
+            )
+        ]
+        if others
+        else [],
+        notes=missing,
+        footer=footer_of(found.settings),
+    )
+
+
+def _difference_table(
+    rows: Sequence[Row], found: Comparison, name: str, *, by_category: bool = False
+) -> Table:
+    winner = {"a": "A", "b": "B", "": ""}
+    body = []
+    for row in rows:
+        gap = catalogue()[row["metric"]].better == "zero" if row["metric"] in catalogue() else False
+        change = {"value": row["difference"], "low": row["low"], "high": row["high"]}
+        shown = (
+            points(change)
+            if gap or row["metric"] in ("mean_confidence", "accuracy", *PAIRS)
+            else _signed(change)
+        )
+        p = row["size_p_value"] if row["size_p_value"] is not None else row["p_value"]
+        cells = [
+            Cell(
+                {**HEADLINE, **PAIRS}.get(row["metric"], metric_name(row["metric"])),
+                tip=catalogue()[row["metric"]].meaning if row["metric"] in catalogue() else "",
+            ),
+            metric_cell({"value": row["a"], "low": None, "high": None}, row["metric"]),
+            metric_cell({"value": row["b"], "low": None, "high": None}, row["metric"]),
+            Cell(shown, row["difference"]),
+            Cell(p_value(p), p),
+            Cell(winner[row["better"]], tone="good" if row["better"] else ""),
+        ]
+        body.append([cells[0], Cell(clean_line(row["category"])), *cells[1:]] if by_category else cells)
+    head = [
+        Column("metric", text=True),
+        Column("A"),
+        Column("B"),
+        Column("B − A"),
+        Column("p-value", "Of gaps: that their sizes are equal"),
+        Column("better", text=True),
+    ]
+    if by_category:
+        head.insert(1, Column("category", text=True))
+    return Table(
+        name,
+        head,
+        body,
+        f"Paired over prompts, with {found.settings.level:.0%} intervals. Of two gaps the smaller size is better.",
+        sortable=by_category,
+    )
+
+
+def _signed(row: Row) -> str:
+    if row["value"] is None:
+        return "–"
+    texts = [
+        None if value is None else f"{value:+.3f}" if abs(value) < 100 else f"{value:+,.0f}"
+        for value in (row["value"], row["low"], row["high"])
+    ]
+    return f"{texts[0]}" + ("" if texts[1] is None else f" [{texts[1]}, {texts[2]}]")

@@ -1,0 +1,261 @@
+"""Documents of what `repair` returns: calibrations, decisions, panels, and checks of a calibrator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.display import number, p_value, percent, temperature_text
+from rmcalib._util.terminal import clean_line, count
+from rmcalib.report import figures
+from rmcalib.report.document import Cell, Column, Document, Drawing, Section, Table, Tile, Words
+
+if TYPE_CHECKING:
+    from rmcalib.repair import Calibration, Calibrator, CalibratorCheck, Decisions, Panel
+
+__all__ = ["calibration_sentences", "check_words", "decision_sentences", "panel_sentences", "repair_document"]
+
+
+def repair_document(result: Any) -> Document:
+    """Return the document of a calibration, of decisions or of a panel."""
+    from rmcalib.repair import Calibration, Decisions, Panel
+
+    if isinstance(result, Decisions):
+        return _decisions_document(result)
+    if isinstance(result, Calibration):
+        return _calibration_document(result)
+    if isinstance(result, Panel):
+        return _panel_document(result)
+    raise TypeError(f"there is no page of a {type(result).__name__}")
+
+
+# Decisions.
+
+
+def decision_sentences(found: Decisions) -> list[str]:
+    """Return when to accept the first choice, what acting on its probabilities costs, and best-of-k."""
+    choice, sure = found.choice, f"{found.level:.0%} confidence"
+    if choice.threshold is None and choice.wrong is None:
+        first = (
+            f"Too few prompts for a threshold: even without an error, {choice.fewest} accepted responses are "
+            f"needed to show that at most {found.alpha:.0%} are wrong with {sure}."
+        )
+    elif choice.threshold is None:
+        first = (
+            f"That some threshold keeps accepted responses wrong at most {found.alpha:.0%} of the time could "
+            f"not be shown with {count(found.n, 'prompt')}: of its {choice.n:,} surest choices, "
+            f"{choice.wrong:.1%} are wrong."
+        )
+    else:
+        when = (
+            "always" if choice.threshold == 0 else f"if its probability is at least {choice.threshold:.10g}"
+        )
+        rest = "" if found.asked == 0 else f" A person decides the other {found.asked:.0%}."
+        first = (
+            f"Accept its first choice {when}: that accepts {choice.accepted:.0%} of the prompts, of which at most "
+            f"{found.alpha:.0%} are wrong on prompts like these, with {sure} ({choice.wrong:.1%} here).{rest}"
+        )
+    sentences = [first]
+    regret = found.regret
+    if regret is not None:
+        chance = ", which chance can explain" if regret.low <= 0 <= regret.high else ""
+        sentences.append(
+            f"If you act on its own probabilities, you accept above {regret.threshold:.3g} "
+            f"({regret.accepted:.0%} of the prompts) and expect a cost of {regret.believed:.3f} per prompt, where "
+            f"a wrong response costs 1 and asking {found.ask_cost:.2g}. The estimated cost is {regret.cost:.3f}; "
+            f"with calibrated probabilities it is {regret.calibrated_cost:.3f}. The difference is "
+            f"{regret.value:z.3f} [{regret.low:z.3f}, {regret.high:z.3f}]{chance}."
+        )
+    if len(found.best_of) > 1:
+        last = found.best_of[-1]
+        sentences.append(
+            f"The best of {last['k']} responses by its rewards is right {percent(last['right'])} of the time, and "
+            f"it says {percent(last['says'])}. One response at random is right {percent(found.best_of[0]['right'])} of the time."
+        )
+    return sentences
+
+
+def _decisions_document(found: Decisions) -> Document:
+    choice = found.choice
+    tiles = [
+        Tile(
+            "accept above",
+            "–" if choice.threshold is None else f"{choice.threshold:.3g}",
+            "",
+            "probability of its first choice",
+        ),
+        Tile("accepts", percent(choice.accepted), "", "of the prompts"),
+        Tile(
+            "wrong, at most",
+            "–" if choice.high is None else percent(choice.high),
+            "",
+            f"of those, with {found.level:.0%} confidence",
+        ),
+    ]
+    keys = ("fraction", "says", "right", "low", "high")
+    rows = [
+        [
+            Cell(percent(row["fraction"]), row["fraction"]),
+            *(Cell(percent(row[key]), row[key]) for key in keys[1:]),
+        ]
+        for row in found.curve
+    ]
+    table = Table("The surest prompts", [Column("surest"), *(Column(key) for key in keys[1:])], rows)
+    return Document(
+        title="When to accept its choice",
+        subtitle=count(found.n, "prompt"),
+        sentences=decision_sentences(found),
+        tiles=tiles,
+        first=[
+            Drawing(
+                "decisions",
+                partial(figures.decisions_figure, found),
+                "Accuracy of the surest choices, and of the best of k responses",
+            )
+        ],
+        sections=[Section("curve", "Accuracy of the surest prompts", [table])],
+    )
+
+
+# Calibrations.
+
+
+def calibration_sentences(found: Calibration) -> list[str]:
+    """Return the temperature, its gain on other prompts, and whether categories need others."""
+    fitted = found.calibrator
+    gain, low, high = found.gain
+    shown = "" if low > 0 else ", which chance can explain"
+    sentences = [
+        f"Divide the rewards by T = {temperature_text(fitted.temperature)} [{temperature_text(fitted.low)}, "
+        f"{temperature_text(fitted.high)}]: the log loss on held-out prompts falls by an estimated {number(gain)} "
+        f"[{number(low)}, {number(high)}]{shown}."
+    ]
+    if found.p_equal is not None:
+        p = p_value(found.p_equal)
+        p = f"p < {p[1:]}" if p.startswith("<") else f"p = {p}"
+        if found.p_equal < 1 - fitted.level:
+            sentences.append(
+                f"One temperature does not fit all categories ({p}): use it on a mix like this one."
+            )
+        else:
+            sentences.append(f"Categories are not shown to need different temperatures ({p}).")
+    sentences.append("It holds for prompts like these; check it on labelled prompts of your own.")
+    return sentences
+
+
+def _calibration_document(found: Calibration) -> Document:
+    from rmcalib.report.pages import metric_cell, metric_column
+
+    names = list(dict.fromkeys(row["metric"] for row in found.rows))
+    overall = {(row["stage"], row["metric"]): row for row in found.rows if row["category"] == "overall"}
+    rows = [
+        [Cell(stage), *(metric_cell(overall.get((stage, name)), name) for name in names)]
+        for stage in ("before", "after")
+    ]
+    own = [
+        [
+            Cell(clean_line(row["category"])),
+            Cell(temperature_text(row["temperature"])),
+            Cell(f"{temperature_text(row['low'])} to {temperature_text(row['high'])}"),
+            Cell(f"{row['n']:,}"),
+        ]
+        for row in found.categories
+    ]
+    by_category = Table(
+        "Temperature of each category",
+        [Column("category", text=True), Column("T"), Column("interval"), Column("prompts")],
+        own,
+    )
+    n = count(found.n, "prompt")
+    return Document(
+        title=f"Calibrator of {clean_line(found.calibrator.model or 'a model')}",
+        subtitle=n if found.n_clusters == found.n else f"{count(found.n_clusters, 'question')}, {n}",
+        sentences=calibration_sentences(found),
+        first=[
+            Table(
+                "Before and after",
+                [Column(""), *(metric_column(name) for name in names)],
+                rows,
+                "After: on held-out prompts.",
+            )
+        ],
+        sections=[Section("categories", "By category", [by_category])] if own else [],
+    )
+
+
+def check_words(calibrator: Calibrator, found: CalibratorCheck) -> str:
+    """Return whether a calibrator holds on other scores, in a sentence."""
+    where = (
+        f" on {clean_line(calibrator.fitted_on['benchmark'])}"
+        if calibrator.fitted_on.get("benchmark")
+        else ""
+    )
+    start = f"The temperature {temperature_text(calibrator.temperature)} was fitted"
+    if found.holds is None:
+        return f"{start} on these same {count(found.n, 'prompt')}{where}, so they do not show whether it holds on others."
+    seen = "is not shown to be off here" if found.holds else "does not hold here"
+    return (
+        f"{start}{where} and {seen}: on these {count(found.n, 'prompt')} the best one is "
+        f"{temperature_text(found.temperature)} [{temperature_text(found.low)}, {temperature_text(found.high)}]."
+    )
+
+
+# Panels.
+
+
+def panel_sentences(found: Panel) -> list[str]:
+    """Return what the panel gains over its best member and a uniform guess, and who is redundant."""
+    panels = {row["panel"]: row for row in found.panels}
+    sentences = []
+    for name, row in panels.items():
+        if row.get("gain_low") is None or name in ("best member", "uniform guess"):
+            continue
+        gain = f"{number(row['gain'])} [{number(row['gain_low'])}, {number(row['gain_high'])}] nats"
+        if row["gains"]:
+            sentences.append(
+                f"The panel ({name}) is better than its best member: its log loss is lower by {gain}."
+            )
+        else:
+            sentences.append(
+                f"The panel ({name}) is not shown to be better than its best member and a uniform guess (log loss lower by {gain})."
+            )
+    redundant = [clean_line(row["judge"]) for row in found.members if row["redundant"]]
+    if redundant:
+        sentences.append(f"Not shown to add anything: {', '.join(redundant)}.")
+    return sentences or ["There is no panel to report."]
+
+
+def _panel_document(found: Panel) -> Document:
+    members = [
+        [
+            Cell(clean_line(row["judge"])),
+            Cell(temperature_text(row["temperature"])),
+            Cell(number(row["weight"], 2)),
+            Cell(number(row["log_loss"])),
+            Cell(percent(row["accuracy"])),
+            Cell(f"{number(row['left_out'])} [{number(row['low'])}, {number(row['high'])}]"),
+        ]
+        for row in found.members
+    ]
+    head = [
+        Column("judge", text=True),
+        Column("T"),
+        Column("weight"),
+        Column("log loss"),
+        Column("right"),
+        Column("log loss rises without it"),
+    ]
+    panels = [
+        [Cell(clean_line(row["panel"])), Cell(number(row["log_loss"])), Cell(percent(row["accuracy"]))]
+        for row in found.panels
+    ]
+    return Document(
+        title=f"Panel of {count(len(found.members), 'judge')}",
+        subtitle=count(found.n, "prompt"),
+        sentences=panel_sentences(found),
+        first=[
+            Table("Panels", [Column("panel", text=True), Column("log loss"), Column("right")], panels),
+            Table("Members", head, members),
+            Words(["All numbers are of prompts that temperatures and weights were not fitted on."]),
+        ],
+    )

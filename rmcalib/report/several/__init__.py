@@ -1,1 +1,0 @@
-"""The report of models on several benchmarks."""

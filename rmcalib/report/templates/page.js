@@ -1,0 +1,259 @@
+"use strict";
+// The page's own script: sort tables, search prompts, and move a temperature. Texts are set as text, never as HTML.
+(() => {
+  const byId = (name) => document.getElementById(name);
+  const data = JSON.parse(byId("data").textContent);
+  const svgNames = "http://www.w3.org/2000/svg";
+
+  function element(name, text, className) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  // Links open the section that they point to.
+  function openTarget() {
+    const wanted = decodeURIComponent(location.hash.slice(1));
+    if (wanted.startsWith("prompt:")) return showPrompt(wanted.slice(7));
+    const found = wanted && byId(wanted);
+    if (found && found.tagName === "DETAILS") { found.open = true; found.scrollIntoView(); }
+  }
+
+  // Tables.
+  for (const table of document.querySelectorAll("table[data-sortable]")) {
+    table.querySelectorAll("thead th").forEach((head, place) => {
+      const button = element("button", head.textContent);
+      button.type = "button";
+      head.replaceChildren(button);
+      button.addEventListener("click", () => {
+        const falling = head.getAttribute("aria-sort") === "ascending";
+        table.querySelectorAll("thead th").forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        const key = (row) => row.children[place].dataset.v ?? row.children[place].textContent;
+        const rows = [...table.tBodies[0].rows].sort((a, b) => {
+          const [x, y] = [key(a), key(b)];
+          const [p, q] = [parseFloat(x), parseFloat(y)];
+          if (Number.isNaN(p) || Number.isNaN(q)) return Number.isNaN(p) - Number.isNaN(q) || x.localeCompare(y);
+          return p - q;
+        });
+        table.tBodies[0].append(...(falling ? rows.reverse() : rows));
+      });
+    });
+  }
+
+  const prompts = data ? data.prompts.map(([id, category, rewards, labels, texts], place) => {
+    const best = Math.max(...rewards);
+    return { id, category, rewards, labels, texts, place, best, tied: rewards.filter((one) => one === best).length };
+  }) : [];
+
+  function probabilities(prompt, temperature) {
+    const weights = prompt.rewards.map((one) => Math.exp((one - prompt.best) / temperature));
+    const total = weights.reduce((sum, one) => sum + one, 0);
+    return weights.map((one) => one / total);
+  }
+
+  for (const prompt of prompts) {
+    prompt.p = probabilities(prompt, 1);
+    prompt.sure = Math.max(...prompt.p);
+    const first = prompt.rewards.indexOf(prompt.best);
+    prompt.right = prompt.labels[first] === 1;
+    const correct = prompt.labels.filter((one) => one === 1).length;
+    prompt.known = correct > 0;
+    prompt.single = correct === 1 && !prompt.labels.includes(-1);
+    if (!prompt.single) continue;
+    // A tie of t responses counts as 1/t right.
+    prompt.hit = prompt.rewards[prompt.labels.indexOf(1)] === prompt.best ? 1 / prompt.tied : 0;
+  }
+
+  // Prompts.
+  const list = byId("prompts");
+  let found = prompts, shown = 0;
+  const format = (p) => (data.calibrated ? (p >= 0.001 ? p.toFixed(3) : p.toExponential(0)) : "");
+
+  function promptEntry(prompt) {
+    const item = element("li"), details = element("details"), summary = element("summary");
+    const mark = prompt.known ? (prompt.right ? "✓ right" : "✗ wrong") : "not decided";
+    const outcome = element("span", mark, prompt.known ? (prompt.right ? "good" : "bad") : "soft");
+    const about = element("span", ` · ${data.categories[prompt.category]} · ${prompt.id} ${data.calibrated ? `· says ${format(prompt.sure)}` : ""}`);
+    summary.append(outcome, about);
+    details.append(summary);
+    details.addEventListener("toggle", () => { if (details.open && details.childElementCount === 1) fill(details, prompt); });
+    item.append(details);
+    return item;
+  }
+
+  function fill(details, prompt) {
+    const link = element("a", "Link to this prompt");
+    link.href = `#prompt:${encodeURIComponent(prompt.id)}`;
+    details.append(link);
+    if (prompt.texts) {
+      const text = element("div", prompt.texts[0], "prompt-text");
+      details.append(text);
+    }
+    const order = prompt.rewards.map((_, i) => i).sort((a, b) => prompt.rewards[b] - prompt.rewards[a]);
+    for (const i of order) {
+      const label = prompt.labels[i], box = element("div", undefined, label === 1 ? "response right" : "response");
+      const words = label === 1 ? "✓ correct" : label === 0 ? "✗ wrong" : "no label";
+      box.append(element("strong", words, label === 1 ? "good" : "bad"));
+      box.append(element("span", ` ${format(prompt.p[i])}  reward ${prompt.rewards[i]}`, "soft"));
+      box.append(element("p", prompt.texts ? prompt.texts[i + 1] : "No text in this page."));
+      details.append(box);
+    }
+  }
+
+  function more() {
+    list.append(...found.slice(shown, shown + 50).map(promptEntry));
+    shown = Math.min(found.length, shown + 50);
+    byId("more").hidden = shown >= found.length;
+  }
+
+  const orders = {
+    surprise: (a, b) => a.place - b.place,
+    sure: (a, b) => b.sure - a.sure,
+    unsure: (a, b) => a.sure - b.sure,
+    id: (a, b) => (a.id < b.id ? -1 : 1),
+  };
+
+  function filter() {
+    const words = byId("search").value.toLowerCase(), category = byId("category").value;
+    const outcome = byId("outcome").value, least = parseFloat(byId("confidence").value) || 0;
+    found = prompts.filter((one) =>
+      (category === "" || one.category === Number(category)) &&
+      (outcome === "" || (one.known && one.right === (outcome === "right"))) &&
+      one.sure >= least &&
+      (words === "" || one.id.toLowerCase().includes(words) || (one.texts || []).some((text) => text.toLowerCase().includes(words))));
+    found.sort(orders[byId("order").value]);
+    list.replaceChildren();
+    shown = 0;
+    more();
+    const left = data.total - prompts.length;
+    byId("found").textContent = `${found.length.toLocaleString("en")} of ${prompts.length.toLocaleString("en")} prompts` +
+      (left > 0 ? `; the page leaves out ${left.toLocaleString("en")} others, a random part of those that are right` : "") +
+      (data.texts && data.texts < prompts.length ? `; ${data.texts.toLocaleString("en")} have their texts here, the wrong ones first` : "") + ".";
+  }
+
+  function showPrompt(id) {
+    const wanted = prompts.find((one) => one.id === id);
+    if (!wanted || !list) return;
+    byId("prompt-list").open = true;
+    byId("filters").reset();
+    found = [wanted];
+    shown = 0;
+    list.replaceChildren();
+    more();
+    list.querySelector("details").open = true;
+    byId("found").textContent = "One prompt, by its link. Change a filter to see the others.";
+    list.scrollIntoView();
+  }
+
+  if (list) {
+    data.categories.forEach((name, i) => { const option = element("option", name); option.value = i; byId("category").append(option); });
+    let waiting;
+    byId("filters").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(filter, 120); });
+    byId("filters").addEventListener("submit", (event) => event.preventDefault());
+    byId("more").addEventListener("click", more);
+    filter();
+  }
+
+  // The temperature.
+  const slider = byId("temperature");
+  const single = prompts.filter((one) => one.single);
+  const percent = (value) => `${(100 * value).toFixed(1)}%`;
+
+  function draw(name, attributes, parent) {
+    const made = document.createElementNS(svgNames, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    parent.append(made);
+    return made;
+  }
+
+  function measure(temperature) {
+    const bins = Array.from({ length: 10 }, () => ({ n: 0, says: 0, right: 0 }));
+    let says = 0, right = 0, loss = 0, uniform = 0;
+    for (const one of single) {
+      const p = probabilities(one, temperature), sure = Math.max(...p), correct = one.labels.indexOf(1);
+      says += sure;
+      right += one.hit;
+      const total = one.rewards.reduce((sum, reward) => sum + Math.exp((reward - one.best) / temperature), 0);
+      loss += Math.log(total) - (one.rewards[correct] - one.best) / temperature;
+      uniform += Math.log(one.rewards.length);
+      const bin = bins[Math.min(9, Math.floor(sure * 10))];
+      bin.n += 1; bin.says += sure; bin.right += one.hit;
+    }
+    const n = single.length;
+    return { says: says / n, right: right / n, kept: 1 - loss / uniform, bins };
+  }
+
+  function diagram(bins) {
+    const svg = byId("slider-diagram"), x = (p) => 46 + 300 * p, y = (p) => 290 - 270 * p;
+    svg.replaceChildren();
+    draw("line", { x1: x(0), y1: y(0), x2: x(1), y2: y(1), stroke: "var(--soft)", "stroke-dasharray": "4 3" }, svg);
+    draw("path", { d: `M${x(0)} ${y(1)}V${y(0)}H${x(1)}`, stroke: "var(--soft)", fill: "none" }, svg);
+    for (const tick of [0, 0.5, 1]) {
+      draw("text", { x: x(tick), y: 306, "text-anchor": "middle", "font-size": 12, fill: "var(--soft)" }, svg).textContent = tick;
+      draw("text", { x: 38, y: y(tick) + 4, "text-anchor": "end", "font-size": 12, fill: "var(--soft)" }, svg).textContent = tick;
+    }
+    draw("text", { x: x(0.5), y: 324, "text-anchor": "middle", "font-size": 12, fill: "var(--ink)" }, svg).textContent = "says";
+    const label = draw("text", { x: 12, y: y(0.5), "text-anchor": "middle", "font-size": 12, fill: "var(--ink)", transform: `rotate(-90 12 ${y(0.5)})` }, svg);
+    label.textContent = "right";
+    for (const bin of bins.filter((one) => one.n)) {
+      const point = draw("circle", { cx: x(bin.says / bin.n), cy: y(bin.right / bin.n), r: 2 + 10 * Math.sqrt(bin.n / single.length), fill: "var(--accent)", "fill-opacity": 0.7 }, svg);
+      draw("title", {}, point).textContent = `${bin.n} prompts: says ${percent(bin.says / bin.n)}, right ${percent(bin.right / bin.n)}`;
+    }
+  }
+
+  function set(key, text) {
+    for (const one of document.querySelectorAll(`[data-key="${key}"]`)) {
+      if (!one.dataset.first) one.dataset.first = one.textContent;
+      one.textContent = text ?? one.dataset.first;
+    }
+  }
+
+  function bar(kept, usable) {
+    const svg = byId("information");
+    if (!svg) return;
+    const low = parseFloat(svg.dataset.low), high = parseFloat(svg.dataset.high), unit = 600 / (high - low);
+    const value = Math.max(kept, low), box = byId("kept");
+    box.setAttribute("x", value > 0 ? -low * unit : (value - low) * unit);
+    box.setAttribute("width", Math.abs(value) * unit);
+    box.setAttribute("fill", value > 0 ? "var(--accent)" : "var(--bad)");
+  }
+
+  let usable;
+  function move() {
+    const temperature = 10 ** parseFloat(slider.value), at = measure(temperature);
+    usable ??= data.temperature ? measure(data.temperature).kept : measure(1).kept;
+    byId("temperature-value").textContent = temperature.toPrecision(3);
+    const gap = 100 * (at.says - at.right), one = Math.abs(temperature - 1) < 1e-9;
+    const words = `${gap >= 0 ? "+" : "−"}${Math.abs(gap).toFixed(1)}`;
+    byId("slider-numbers").textContent = `At T = ${temperature.toPrecision(3)} it says ${percent(at.says)} and is right ${percent(at.right)}: gap ${words} points; kept information ${percent(at.kept)}.`;
+    set("says", one ? undefined : percent(at.says));
+    set("gap", one ? undefined : `${words} points`);
+    set("kept", one ? undefined : percent(at.kept));
+    set("lost", one ? undefined : percent(usable - at.kept));
+    bar(at.kept, usable);
+    diagram(at.bins);
+  }
+
+  if (slider && single.length) {
+    if (data.temperature) {
+      const place = Math.log10(data.temperature);
+      if (Math.abs(place) > 2.5) { slider.min = Math.min(-3, place - 1); slider.max = Math.max(3, place + 1); }
+      const mark = element("option");
+      mark.value = place.toFixed(2);
+      mark.label = "best T";
+      byId("temperatures").append(mark);
+      const button = byId("temperature-fitted");
+      button.hidden = false;
+      button.textContent = `Set to the best T, ${data.temperature.toPrecision(3)}`;
+      button.addEventListener("click", () => { slider.value = place; move(); });
+    }
+    byId("temperature-one").addEventListener("click", () => { slider.value = 0; move(); });
+    slider.addEventListener("input", move);
+    move();
+  }
+
+  addEventListener("hashchange", openTarget);
+  openTarget();
+})();

@@ -1,0 +1,397 @@
+"""The workers of a batch: a process on this machine, or tasks on a Ray cluster.
+
+Both run the same function, `scored_parts`, once per judge and share of its prompts, and stream what it yields
+back to the process that runs the batch. Only that process writes files, so the nodes of a cluster need no
+shared disk. If a node is lost, Ray runs its tasks again elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmcalib._util.interrupts import deferred, end_with_parent, spared
+
+if TYPE_CHECKING:
+    from rmcalib.benchmarks import Item
+    from rmcalib.judges import Judge, ScoredItem
+    from rmcalib.runs._plan import PlanEntry
+
+
+_PACKAGE = str(Path(__file__).parents[1])
+_RETRIES = 5  # how often Ray runs a task again before its model fails
+_SCANS = 100  # most attempts to scan the Hub's cache while other processes change it
+_LOOK = 1.0  # seconds between checks whether the batch was interrupted
+
+
+class WorkerError(ValueError):
+    """Scoring failed in a worker; the message is one line."""
+
+
+class Stopped(BaseException):
+    """The batch was interrupted. This is not a failure of the model."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A Ray cluster, and the resources of each model.
+
+    Parameters
+    ----------
+    address : str
+        `"local"` starts a cluster on this machine, `"auto"` finds a running one, or `"HOST:PORT"`.
+    shards : int
+        Number of workers that share the prompts of a model.
+    gpus : float, optional
+        Number of GPUs per worker. Default: as many as the model needs, or none if the cluster has none.
+    gpu_memory : float
+        Memory of one GPU in bytes.
+    cpus : float
+        Number of CPUs per worker.
+
+    Examples
+    --------
+    >>> Cluster("auto", shards=4, gpus=0.5).shards
+    4
+    """
+
+    address: str = "local"
+    shards: int = 1
+    gpus: float | None = None
+    gpu_memory: float = 80e9
+    cpus: float = 1.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A judge, and the prompts that one worker scores with it."""
+
+    judge: Judge
+    items: Sequence[Item]
+    free: str | None = None  # commit to remove from the Hub's cache at the end
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker yields: first where it is (once the judge is loaded), then chunks of scored prompts."""
+
+    identity: dict[str, Any] | None = None
+    about: dict[str, Any] | None = None
+    scored: tuple[ScoredItem, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def scored_parts(task: Task) -> Iterator[Part]:
+    """Score the prompts of a task. The first, empty part says that the worker has started.
+
+    Every run of a task yields the same number of parts, so that Ray can go on after a lost worker.
+    """
+    from rmcalib.judges import about_judge, scored_chunks
+    from rmcalib.runs._run import package_versions
+
+    yield Part()
+    told: list[str] = []
+    with _listening(task.judge.name, told):
+        identity = task.judge.identity()
+        about = {**about_judge(task.judge), "versions": package_versions()}
+    yield Part(identity, about, warnings=_taken(told))
+    chunks = scored_chunks(task.judge, task.items)
+    while True:
+        with _listening(task.judge.name, told):
+            chunk = next(chunks, None)
+        if chunk is None:
+            break
+        yield Part(scored=tuple(chunk), warnings=_taken(told))
+    if task.free is not None:
+        free_checkpoint(task.free)
+
+
+def free_checkpoint(commit: str) -> None:
+    """Remove the files of a commit from the Hub's cache of this machine."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    for _ in range(_SCANS):
+        try:
+            scan_cache_dir().delete_revisions(commit).execute()
+        except FileNotFoundError:  # a download changed the cache during the scan
+            continue
+        except CacheNotFound:
+            pass
+        return
+
+
+def cause(error: BaseException) -> str:
+    """Return the cause of an error in one line.
+
+    >>> cause(ValueError("two\\nlines")), cause(KeyError("x"))
+    ('two lines', "KeyError: 'x'")
+    """
+    line = " ".join(str(error).split())
+    plain = isinstance(error, (ValueError, OSError, MemoryError)) and line
+    return line if plain else f"{type(error).__name__}: {line}".removesuffix(": ")
+
+
+@contextlib.contextmanager
+def _listening(name: str, told: list[str]) -> Iterator[None]:
+    """Collect our own warnings. Those of libraries go to the worker's log."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, *_: Any, **__: Any) -> None:
+        line = " ".join(str(message).split())
+        if filename.startswith(_PACKAGE) and issubclass(category, UserWarning):
+            told.append(line)
+        else:
+            sys.stderr.write(f"{name}: {category.__name__}: {line}\n")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.showwarning = show
+        yield
+
+
+def _taken(told: list[str]) -> tuple[str, ...]:
+    taken = tuple(told)
+    told.clear()
+    return taken
+
+
+class LocalEngine:
+    """One process on this machine, which scores one judge after another.
+
+    If a judge crashes the process (out of memory, a fault in compiled code), only this judge fails, and the
+    next one gets a new process. The output of libraries goes to a log file.
+    """
+
+    at_once = 1
+
+    def __init__(self, log: Path) -> None:
+        """Store the path of the log. The first task starts the process."""
+        self.log = log
+        self._stopping = False
+        self._pool: ProcessPoolExecutor | None = None
+        self._parts: Connection | None = None
+
+    def __enter__(self) -> LocalEngine:
+        """Return the engine."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the process."""
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process, even while it scores. Whoever waits for a part raises `Stopped`."""
+        self._stopping = True
+        self._end()
+
+    def _end(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            for process in list(pool._processes.values()):
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+
+    def shards(self, _: PlanEntry) -> int:
+        """Return the number of tasks per judge."""
+        return 1
+
+    def run(self, tasks: Sequence[Task], _: PlanEntry) -> Generator[Part]:
+        """Run tasks and yield their parts; raises `WorkerError` if one fails."""
+        for task in tasks:
+            yield from self._run(task)
+
+    def _run(self, task: Task) -> Iterator[Part]:
+        if self._pool is None:
+            self._start()
+        pool, parts = self._pool, self._parts
+        assert pool is not None
+        assert parts is not None
+        with spared():
+            future = pool.submit(_send_parts, task)
+        processes = list(pool._processes.values())
+        try:
+            while (part := parts.recv()) is not None:
+                yield part
+        except EOFError:  # the process has ended; the future has the error
+            pass
+        except GeneratorExit:  # nobody wants the other parts, so the next task gets a new process
+            self._end()
+            raise
+        try:
+            future.result()
+        except BrokenProcessPool:
+            if self._stopping:
+                raise Stopped from None
+            self._end()
+            ending = _ending(processes[0].exitcode or 0)
+            raise WorkerError(f"the scoring process {ending} (its output is in {self.log})") from None
+
+    def _start(self) -> None:
+        # Spawned, not forked: torch's threads do not survive a fork.
+        spawn = multiprocessing.get_context("spawn")
+        self._parts, sender = spawn.Pipe(duplex=False)
+        self._pool = ProcessPoolExecutor(
+            1, mp_context=spawn, initializer=_begin, initargs=(str(self.log), sender)
+        )
+        with spared():
+            self._pool.submit(os.getpid).result()
+        sender.close()  # only the worker keeps this end open, so that its end closes the stream
+
+
+_send: Callable[[Part | None], object] = print  # `_begin` sets it in the worker
+
+
+def _begin(log: str, parts: Connection) -> None:
+    """Prepare the worker: send its output to the log, and end it with the batch."""
+    global _send
+    _send = parts.send
+    end_with_parent()
+    with Path(log).open("ab") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+
+
+def _send_parts(task: Task) -> None:
+    gc.collect()  # the memory of the judge before this one
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    try:
+        for part in scored_parts(task):
+            _send(part)
+    except Exception as error:
+        sys.stderr.write(f"{task.judge.name}:\n{traceback.format_exc()}\n")
+        sys.stderr.flush()
+        # Not the error itself, which may not be picklable.
+        raise WorkerError(cause(error)) from None
+    finally:
+        _send(None)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    return f"was killed ({name})" + ("; the machine probably ran out of memory" if code == -9 else "")
+
+
+class RayEngine:
+    """A Ray cluster, which runs many tasks at a time. Ray decides where, and runs lost tasks again."""
+
+    at_once = 256  # judges that wait for Ray at the same time
+
+    def __init__(self, cluster: Cluster, *, on_cpu: bool = False) -> None:
+        """Store the settings; `on_cpu` means that no judge needs a GPU."""
+        # After an interruption, a waiting thread must not start another cluster.
+        os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
+        try:
+            import ray
+        except ImportError:
+            raise ValueError("--engine ray: Ray is not installed (pip install 'rmcalib[ray]')") from None
+        self.ray: Any = ray
+        self.cluster, self.on_cpu = cluster, on_cpu
+        self._stopping = threading.Event()
+        self._ours = False
+
+    def __enter__(self) -> RayEngine:
+        """Connect to the cluster. An existing connection is used and kept."""
+        # Ray prints a page of logs to standard output whenever a worker is lost, and has no option for it.
+        self._printing = self.ray._private.worker.print_to_stdstream
+        self.ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        if self.ray.is_initialized():
+            return self
+        self._ours = True
+        address = self.cluster.address
+        local: dict[str, Any] = {}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        if address == "local":
+            # Without these, Ray listens on an address that other machines can reach.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+            local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        try:
+            with deferred():  # an interruption would leave processes of Ray behind
+                self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", **local)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            self.__exit__()
+            raise ValueError(f"--address {address}: no Ray cluster there: {cause(error)}") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the cluster."""
+        if self._ours:
+            self.ray.shutdown()
+        self.ray._private.worker.print_to_stdstream = self._printing
+
+    def stop(self) -> None:
+        """Let everyone who waits for a part raise `Stopped`."""
+        self._stopping.set()
+
+    def shards(self, entry: PlanEntry) -> int:
+        """Return the number of tasks per judge."""
+        return 1 if entry.served else self.cluster.shards
+
+    def run(self, tasks: Sequence[Task], entry: PlanEntry) -> Generator[Part]:
+        """Run tasks and yield their parts as they arrive; raises `WorkerError` if one fails."""
+        exceptions = self.ray.exceptions
+        worker = self.ray.remote(num_returns="streaming", max_retries=_RETRIES, **self._resources(entry))(
+            scored_parts
+        )
+        streams = [worker.remote(task) for task in tasks]
+        try:
+            while streams:
+                if self._stopping.is_set():
+                    raise Stopped
+                ready, streams = self.ray.wait(streams, num_returns=1, timeout=_LOOK, fetch_local=False)
+                for stream in ready:
+                    try:
+                        yield self.ray.get(next(stream))
+                    except StopIteration:
+                        continue
+                    streams.append(stream)
+        except GeneratorExit:
+            for stream in streams:
+                self.ray.cancel(stream)
+            raise
+        except exceptions.RayTaskError as error:
+            raised = error.cause if isinstance(error.cause, Exception) else error
+            raise WorkerError(cause(raised)) from None
+        except exceptions.RayError as error:
+            raise WorkerError(
+                f"a worker was lost {_RETRIES + 1} times, because of its memory or its node: "
+                f"{cause(error)[:300]}"
+            ) from None
+
+    def _resources(self, entry: PlanEntry) -> dict[str, float]:
+        """Return what a task needs; raises if no node is large enough."""
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        available = sum(node.get("GPU", 0.0) for node in nodes)
+        gpus = self.cluster.gpus
+        if entry.served or self.on_cpu:
+            gpus = 0.0
+        elif gpus is None:
+            gpus = (
+                float(max(1, math.ceil((entry.memory or 0) / self.cluster.gpu_memory))) if available else 0.0
+            )
+        for kind, needed in (("CPU", self.cluster.cpus), ("GPU", gpus)):
+            largest = max((node.get(kind, 0.0) for node in nodes), default=0.0)
+            if needed > largest:
+                raise WorkerError(
+                    f"needs {needed:g} {kind}s on one node, and the largest has {largest:g} "
+                    "(see --gpus and --gpu-memory)"
+                )
+        return {"num_cpus": self.cluster.cpus, "num_gpus": gpus}

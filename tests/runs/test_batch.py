@@ -1,0 +1,264 @@
+"""Batches on this machine: judges without models, tiny models on a loopback Hub, published scores."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import rmcalib
+from rmcalib._util.files import write_json
+from rmcalib.runs import BatchRequest, Evaluator, Run, Scoring, Status, run_batch, run_folder
+from rmcalib.scores import Scores
+from tests.hooks import PATIENCE, held, wait_for
+from tests.hub import tiny
+from tests.hub.server import TOKEN, LoopbackHub
+from tests.runs.batch_hub import (
+    BENCH,
+    CORRUPT,
+    GATED,
+    GOOD,
+    NAN,
+    all_scores,
+    assert_same_scores,
+    batch,
+    command,
+    environment,
+    models_file,
+    states,
+    status_of,
+)
+from tests.runs.small_runs import INPUTS, LONG, Plugin, install, listed, same, scored
+
+HUB = (*GOOD[:2], GATED, CORRUPT, NAN)
+
+
+def events(output: Path, start: int = 0) -> list[dict[str, Any]]:
+    file = output / "events.jsonl"
+    return [json.loads(line) for line in file.read_text().splitlines()[start:]] if file.exists() else []
+
+
+def models_of(output: Path, event: str, start: int = 0) -> set[str]:
+    return {one["model"] for one in events(output, start) if one["event"] == event}
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    install(tmp_path / "site", "another", "slow", "broken", "dying", "last")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return tmp_path / "runs"
+
+
+def run(output: Path, *models: Any, version: str = "1", fresh: bool = False) -> Status:
+    """Run a batch of judges without models; the metrics are made from a version."""
+
+    def write(_: object, scores: Scores, __: object, folder: Path) -> None:
+        write_json(folder / "metrics.json", {"prompts": scores.n_items, "made_from": version})
+
+    request = BatchRequest(models, how=Scoring(LONG), output=output, fresh=fresh)
+    return run_batch(request, evaluator=Evaluator(write, lambda *_: version))
+
+
+def test_failing_and_dying_judges_do_not_stop_the_others(output: Path) -> None:
+    with Run(run_folder(output, "another", "bench"), LONG, INPUTS) as other:
+        other.add(scored(0))
+    models = [
+        listed("another"),
+        listed("broken", fault="too bad"),
+        listed("dying", fault="kill"),
+        listed("last"),
+    ]
+    status = run(output, *models)
+    expected = {**dict.fromkeys(("another", "broken", "dying"), "failed"), "last": "done"}
+    assert {name: one.state for name, one in status.models.items()} == expected
+    assert "another run" in status.models["another"].why
+    assert status.models["broken"].why == "too bad"
+    assert "SIGKILL" in status.models["dying"].why
+    assert json.loads((output / "batch.json").read_text())["models"] == status.content()["models"]
+    assert "too bad" in (output / "batch.log").read_text()
+    whole = rmcalib.score(Plugin(called="last"), LONG)
+    assert same(rmcalib.load_scores(output / "last" / "bench" / "scores.parquet"), whole)
+    # The same command resumes: what was scored before the fault is kept, what is done is not done again.
+    seen = len(events(output))
+    status = run(output, listed("broken"), *models[3:])
+    assert status.counts() == {"done": 2}
+    assert status.models["broken"].responses == 3 * 68  # the first block was scored before
+    assert models_of(output, "scoring", seen) == {"broken"}
+    assert (status.models["broken"].fresh, status.models["last"].fresh) == (True, False)
+
+
+def test_only_what_has_changed_is_done_again(output: Path) -> None:
+    def done(**options: Any) -> set[str]:
+        seen = len(events(output))
+        assert run(output, listed(), **options).counts() == {"done": 1}
+        return {one["event"] for one in events(output, seen)} & {"scoring", "evaluating"}
+
+    rmcalib.score(Plugin(), LONG, output=output)
+    assert done() == {"evaluating"}  # scored by another command
+    assert done() == set()
+    assert done(version="2") == {"evaluating"}
+    assert done(version="2", fresh=True) == {"scoring", "evaluating"}
+    file = output / "slow" / "bench" / "scores.parquet"
+    file.write_bytes(file.read_bytes()[:-30])
+    status = run(output, listed())
+    assert (status.counts(), "damaged" in status.models["slow"].why) == ({"failed": 1}, True)
+
+
+@pytest.fixture(scope="module")
+def whole(model_hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Run a whole batch of models on the Hub; return its output and the folder of the Hub's cache."""
+    output, home = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("home")
+    env = environment(model_hub.url, home)
+    done = batch(env, "--models", models_file(home / "m.yaml", HUB), "--output", output, "--json")
+    assert done.returncode == 1, done.stderr
+    assert json.loads((output / "batch.json").read_text())["models"] == status_of(done)["models"]
+    return output, home
+
+
+def test_broken_models_on_the_hub_fail_with_a_cause(whole: tuple[Path, Path]) -> None:
+    output, _ = whole
+    entries = json.loads((output / "batch.json").read_text())["models"]
+    why = {entry["model"]: (entry["state"], entry["why"]) for entry in entries}
+    assert [why[name] for name in GOOD[:2]] == [("done", "")] * 2
+    for name, words in ((GATED, "gated"), (CORRUPT, "damaged"), (NAN, "nan")):
+        assert why[name][0] == "failed"
+        assert words in why[name][1]
+    assert [entry["model"] for entry in entries] == sorted(HUB, key=lambda name: int(name.split("-")[1][:-1]))
+    for name in GOOD[:2]:
+        folder = output / name.replace("/", "__") / BENCH.replace("/", "__")
+        found = {path.name for path in folder.iterdir()}
+        assert {"scores.parquet", "run.json", "metrics.json", "report.html"} <= found
+
+
+def test_a_second_run_does_only_the_remaining_work(
+    model_hub: LoopbackHub, whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    first, home = whole
+    output = shutil.copytree(first, tmp_path / "runs")  # other tests use the first run
+    seen = len(events(output))
+    env = environment(model_hub.url, home, HF_TOKEN=TOKEN)  # with a token, the gated model can be read
+    names = (*GOOD[:2], GATED)
+    done = batch(env, "--models", models_file(tmp_path / "m.yaml", names), "--output", output, "--json")
+    assert done.returncode == 0, done.stderr
+    assert status_of(done)["counts"] == {"done": 3}
+    assert models_of(output, "scoring", seen) == models_of(output, "evaluating", seen) == {GATED}
+
+
+def test_killed_in_the_middle_resumed_and_the_cache_freed(
+    model_hub: LoopbackHub, whole: tuple[Path, Path], tmp_path: Path
+) -> None:
+    output, env = tmp_path / "runs", environment(model_hub.url, tmp_path / "home")
+    models = models_file(tmp_path / "m.yaml", (*GOOD[:2], CORRUPT))
+    options = ("--models", models, "--output", output, "--json", "--no-metrics", "--free-disk")
+    second = GOOD[1].replace("/", "__")
+    process = subprocess.Popen(
+        command(*options),
+        env=held(env, f"run.folder.parent.name == {second!r}"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: list(output.glob(f"{second}/*/scored-*.jsonl")), lambda: process.poll() is None)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert json.loads((output / "batch.json").read_text())["status"] == "running"
+    assert models_of(output, "done") == {GOOD[0]}
+    seen = len(events(output))
+    done = batch(env, *options)
+    assert states(status_of(done)) == {**dict.fromkeys(GOOD[:2], "done"), CORRUPT: "failed"}
+    assert models_of(output, "scoring", seen) == {GOOD[1]}
+    assert_same_scores(all_scores(output), all_scores(whole[0]))
+    kept = [file.parts[-4] for file in (tmp_path / "home").glob("hub/*/snapshots/*/model.safetensors")]
+    assert kept == [f"models--{CORRUPT.replace('/', '--')}"]
+
+
+def test_a_batch_in_use_is_refused_in_one_line(output: Path) -> None:
+    from filelock import FileLock
+
+    output.mkdir()
+    with FileLock(output / ".batch.lock"), pytest.raises(ValueError, match="in use"):
+        run(output, listed())
+    assert list(output.iterdir()) == [output / ".batch.lock"]
+
+
+INTERRUPTED = """
+import sys
+from rmcalib.runs import BatchRequest, Scoring, run_batch
+from tests.runs.small_runs import LONG, listed
+if __name__ == "__main__":
+    run_batch(BatchRequest([listed(delay=float(sys.argv[2]))], how=Scoring(LONG), output=sys.argv[1]))
+"""
+
+
+def test_interrupted_and_resumed(output: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    env = environment("", tmp_path / "home")
+    env["PYTHONPATH"] += f"{os.pathsep}{tmp_path / 'site'}"
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(output), "0.5"], env=env, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(lambda: list(output.glob("*/*/scored-0.jsonl")), lambda: process.poll() is None)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert "KeyboardInterrupt" in err.splitlines()[-1]
+    wait_for(lambda: not any(child.is_running() for child in children))
+    content = json.loads((output / "batch.json").read_text())
+    assert (content["status"], content["models"][0]["state"]) == ("interrupted", "scoring")
+    status = run(output, listed())
+    assert status.counts() == {"done": 1}
+    assert status.models["slow"].responses < 300
+    assert same(rmcalib.load_scores(output / "slow/bench/scores.parquet"), rmcalib.score(Plugin(), LONG))
+
+
+def published(name: str, shift: float) -> dict[str, Any]:
+    rows = tiny.benchmark_rows(40)
+    return {
+        "id": [row["id"] for row in rows],
+        "model": name,
+        "num_correct": [row["num_correct"] for row in rows],
+        "scores": [
+            [(i * 7 + j * 3 + shift) % 5 for j in range(row["total_completions"])]
+            for i, row in enumerate(rows)
+        ],
+        "subset": [row["subset"] for row in rows],
+        "text": [["x"] * 4 for _ in rows],
+    }
+
+
+def test_published_scores_are_taken_once(tmp_path: Path) -> None:
+    good = ["org/rm-0", "org/rm-1"]
+    files = {f"eval-set-scores/{name}.json": published(name, i) for i, name in enumerate(good)}
+    judge, broken = published("org/judge", 0), published("org/broken", 0)
+    files["eval-set-scores/org/judge.json"] = judge | {"scores": [None] * len(judge["id"])}
+    broken["scores"][3][1] = float("nan")
+    files["eval-set-scores/org/broken.json"] = broken
+    env = environment("", tmp_path / "home")
+    options = ("--scores", "published", "--output", tmp_path / "runs", "--json")
+    with LoopbackHub() as hub:
+        env["HF_ENDPOINT"] = hub.url
+        results = {path: json.dumps(content).encode() for path, content in files.items()}
+        hub.add("datasets", "allenai/reward-bench-2-results", results)
+        hub.add("datasets", BENCH, tiny.save_benchmark(tmp_path / "bench", tiny.benchmark_rows(40)))
+        expected = {**dict.fromkeys(good, "done"), "org/judge": "skipped", "org/broken": "failed"}
+        assert states(status_of(batch(env, *options))) == expected
+        scores = all_scores(tmp_path / "runs")
+        assert len(scores) == len(list((tmp_path / "runs").glob("*/*-published/metrics.json"))) == 2
+        assert scores["org__rm-1"].reward[0] == files["eval-set-scores/org/rm-1.json"]["scores"][0][0]
+        # The second run fetches only the broken file. Another output takes the others from the cache.
+        seen, n_requests = len(events(tmp_path / "runs")), len(hub.requests)
+        assert states(status_of(batch(env, *options))) == expected
+        assert models_of(tmp_path / "runs", "downloading", seen) == {"org/broken"}
+        models = models_file(tmp_path / "m.yaml", ("org/rm-1", "org/unpublished"))
+        other = ("--scores", "published", "--output", tmp_path / "other", "--json", "--no-metrics")
+        done = batch(env, *other, "--models", models)
+        assert states(status_of(done)) == {"org/rm-1": "done", "org/unpublished": "skipped"}
+        assert not [r for r in hub.requests[n_requests:] if "resolve" in r and "/org/rm-" in r]

@@ -1,0 +1,165 @@
+"""Plans and states of a batch: which models, in which order, why some are skipped, and how long it takes."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmcalib._util.sizes import parse_parameters
+from rmcalib.benchmarks import load_benchmark
+from rmcalib.judges import Hardware, LoadOptions, Recipe, load_judge
+from rmcalib.runs import BatchRequest, ModelStatus, PlanEntry, Scoring, Selection, Status, plan_batch
+from rmcalib.runs._plan import make_plan
+
+BIG = Hardware("cuda", 8, 640e9)
+
+
+def plan(models: Any = None, selection: Selection | None = None, **how: Any) -> list[PlanEntry]:
+    """Return the plan of a batch on a machine without limits."""
+    known = {"options": LoadOptions(device="cpu"), "ignore_memory": True, **how}
+    return plan_batch(BatchRequest(models, selection or Selection(), Scoring("demo", **known))).entries
+
+
+def test_the_leaderboard_is_ordered_by_size_with_reasons_for_skipped_models() -> None:
+    entries = plan()
+    assert [bool(entry.skipped) for entry in entries] == sorted(bool(entry.skipped) for entry in entries)
+    sizes = [entry.parameters or math.inf for entry in entries if not entry.skipped]
+    assert sizes == sorted(sizes)
+    why = {entry.model: entry.skipped for entry in entries}
+    assert "no public weights" in why["Databricks-Mosaic-Research/PGRM"]
+    assert "--trust-remote-code" in why["nicolinho/QRM-Gemma-2-27B"]
+    trusting = plan(options=LoadOptions(device="cpu", trust_remote_code=True))
+    assert [entry.model for entry in trusting if entry.skipped] == ["Databricks-Mosaic-Research/PGRM"]
+
+
+def test_filters_can_be_combined() -> None:
+    recipes = [
+        Recipe(name) for name in ("a/Llama-8B", "a/Qwen-4B", "b/Llama-1B", "b/Llama-old-3B", "b/Llama")
+    ]
+    chosen = Selection(include=("*llama*",), exclude=("*OLD*",), max_parameters=8, families=("Llama",))
+    found = plan(recipes, chosen)
+    assert [entry.model for entry in found] == ["b/Llama-1B", "a/Llama-8B", "b/Llama"]
+    assert [bool(entry.skipped) for entry in found] == [False, False, True]  # the last has no known size
+    with pytest.raises(ValueError, match="llama, qwen"):
+        plan(recipes, Selection(include=("nobody/*",)))
+
+
+def test_memory_and_time_grow_with_size_and_width() -> None:
+    def entry(hardware: Hardware, dtype: str = "auto", name: str = "a/rm-10b", **more: Any) -> PlanEntry:
+        return make_plan([Recipe(name)], Selection(), LoadOptions(dtype=dtype), hardware, **more)[0]
+
+    memory = [entry(*given).memory for given in ((BIG._replace(device="cpu"),), (BIG,), (BIG, "float32"))]
+    assert memory == pytest.approx([48e9, 24e9, 48e9])
+    small = Hardware("cpu", 1, 40e9)
+    assert "48 GB" in entry(small).skipped
+    assert not entry(small, ignore_memory=True).skipped
+    assert entry(BIG).seconds == pytest.approx(10 * (entry(BIG, name="a/rm-1b").seconds or 0))
+    with pytest.raises(ValueError, match="float7"):
+        entry(BIG, "float7")
+
+
+def test_a_list_may_mix_kinds_of_judges(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(
+        "- model: infly/INF-ORM-Llama3.1-70B\n"
+        "- {model: me/other-1b, kind: classifier, parameters: 2}\n"
+        "- {model: me/huge-700b, endpoint: 'http://host:8001', concurrency: 4, column: 1}\n"
+        "- {model: me/policy-8b, reference: me/base-8b, beta: 0.2}\n"
+        "- {model: me/free-8b, reference_free: mean}\n"
+    )
+    found = {entry.model: entry for entry in plan(file)}
+    assert not any(entry.skipped for entry in found.values())
+    assert found["infly/INF-ORM-Llama3.1-70B"].recipe.head == "score"  # of the registry
+    assert found["me/other-1b"].parameters == 2
+    served = found["me/huge-700b"]
+    assert (served.device, served.memory, served.seconds) == ("server", None, None)
+    assert served.recipe.column == 1
+    assert served.options == {"kind": "endpoint", "endpoint": "http://host:8001", "concurrency": 4}
+    assert found["me/policy-8b"].memory == 2 * (found["me/free-8b"].memory or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{model: me/rm, reference: me/base, beta: 0}", "beta"),
+        ("{model: me/rm, endpoint: here}", r"entry 1 \(me/rm\): .*'here'"),
+        ("{model: me/rm, endpoint: 'http://h', divice: cpu}", "divice"),
+        ("{model: me/rm, kind: oracle}", "'oracle'"),
+        ("{model: me/rm, endpoint_kind: vllm}", "'endpoint_kind'"),
+        ("{endpoint: 'http://h'}", "model: org/name"),
+    ],
+)
+def test_bad_entries_name_their_place(tmp_path: Path, entry: str, message: str) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(f"- {entry}\n")
+    with pytest.raises(ValueError, match=message):
+        plan(file)
+
+
+def test_keys_are_not_sent_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MINE", "sk-secret")
+    judge = load_judge("me/rm", endpoint="http://host:8000", api_key_env="MINE")
+    assert b"sk-secret" not in pickle.dumps(judge)
+
+
+def test_longer_texts_take_longer() -> None:
+    def seconds(limit: int) -> float:
+        bench = load_benchmark("demo", limit=limit)
+        how = Scoring(bench, options=LoadOptions(device="cpu"), ignore_memory=True)
+        return plan_batch(BatchRequest([Recipe("a/rm-1b")], how=how)).entries[0].seconds or 0
+
+    assert seconds(80) > 5 * seconds(10) > 0
+
+
+@given(st.floats(0.001, 1e4, allow_nan=False))
+def test_sizes_are_parsed(billions: float) -> None:
+    assert parse_parameters(f"{billions:f}B") == pytest.approx(billions, abs=1e-6)
+    assert parse_parameters(f"{billions * 1000:f} m") == pytest.approx(billions, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "B", "ten", "-1B", "10X", "1e3"])
+def test_invalid_sizes_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="--max-params"):
+        parse_parameters(text)
+
+
+def test_speed_and_time_left_depend_on_scoring_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr("rmcalib.runs._status.time.time", lambda: clock[0])
+    planned = {"before": 50.0, "small": 10.0, "large": 30.0, "unknown": None}
+    status = Status(tmp_path, [ModelStatus(name, planned=seconds) for name, seconds in planned.items()])
+    status.change("before", "done", fresh=False)
+    status.change("small", "downloading")
+    clock[0] += 100
+    status.change("small", "scoring")
+    clock[0] += 20  # loading the model
+    assert status.seconds_left() is None
+    status.progress("small", 0, 200, 0)
+    clock[0] += 4
+    status.progress("small", 50, 200, 4000)
+    reported = json.loads((tmp_path / "batch.json").read_text())
+    small = next(entry for entry in reported["models"] if entry["model"] == "small")
+    assert (small["tokens_per_second"], small["seconds_left"], small["seconds"]) == (1000.0, 12.0, 24.0)
+    # A quarter of 10 took 4 s. Left: 7.5, 30, and 30 (the mean of 50, 10 and 30) for the unknown size.
+    assert reported["seconds_left"] == pytest.approx(4 * (7.5 + 30 + 30) / 2.5)
+    clock[0] += 16
+    status.change("small", "done", fresh=True)
+    assert status.seconds_left() == pytest.approx(20 * 60 / 10)
+    status.change("large", "failed", why="gated")
+    status.change("unknown", "skipped", why="too large")
+    status.end()
+    assert json.loads((tmp_path / "batch.json").read_text())["seconds_left"] is None
+
+
+def test_an_incomplete_line_of_events_is_ended_first(tmp_path: Path) -> None:
+    (tmp_path / "events.jsonl").write_text('{"event": "start"}\n{"event": "sco')
+    Status(tmp_path, [ModelStatus("m")]).end()
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in (lines[0], *lines[2:])] == ["start", "start", "end"]
