@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmcalib.cli._shared.conditions import parse_condition
+from rmcalib.cli.conditions import parse_condition
 
 ROW = {"metric": "overconfidence", "category": "overall", "value": 0.1, "low": 0.06, "high": 0.14, "note": ""}
 
@@ -26,6 +26,7 @@ def rows(**changes: Any) -> list[dict[str, Any]]:
         ("abs(overconfidence).high>0.05", 0.14),
     ],
 )
+
 def test_bounds_and_sizes_of_a_positive_gap(text: str, found: float) -> None:
     condition = parse_condition(text)
     assert condition.value(rows()) == found
