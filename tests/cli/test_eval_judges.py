@@ -57,7 +57,7 @@ def test_a_registered_judge_is_evaluated_and_found_again(tmp_path: Path, invoke:
     wrong = invoke(*base, "--dtype", "float32")
     assert wrong.code == 2
     assert "entry point 'lab/lengths'" in wrong.err
-    assert "unexpected keyword argument 'dtype'" in wrong.err
+    assert "dtype" in wrong.err
 
 
 @pytest.mark.usefixtures("plugin")
