@@ -115,9 +115,7 @@ def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet:
         check_name(
             name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark"
         )
-    found = load_benchmark(
-        name, format=scoring.format, revision=revision, part=part, limit=scoring.limit
-    )
+    found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
     for note in () if quiet else found.notes:
         say(f"warning: {note}")
     return found

@@ -30,7 +30,6 @@ from rmcalib.judges import (
     registry,
     remember_model,
 )
-from rmcalib.judges._devices import Hardware
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
 from rmcalib.runs._plan import (

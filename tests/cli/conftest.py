@@ -54,12 +54,17 @@ def write_scores(path: Path, *, n: int = 120, scale: float = 2.5, noise: int = 0
     rng = np.random.default_rng(0)
     utilities = rng.normal(size=(n, 4)) * 2
     best = (utilities + rng.gumbel(size=utilities.shape)).argmax(axis=1)
-    rewards = scale * (utilities + 0.5 * np.random.default_rng(noise).normal(size=utilities.shape) * bool(noise))
+    rewards = scale * (
+        utilities + 0.5 * np.random.default_rng(noise).normal(size=utilities.shape) * bool(noise)
+    )
     with path.open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(["prompt_id", "response_id", "score", "is_best", "kind"])
         for i, own in enumerate(rewards):
-            rows.writerows([i, f"r{j}", float(r), int(j == best[i]), "odd" if i % 2 else "even"] for j, r in enumerate(own))
+            rows.writerows(
+                [i, f"r{j}", float(r), int(j == best[i]), "odd" if i % 2 else "even"]
+                for j, r in enumerate(own)
+            )
     return float((rewards.argmax(axis=1) == best).mean())
 
 

@@ -20,7 +20,10 @@ CASES: list[tuple[tuple[str, ...], str]] = [
     (("eval", "--modle", "demo"), "--model"),
     (("eval", "--model", "dmeo"), "'demo'"),
     (("eval", "--model", "Skywork-Reward-V2-Llama-3.1-8B"), "'Skywork/Skywork-Reward-V2-Llama-3.1-8B'"),
-    (("eval", "--model", "Skywork/Skywork-Reward-V2-Lama-3.1-8B"), "'Skywork/Skywork-Reward-V2-Llama-3.1-8B'"),
+    (
+        ("eval", "--model", "Skywork/Skywork-Reward-V2-Lama-3.1-8B"),
+        "'Skywork/Skywork-Reward-V2-Llama-3.1-8B'",
+    ),
     (("eval", "--benchmark", "reward-bnch-2"), "'reward-bench-2'"),
     (("eval", "-J", "devise=cpu"), "'device'"),
     (("eval", "-J", "judgin=letter"), "'judging'"),
@@ -139,7 +142,12 @@ def test_help_is_instant_and_lists_every_command(tmp_path: Path) -> None:
     def seconds(*arguments: str) -> tuple[float, str]:
         before = _children()
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return _children() - before, done.stdout
 

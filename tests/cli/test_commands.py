@@ -42,10 +42,14 @@ def test_report_of_runs_of_the_built_in_board_and_of_a_table(
 
 
 def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
-    done = invoke("compare", *two, *QUICK, "--to", "rows.csv", "--json", "--fail-if", "abs(overconfidence).high<0")
+    done = invoke(
+        "compare", *two, *QUICK, "--to", "rows.csv", "--json", "--fail-if", "abs(overconfidence).high<0"
+    )
     assert done.code == 1, done.err
     found = json.loads(done.out)
-    (gap,) = [r for r in found["differences"] if (r["category"], r["metric"]) == ("overall", "overconfidence")]
+    (gap,) = [
+        r for r in found["differences"] if (r["category"], r["metric"]) == ("overall", "overconfidence")
+    ]
     assert gap["better"] == "b"
     assert gap["size_high"] < 0
     assert found["conditions_met"] == ["abs(overconfidence).high<0"]
@@ -62,7 +66,10 @@ def test_calibrate_apply_decide(two: tuple[str, str], tmp_path: Path, invoke: In
     found = json.loads(done.out)["calibrator"]
     assert found["low"] < 2.5 < found["high"]
     assert (tmp_path / "calibrator.json").is_file()
-    assert invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--accept", 0.9, "--to", "p.csv").code == 0
+    assert (
+        invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--accept", 0.9, "--to", "p.csv").code
+        == 0
+    )
     given = list(csv.DictReader((tmp_path / "a.csv").open()))
     rows = list(csv.DictReader((tmp_path / "p.csv").open()))
     assert [{name: row[name] for name in given[0]} for row in rows] == given
@@ -129,7 +136,9 @@ def test_watch(tmp_path: Path, invoke: Invoke) -> None:
 def test_batch_plans_and_runs(tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
     listed = ("--models", ROOT / "configs/leaderboard.yaml", "-J", "device=cpu", "--ignore-memory")
     plan = json.loads(invoke("batch", *listed, "--max-params", "3B", "--dry-run", "--json").out)
-    assert "OpenAssistant/reward-model-deberta-v3-large-v2" in {row["model"] for row in plan if not row["skipped"]}
+    assert "OpenAssistant/reward-model-deberta-v3-large-v2" in {
+        row["model"] for row in plan if not row["skipped"]
+    }
     assert invoke("batch", *listed, "--family", "gemma", "--dry-run").code == 0
     assert not (tmp_path / "runs").exists()
     (tmp_path / "models.yaml").write_text(json.dumps([{"model": str(tiny_model)}, {"model": "./nowhere"}]))
@@ -148,7 +157,9 @@ def test_prolr(tmp_path: Path, invoke: Invoke) -> None:
     done = invoke("prolr", "--data", "own.csv", "--labels", "one,two,three", *fast, "--k", "all", "--json")
     assert done.code == 0, done.err
     assert {row["k"] for row in json.loads(done.out)["summary"] if row["family"] == "top"} == {1, 2, 3}
-    text = invoke("prolr", "--dataset", "iris", "--k", "1,2", "--notion", "rankwise", "--protocol", "both", *fast)
+    text = invoke(
+        "prolr", "--dataset", "iris", "--k", "1,2", "--notion", "rankwise", "--protocol", "both", *fast
+    )
     assert text.code == 0, text.err
     assert str(tmp_path / "runs/prolr/iris") in text.out
     assert visible(tmp_path / "runs/prolr/iris")[-2:] == ["results.csv", "summary.csv"]

@@ -26,7 +26,6 @@ def rows(**changes: Any) -> list[dict[str, Any]]:
         ("abs(overconfidence).high>0.05", 0.14),
     ],
 )
-
 def test_bounds_and_sizes_of_a_positive_gap(text: str, found: float) -> None:
     condition = parse_condition(text)
     assert condition.value(rows()) == found

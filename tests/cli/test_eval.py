@@ -46,7 +46,9 @@ def test_a_model_is_scored_and_evaluated_and_not_scored_again(
     assert json.loads((folder / "run.json").read_text())["n_items"] == 8
 
 
-def test_several_models_and_benchmarks(tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke) -> None:
+def test_several_models_and_benchmarks(
+    tiny_model: Path, bench_file: Path, tmp_path: Path, invoke: Invoke
+) -> None:
     other = write_rows(tmp_path / "other.jsonl", tiny.benchmark_rows(12))
     wanted = ("--model", f"{tiny_model},./nowhere", "-b", bench_file, "-b", other)
     done = invoke("eval", *wanted, "--limit", 10, *QUICK)
@@ -61,7 +63,9 @@ def test_scores_from_a_csv_with_usual_names_and_with_columns(tmp_path: Path, inv
     plain = invoke("eval", "--scores", "mine.csv", *QUICK, "--json")
     assert values(plain)["overall", "accuracy"] == pytest.approx(accuracy)
     assert visible(folder_of(tmp_path / "runs")) == FILES
-    text = (tmp_path / "mine.csv").read_text().replace("prompt_id,response_id,score,is_best,kind", "a,b,c,d,e")
+    text = (
+        (tmp_path / "mine.csv").read_text().replace("prompt_id,response_id,score,is_best,kind", "a,b,c,d,e")
+    )
     (tmp_path / "odd.csv").write_text(text)
     columns = ("--columns", "prompt=a,response=b,reward=c,label=d,category=e")
     named = invoke("eval", "--scores", "odd.csv", *columns, "--model", "org/mine", *QUICK, "--json")
@@ -79,7 +83,9 @@ def test_conditions_markdown_and_a_calibrator(tmp_path: Path, invoke: Invoke) ->
     assert done.out.startswith("**mine")
     before = values(invoke(*base, "--json"))
     assert invoke("calibrate", "mine.csv", "--to", "c.json", "--quiet").code == 0
-    after = values(invoke(*base, "--calibrator", "c.json", "--fail-if", "overconfidence.low>0.05", "--json", "-q"))
+    after = values(
+        invoke(*base, "--calibrator", "c.json", "--fail-if", "overconfidence.low>0.05", "--json", "-q")
+    )
     assert after["overall", "accuracy"] == before["overall", "accuracy"]
     assert abs(after["overall", "overconfidence"]) < 0.05 < before["overall", "overconfidence"]
     assert (folder_of(tmp_path / "runs") / "calibrated/report.html").is_file()
@@ -87,7 +93,9 @@ def test_conditions_markdown_and_a_calibrator(tmp_path: Path, invoke: Invoke) ->
 
 def test_a_configuration_file_and_the_command_line_over_it(tmp_path: Path, invoke: Invoke) -> None:
     write_scores(tmp_path / "mine.csv")
-    (tmp_path / "c.yaml").write_text("scores: mine.csv\nresamples: 20\njson: true\nmodel: [one]\nfail_if: [ece>2]\n")
+    (tmp_path / "c.yaml").write_text(
+        "scores: mine.csv\nresamples: 20\njson: true\nmodel: [one]\nfail_if: [ece>2]\n"
+    )
     done = invoke("eval", "--config", "c.yaml", "--model", "two")
     assert done.code == 0, done.err
     assert json.loads(done.out)["evaluations"][0]["model"] == "two"
