@@ -399,8 +399,6 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
 
 
 def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    try:  # TODO: without a fallback once repair is on events
-        from rmcalib.repair.decide import decide_part
-    except ImportError:
-        return None
+    from rmcalib.repair.decide import decide_part
+
     return decide_part(part, level=settings.level, seed=settings.seed)
