@@ -114,7 +114,7 @@ def test_card(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
 
 
 def test_watch(tmp_path: Path, invoke: Invoke) -> None:
-    pytest.importorskip("rmcalib.integrations.watch")
+    pytest.importorskip("rmcalib.integrations.watching")
     (tmp_path / "rollouts").mkdir()
     for step in (1, 2):
         rows = [

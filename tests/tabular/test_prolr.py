@@ -150,13 +150,11 @@ def test_a_truth_drawn_from_the_model_is_calibrated() -> None:
 
 
 def test_stagewise_stops_where_the_error_is_large() -> None:
-    questions = Questions(sub=(2, 3), top=(), stagewise=True, threshold=0.0, resamples=0)
+    questions = Questions(sub=(2, 3), top=(), stagewise=True, resamples=0)
     stopped = run_prolr(small(), replace(QUICK, questions=questions))
     assert set(stopped.table[stopped.table["family"] == "sub"]["k"]) == {2}
     assert len(stopped.verdicts) == 1
-    assert set(
-        run_prolr(small(), replace(QUICK, questions=replace(questions, threshold=1.0))).table["k"]
-    ) == {2, 3}
+    assert set(run_prolr(small(), replace(QUICK, questions=replace(questions))).table["k"]) == {2, 3}
 
 
 def test_interval_and_test_agree_about_zero() -> None:
