@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rmcalib.benchmarks import Benchmark as Benchmark
     from rmcalib.benchmarks import load_benchmark as load_benchmark
+    from rmcalib.integrations import Watcher as Watcher
+    from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
     from rmcalib.metrics import Comparison as Comparison
     from rmcalib.metrics import compare as compare
@@ -43,6 +45,7 @@ _HOMES = {
     "Comparison": "rmcalib.metrics",
     "Evaluation": "rmcalib.report",
     "Scores": "rmcalib.scores",
+    "Watcher": "rmcalib.integrations",
     "apply": "rmcalib.repair",
     "calibrate": "rmcalib.repair",
     "combine": "rmcalib.repair",
@@ -57,6 +60,7 @@ _HOMES = {
     "metric": "rmcalib.metrics",
     "prompts_needed": "rmcalib.metrics",
     "score": "rmcalib.runs",
+    "watch": "rmcalib.integrations",
 }
 
 __all__ = ["__version__", *sorted(_HOMES)]

@@ -37,7 +37,7 @@ def command(
 ) -> int:
     """Combine judges and write the panel's scores."""
     from rmcalib.repair import combine
-    from rmcalib.repair.combine import replaces_panel
+    from rmcalib.repair.panels import replaces_panel
 
     silent = writes_stdout(common, to=wanted.to)
     common = replace(common, quiet=common.quiet or silent)

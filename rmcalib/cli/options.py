@@ -229,7 +229,7 @@ class Scoring:
     """What to score, and how."""
 
     benchmark: Annotated[Benchmarks, Parameter(group=MAIN)] = ()
-    """A name that `rmcalib list benchmarks` shows, a Hub data set, or a file; default reward-bench-2."""
+    """A name that `rmcalib list benchmarks` shows, a Hub data set (@revision), or a file; default reward-bench-2."""
     limit: Annotated[int | None, Parameter(metavar="N", group=MAIN, validator=at_least(1))] = None
     """At most this many prompts, taken evenly from the whole benchmark."""
     output: Annotated[Place, Parameter(group=MAIN)] = "runs"

@@ -102,17 +102,20 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
 
 
 def load_prompts(name: str, scoring: Scoring, *, part: str | None = None, quiet: bool = False) -> Benchmark:
-    """Load a benchmark; a misspelt name is answered before the Hub is asked."""
+    """Load a benchmark, `name` or `name@revision`; a misspelt name is answered before the Hub is asked."""
     from rmcalib._util.files import kind_on_disk
     from rmcalib.benchmarks import benchmarks, load_benchmark
 
+    revision = None
     if kind_on_disk(name) is None:
+        name, _, given = name.partition("@")
+        revision = given or None
         entries = benchmarks().values()
         ids = (source.id for entry in entries for source in entry.hub)
         check_name(
             name, [*(one for entry in entries for one in (entry.name, *entry.aliases)), *ids], "benchmark"
         )
-    found = load_benchmark(name, format=scoring.format, part=part, limit=scoring.limit)
+    found = load_benchmark(name, format=scoring.format, revision=revision, part=part, limit=scoring.limit)
     for note in () if quiet else found.notes:
         say(f"warning: {note}")
     return found

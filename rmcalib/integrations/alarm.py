@@ -196,5 +196,7 @@ def _merged(parts: list[Sums]) -> Sums:
         return np.bincount(index, values, len(prompt)).astype(np.float64)
 
     slopes = np.concatenate([one.slope for one in parts])
-    slope = np.column_stack([np.bincount(index, column, len(prompt)) for column in slopes.T])
+    slope = np.column_stack([np.bincount(index, column, len(prompt)) for column in slopes.T]).astype(
+        np.float64
+    )
     return Sums(prompt, total("residual"), total("count"), total("variance"), slope)

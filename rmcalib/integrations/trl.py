@@ -26,7 +26,7 @@ from transformers import TrainerCallback
 from rmcalib._util.hub import folder_name
 from rmcalib._util.storage import as_path
 from rmcalib.benchmarks import Benchmark, load_benchmark
-from rmcalib.integrations._metrics import metric_values, preference_metrics
+from rmcalib.integrations.pairs import metric_values, preference_metrics
 from rmcalib.judges import (
     Classifier,
     LoadOptions,
@@ -35,7 +35,7 @@ from rmcalib.judges import (
     about_judge,
     scored_chunks,
 )
-from rmcalib.metrics import TRAINING_METRICS
+from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.runs import Run, score_inputs
 from rmcalib.scores import Scores
 

@@ -15,7 +15,7 @@ from rmcalib._util.terminal import clean_line
 from rmcalib.calibration.errors import reliability
 from rmcalib.judges import recipe_of_run, registry, why_no_calibration
 from rmcalib.metrics.catalogue import Metric, catalogue
-from rmcalib.metrics.compare import named_scores
+from rmcalib.metrics.comparison import named_scores
 from rmcalib.metrics.correlation import Method, correlation_rows
 from rmcalib.metrics.diagrams import bin_rows, rejection_rows
 from rmcalib.metrics.measures import Settings

@@ -406,6 +406,6 @@ def _facts(whole: Part, one: Part | None, settings: Settings, reason: str | None
 
 
 def _decisions(part: Part, settings: Settings) -> Decisions | None:
-    from rmcalib.repair.decide import decide_part
+    from rmcalib.repair.decisions import decide_part
 
     return decide_part(part, level=settings.level, seed=settings.seed)

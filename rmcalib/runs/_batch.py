@@ -30,7 +30,6 @@ from rmcalib.judges import (
     registry,
     remember_model,
 )
-from rmcalib.judges._devices import Hardware
 from rmcalib.runs._engine import Cluster, LocalEngine, Part, RayEngine, Stopped, Task, cause
 from rmcalib.runs._folder import inputs_hash, locked
 from rmcalib.runs._plan import (
@@ -43,7 +42,7 @@ from rmcalib.runs._plan import (
     read_models,
     select,
 )
-from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before, whole_blocks
+from rmcalib.runs._run import Run, finished_scores, keep_scores, run_folder, scored_before
 from rmcalib.runs._score import asked_for, score_inputs, shard
 from rmcalib.runs._status import ModelStatus, Status
 from rmcalib.scores import RESULTS, Scores, published_models, published_scores
@@ -345,7 +344,8 @@ def _score_model(batch: _Batch, how: Scoring, engine: LocalEngine | RayEngine, e
     there = None if batch.fresh else finished_scores(folder, asked)
     if there is not None:
         return folder, there, False
-    items = whole_blocks(bench.items, () if batch.fresh else scored_before(folder))
+    before = set() if batch.fresh else scored_before(folder)
+    items = [item for item in bench.items if item.id not in before]
     shards = [shard(items, rank, engine.shards(entry)) for rank in range(engine.shards(entry))]
     tasks = [Task(judge, one, commit if how.free_disk else None) for one in shards if one]
     with contextlib.closing(engine.run(tasks or [Task(judge, [])], entry)) as parts:

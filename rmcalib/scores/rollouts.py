@@ -34,7 +34,17 @@ from rmcalib.scores._tables import parse_columns
 __all__ = ["RolloutReader", "load_rollouts"]
 
 Row = dict[str, Any]
-_NO_REWARDS = {"step", "prompt", "completion", "advantage", "advantages", "characters", "idx", "index"}
+_NO_REWARDS = {
+    "step",
+    "prompt",
+    "completion",
+    "advantage",
+    "advantages",
+    "characters",
+    "idx",
+    "index",
+    "flush",
+}
 _LABELS = re.compile(r"(^|_)(acc|accuracy|correct|correctness|is_correct|exact|exact_match|label|truth)(_|$)")
 _NUMBERS = (int, float, bool)
 
@@ -96,9 +106,12 @@ class RolloutReader:
         for path, parse in files:
             seen: set[int] = set()
             last: int | None = None
+            flush: Any = None
             for row in self._rows(path, parse):
                 step = row["step"]
-                if step not in seen or (last is not None and step < last):
+                other = row.get("flush") != flush  # ms-swift writes a step at once
+                flush = row.get("flush")
+                if step not in seen or other or (last is not None and step < last):
                     # Written again: by a later file, or after a restart in the same file.
                     for known in [one for one in steps if one == step or (one > step and one in seen)]:
                         del steps[known]
@@ -169,14 +182,19 @@ def _verl(path: Path) -> Iterable[Row]:
 
 
 def _trl(path: Path) -> Iterable[Row]:
-    columns, _ = read_parquet(path)
+    try:
+        columns, _ = read_parquet(path)
+    except ValueError:
+        return  # not finished: it is read the next time
     listed = {name: values.tolist() for name, values in columns.items()}
     yield from _samples(listed, step=int(path.stem.rpartition("_")[2]))
 
 
 def _swift(path: Path) -> Iterable[Row]:
-    for flush in _objects(path):
-        yield from _samples({name: values for name, values in flush.items() if isinstance(values, list)})
+    for number, flush in enumerate(_objects(path)):
+        lists = {name: values for name, values in flush.items() if isinstance(values, list)}
+        lists["flush"] = [number] * len(lists.get("prompt", ()))
+        yield from _samples(lists)
 
 
 def _samples(lists: Mapping[str, list[Any]], step: int | None = None) -> Iterable[Row]:

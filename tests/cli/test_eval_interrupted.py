@@ -27,7 +27,7 @@ from tests.hub import tiny
 
 def _has(output: Path, n: int) -> bool:
     """Whether the journal of a run has `n` prompts."""
-    return n == sum(file.read_bytes().count(b"\n") for file in output.glob("*/*/scored-*.jsonl"))
+    return n == sum(file.read_bytes().count(b"}\n") for file in output.glob("*/*/scored-*.jsonl"))
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
@@ -55,7 +55,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_scores(
         assert process.wait() == -signal.SIGKILL
     assert not list((tmp_path / "killed").glob("*/*/scores.parquet"))
     lines = next((tmp_path / "killed").glob("*/*/scored-0.jsonl")).read_text().splitlines()
-    before = sum(len(json.loads(line)["rewards"]) for line in lines)
+    before = sum(len(json.loads(line)["rewards"]) for line in lines if line)
     resumed = run_process(*base, "--output", tmp_path / "killed", cwd=tmp_path, HF_HUB_OFFLINE="1")
     assert resumed.code == 0, resumed.err
     shown = f"rmcalib: {tiny_model}: {before:,} of {len(whole_scores.reward):,} responses were scored before"

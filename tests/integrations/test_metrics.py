@@ -7,7 +7,10 @@ import pytest
 import torch
 
 from rmcalib.integrations import metric_values, preference_metrics
-from rmcalib.metrics import TRAINING_METRICS, find_value, metric_rows
+from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.table import find_value, metric_rows
+from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 
 
@@ -19,7 +22,8 @@ def pairs(n: int = 120) -> tuple[np.ndarray, np.ndarray]:
 def test_the_values_equal_those_of_an_evaluation() -> None:
     chosen, rejected = pairs()
     found = preference_metrics(chosen, rejected)
-    rows = metric_rows(Scores.from_arrays(np.stack([chosen, rejected], 1)), model="m", benchmark="b")
+    part = whole_part(Scores.from_arrays(np.stack([chosen, rejected], 1)))
+    rows = metric_rows(part, chosen_metrics(TRAINING_METRICS), Settings(resamples=200))
     for name in ("mean_confidence", "accuracy", "overconfidence", "lost_information", "temperature", "ece"):
         row = find_value(rows, name)
         assert row is not None

@@ -10,7 +10,7 @@ import pytest
 
 import rmcalib
 from rmcalib.integrations import metric_values, preference_metrics
-from rmcalib.metrics import TRAINING_METRICS
+from rmcalib.metrics.catalogue import TRAINING_METRICS
 from rmcalib.scores import Scores
 from tests.hub import tiny
 

@@ -171,3 +171,23 @@ def test_samples_without_labels_or_rewards(tmp_path: Path) -> None:
     assert scores.reward.tolist() == [1.0, 2.0]
     assert np.isnan(scores.label).all()
     assert scores.manifest["missing"]["responses"] == 1
+
+
+def test_an_unfinished_parquet_file_is_read_next_time(tmp_path: Path) -> None:
+    write_trl(tmp_path, 1)
+    write_trl(tmp_path, 2)
+    path = tmp_path / "completions" / "completions_00002.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    reader = RolloutReader(tmp_path)
+    assert set(reader.read()["score"].extra["step"].tolist()) == {1}
+    path.write_bytes(whole)
+    assert set(reader.read()["score"].extra["step"].tolist()) == {1, 2}
+
+
+def test_the_last_step_of_ms_swift_written_again_at_once(tmp_path: Path) -> None:
+    write_swift(tmp_path, 1)
+    write_swift(tmp_path, 2)
+    write_swift(tmp_path, 2, shift=100.0)
+    scores = RolloutReader(tmp_path).read()["score"]
+    assert scores.reward[scores.extra["step"] == 2].tolist() == [102, 103, 102, 103]

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from rmcalib._util.arrays import FloatArray
-from rmcalib.metrics import TRAINING_METRICS, Settings, chosen_metrics, single_answers
+from rmcalib.metrics.catalogue import TRAINING_METRICS, chosen_metrics
+from rmcalib.metrics.measures import Settings
+from rmcalib.metrics.views import whole_part
 from rmcalib.scores import Scores
 
 __all__ = ["metric_values", "preference_metrics"]
@@ -78,11 +80,11 @@ def metric_values(
     >>> metric_values(Scores.from_arrays([[2.0, 0.0], [0.0, 1.0]]), metrics=["accuracy"])
     {'accuracy': 0.5}
     """
-    part = single_answers(scores)
+    part = whole_part(scores).prompts("one")
     if part is None:
         raise ValueError("no prompt has exactly one correct response, which these metrics need")
     settings = Settings(resamples=resamples, seed=seed)
-    found = {one.name: one.statistic(part, settings).value for one in chosen_metrics(metrics)}
+    found = {one.name: one.measure(part, settings).value for one in chosen_metrics(metrics)}
     return {name: float("nan") if value is None else float(value) for name, value in found.items()}
 
 

@@ -14,7 +14,7 @@ from rmcalib._util.terminal import count
 from rmcalib.calibration import Softmax, mean_interval
 from rmcalib.calibration.intervals import check_level
 from rmcalib.calibration.temperature import cross_fit
-from rmcalib.metrics.compare import named_scores, on_common_prompts
+from rmcalib.metrics.comparison import named_scores, on_common_prompts
 from rmcalib.metrics.views import whole_part
 from rmcalib.repair.calibrator import replaces
 from rmcalib.scores import Scores

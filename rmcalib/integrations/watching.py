@@ -1,0 +1,480 @@
+"""Watch a training run: is the reward still right about the samples of its own policy?"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from rmcalib._util.arrays import IntArray
+from rmcalib.calibration.intervals import check_level
+from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
+from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
+from rmcalib.metrics.views import Part, whole_part
+from rmcalib.repair import Calibrator
+from rmcalib.repair.calibrator import PointwiseFit, fit_pointwise, labelled_part
+from rmcalib.scores import Scores, find_model, load_all_scores
+from rmcalib.scores.rollouts import RolloutReader
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["START", "Watch", "Watcher", "watch"]
+
+START = "start"
+"""As a calibrator: fit b and T on the first prompts of the run."""
+_FACTS = ("mean_reward", "reward_sd", "ties", "drift", "length_correlation", "right", "gap", "auroc")
+
+
+@dataclass(frozen=True, repr=False)
+class Watch:
+    """What was seen of a training run.
+
+    Attributes
+    ----------
+    steps : list of dict
+        One row per step, see `Watcher.add`.
+    alarm : dict or None
+        The first alarm: ``step``, ``what`` ("gap" or "order"), ``over`` ("run", or the last steps), ``value``
+        (how much more is stated than is right), ``limit`` (that it exceeds), ``error``, ``prompts``, ``look``.
+    reference : dict
+        What probabilities are made of: ``kind`` ("stated", "calibrator", "benchmark" or "start"),
+        ``temperature``, ``threshold``, ``n`` (prompts of its fit; None if it was not fitted).
+    sees, misses : tuple of str
+        Which columns of ``steps`` could be measured, and which could not because there are no labels or texts.
+    level, margin : float
+        Of the alarm.
+    waiting : int
+        Labelled prompts that are still needed for a reference that is fitted at the start.
+    """
+
+    steps: list[dict[str, Any]]
+    alarm: dict[str, Any] | None
+    reference: dict[str, Any]
+    sees: tuple[str, ...]
+    misses: tuple[str, ...]
+    level: float
+    margin: float
+    waiting: int = 0
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """The steps as a pandas table."""
+        import pandas
+
+        return pandas.DataFrame(self.steps)
+
+    def content(self) -> dict[str, Any]:
+        """Return the steps and the alarm as a dictionary that can be written as JSON."""
+        names = ("alarm", "reference", "sees", "misses", "level", "margin", "waiting")
+        rows = [{key: None if value != value else value for key, value in row.items()} for row in self.steps]
+        return {"steps": rows, **{name: getattr(self, name) for name in names}}
+
+    def __repr__(self) -> str:
+        """Return the number of steps, and the alarm."""
+        alarm = (
+            "no alarm"
+            if self.alarm is None
+            else f"alarm at step {self.alarm['step']:g}: {self.alarm['what']}"
+        )
+        return f"Watch({len(self.steps)} steps, {alarm})"
+
+
+@dataclass
+class Watcher:
+    """Follows a training run step by step, from any training loop.
+
+    Parameters
+    ----------
+    calibrator : Calibrator, path, "start" or None
+        What turns rewards into probabilities: σ((r − b)/T). None: the rewards are log-odds as they are (b = 0,
+        T = 1), as those of a classifier with a binary loss. "start": b and T are fitted on the first prompts,
+        for rewards of any scale, such as those of a Bradley-Terry model; the steps of the fit are not tested.
+    level : float
+        1 − the chance of any false alarm over the whole run, for the gap and the order together.
+    margin : float
+        Gaps up to this size raise no alarm, as a fraction.
+    window : int
+        How many of the last steps are also tested by themselves.
+    start : int
+        How many labelled prompts the reference is fitted on, with ``calibrator="start"``.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> watcher = Watcher()
+    >>> for step in range(3):
+    ...     reward = rng.normal(size=400)
+    ...     correct = rng.random(400) < 1 / (1 + np.exp(2 - reward))  # less often than the rewards say
+    ...     row = watcher.add(step, np.arange(400) // 4, reward, correct)
+    >>> watcher.result().alarm["what"], row["gap"] > 0.2
+    ('gap', True)
+    """
+
+    calibrator: Calibrator | str | Path | None = None
+    level: float = 0.95
+    margin: float = 0.03
+    window: int = 10
+    start: int = 200
+    kind: str = "stated"
+    rows: dict[float, dict[str, Any]] = field(default_factory=dict, repr=False)
+    _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
+    _first: dict[float, Part] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings, and load the calibrator."""
+        check_level(self.level)
+        if not 0 <= self.margin < 1:
+            raise ValueError(f"margin: {self.margin} is out of range, expected a fraction such as 0.03")
+        if self.start < FEWEST:
+            raise ValueError(f"start: {self.start} prompts are too few, expected at least {FEWEST}")
+        self._alarm = Alarm(level=self.level, margin=self.margin, window=self.window)
+        self._map: tuple[float, float] | None = (1.0, 0.0)
+        self._fitted: tuple[float, float] | None = None
+        self._n: int | None = None
+        if self.calibrator == START:
+            self.kind, self._map = START, None
+        elif self.calibrator is not None:
+            given = self.calibrator
+            own = given if isinstance(given, Calibrator) else Calibrator.load(given)
+            if own.threshold is None:
+                raise ValueError(
+                    "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
+                    "calibrate(..., view='pointwise')"
+                )
+            self.kind = "calibrator" if self.kind == "stated" else self.kind
+            n = own.fitted_on.get("clusters") or own.fitted_on.get("n")
+            self._use(own.temperature, own.threshold, own.covariance, n)
+
+    def _use(self, temperature: float, threshold: float, covariance: Any, n: Any) -> None:
+        self._map, self._n = (temperature, threshold), n
+        if covariance is not None and n:
+            self._alarm.covariance = np.asarray(covariance, dtype=np.float64)
+            self._alarm.freedom = max(float(n) - 2, 1.0)
+
+    def add(
+        self,
+        step: float,
+        prompt: Any,
+        reward: ArrayLike,
+        label: ArrayLike | None = None,
+        length: ArrayLike | None = None,
+    ) -> dict[str, Any]:
+        """Add the samples of a step, and return its row. A step that is added again replaces the earlier one.
+
+        Parameters
+        ----------
+        step : float
+            Its number.
+        prompt : sequence (N,)
+            Which prompt each sample is for: texts, ids or numbers. The same at another step is the same
+            prompt.
+        reward : float (N,)
+            The rewards.
+        label : float (N,), optional
+            1 for correct samples, 0 for wrong ones, a share, or NaN where it is unknown.
+        length : float (N,), optional
+            The length of each sample.
+
+        Returns
+        -------
+        dict
+            ``step``, ``n_samples``, ``n_prompts``, ``mean_reward``, ``reward_sd``, ``ties`` (fraction of
+            samples with the same reward as another one of their prompt), ``drift`` (mean reward minus that of
+            the first step, in standard deviations of the first step), ``squashed`` (all rewards within 0 and
+            1), ``right`` with limits, ``gap`` (stated − right) with limits, ``gap_fitted`` (with b and T
+            fitted on the first prompts), ``auroc`` (how often a correct sample has a larger reward than a
+            wrong one of its prompt) with limits, ``length_correlation``, and ``alarm`` (whether it holds).
+            NaN where it is unknown. Intervals are clustered by prompt.
+        """
+        part = self._part(step, prompt, reward, label, length)
+        labelled = part.prompts("labelled")
+        if labelled is not None:
+            self._look(step, labelled)
+        row = self._row(step, part, labelled)
+        self.rows[step] = row
+        return row
+
+    def result(self) -> Watch:
+        """Return what was seen so far."""
+        steps = [self.rows[step] for step in sorted(self.rows)]
+        known = {name for row in steps for name, value in row.items() if value == value}
+        seen = tuple(name for name in _FACTS if name in known)
+        missed = tuple(name for name in _FACTS if name not in known)
+        t, b = self._map or (None, None)
+        waiting = 0
+        if self._map is None:
+            waiting = max(self.start - self._prompts_of_start(), 0)
+        return Watch(
+            steps=steps,
+            alarm=self._alarm.alarm,
+            reference={"kind": self.kind, "temperature": t, "threshold": b, "n": self._n},
+            sees=seen,
+            misses=missed,
+            level=self.level,
+            margin=self.margin,
+            waiting=waiting,
+        )
+
+    def _part(self, step: float, prompt: Any, reward: ArrayLike, label: Any, length: Any) -> Part:
+        """Return the samples of a step as prompts; each one's number stays over the run."""
+        r = np.asarray(reward, dtype=np.float64).ravel()
+        names = [one.item() if isinstance(one, np.generic) else one for one in prompt]
+        for what, values in (("prompt", names), ("label", label), ("length", length)):
+            if values is not None and len(values) != len(r):
+                raise ValueError(
+                    f"{what}: {len(values)} for {len(r)} rewards at step {step:g}; expected one each"
+                )
+        if not len(r):
+            raise ValueError(f"reward: step {step:g} has no samples")
+        if not np.isfinite(r).all():
+            raise ValueError(f"reward: {r[~np.isfinite(r)][0]} at step {step:g} is not finite")
+        number = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names])
+        order = np.argsort(number, kind="stable")
+        number, ids = number[order], np.char.mod("%d", number[order])
+        starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
+        sizes = np.diff(np.r_[starts, len(number)])
+        y = np.full(len(r), np.nan) if label is None else np.asarray(label, dtype=np.float64).ravel()[order]
+        columns = {
+            "item_id": ids,
+            "response": np.arange(len(r)) - np.repeat(starts, sizes),
+            "label": y,
+            "reward": r[order],
+        }
+        scores = Scores.from_columns(columns, source=f"step {step:g}")
+        lengths = np.full(len(r), np.nan) if length is None else np.asarray(length, dtype=np.float64)[order]
+        return whole_part(scores, lengths=lengths)
+
+    def _look(self, step: float, part: Part) -> None:
+        """Add the labelled samples of a step to the alarm, or to what the reference is fitted on."""
+        if self._fitted is None:
+            before = self._prompts_of_start()
+            self._first[step] = part
+            enough = self.start if self._prompts_of_start() > before else FEWEST  # the same prompts return
+            if self._prompts_of_start() < enough:
+                if self._map is not None:
+                    self._test(step, part)
+                return
+            fit = self._fit_start()
+            if self._map is None:
+                self._use(
+                    fit.temperature.value, fit.threshold.value, fit.covariance, self._prompts_of_start()
+                )
+                self._first = {}
+                return
+            self._first = {}
+        if self._map is not None:
+            self._test(step, part)
+
+    def _prompts_of_start(self) -> int:
+        names = [one.scores.item_id for one in self._first.values()]
+        return len(np.unique(np.concatenate(names))) if names else 0
+
+    def _fit_start(self) -> PointwiseFit:
+        """Fit b and T on the samples of the first steps; a prompt that returns is one cluster."""
+        columns: dict[str, list[Any]] = {"item_id": [], "reward": [], "label": [], "cluster": []}
+        for number, one in enumerate(self._first.values()):
+            ids = one.scores.item_id.tolist()
+            columns["item_id"] += [f"{number}/{name}" for name in ids]
+            columns["cluster"] += ids
+            columns["reward"] += one.reward.tolist()
+            columns["label"] += one.label.tolist()
+        response = np.concatenate([one.scores.response for one in self._first.values()])
+        fit = fit_pointwise(whole_part(Scores.from_columns({**columns, "response": response})))
+        self._fitted = fit.temperature.value, fit.threshold.value
+        return fit
+
+    def _test(self, step: float, part: Part) -> None:
+        from scipy.special import expit
+
+        assert self._map is not None
+        t, b = self._map
+        known = ~np.isnan(part.label)
+        x, y = (part.reward[known] - b) / t, part.label[known]
+        prompt: IntArray = part.scores.item_id[known].astype(np.int64)
+        self._alarm.add(step, gap_sums(prompt, np.asarray(expit(x)), y, x), pair_sums(prompt, y, x))
+
+    def _row(self, step: float, part: Part, labelled: Part | None) -> dict[str, Any]:
+        settings = Settings(resamples=200)
+        first = self.rows[min(self.rows)] if self.rows else None
+        row: dict[str, Any] = {
+            "step": step,
+            "n_samples": len(part.reward),
+            "n_prompts": len(part),
+            "mean_reward": float(part.reward.mean()),
+            "reward_sd": float(part.reward.std()),
+            "ties": _ties(part),
+            "squashed": bool((part.reward >= 0).all() and (part.reward <= 1).all()),
+        }
+        base = first or row
+        row["drift"] = (row["mean_reward"] - base["mean_reward"]) / (base["reward_sd"] or np.nan)
+        row |= dict.fromkeys(
+            (
+                *_with_limits("right"),
+                *_with_limits("gap"),
+                *_with_limits("gap_fitted"),
+                *_with_limits("auroc"),
+            ),
+            np.nan,
+        )
+        correlation = length_correlation("reward")(part, settings).value
+        row["length_correlation"] = np.nan if correlation is None else correlation
+        if labelled is not None:
+            found = {
+                "right": right("pointwise")(labelled, settings),
+                "auroc": within_prompt_auroc(labelled, settings),
+            }
+            for name, where in (("gap", self._map), ("gap_fitted", self._fitted)):
+                if where is not None:
+                    found[name] = gap("pointwise")(_at(labelled, where), settings)
+            for name, estimate in found.items():
+                limits = estimate.interval()
+                if estimate.value is not None:
+                    row[name] = estimate.value
+                if limits is not None:
+                    row[f"{name}_low"], row[f"{name}_high"] = limits.low, limits.high
+        row["alarm"] = self._alarm.alarm is not None
+        return row
+
+
+def watch(
+    folder: str | Path,
+    *,
+    columns: str | Mapping[str, Any] | None = None,
+    calibrator: Calibrator | str | Path | None = None,
+    benchmark: Any = None,
+    follow: bool = False,
+    level: float = 0.95,
+    margin: float = 0.03,
+    window: int = 10,
+    start: int = 200,
+    reward: str | None = None,
+    every: float = 10.0,
+    until: Callable[[Watch], bool] | None = None,
+    on_step: Callable[[Watch], None] | None = None,
+) -> Watch:
+    """Watch a training run from the files that its framework writes.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder of rollouts of verl, TRL, ms-swift, NeMo-RL or LLaMA-Factory, or a file; see
+        :mod:`rmcalib.scores.rollouts`.
+    columns : mapping or str, optional
+        Which column is what: ``"reward=score,label=acc"``. Usual names are found without it.
+    calibrator : Calibrator, path or "start", optional
+        What turns rewards into probabilities; see `Watcher`. Default: rewards are log-odds.
+    benchmark : Scores, DataFrame or path, optional
+        Scores of the reward model for labelled responses, to fit b and T on, instead of a calibrator.
+    follow : bool
+        Wait for new steps, until an alarm holds, ``until`` says so, or the process is interrupted.
+    level, margin, window, start
+        Of the alarm; see `Watcher`.
+    reward : str, optional
+        Which reward to watch, if the samples have several.
+    every : float
+        Seconds between two looks at the folder, with ``follow``.
+    until : function of a Watch, optional
+        Ends following where it returns True; default: an alarm holds.
+    on_step : function of a Watch, optional
+        Called after every new step, to show it.
+
+    Returns
+    -------
+    Watch
+        ``steps`` and ``table``, one row per step; ``alarm``, None or what it is about.
+
+    Examples
+    --------
+    >>> import json, tempfile
+    >>> rows = [{"input": f"{i}?", "output": "x", "score": 2.0, "acc": j, "step": 1}
+    ...         for i in range(100) for j in (0, 1)]
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     _ = Path(run, "1.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
+    ...     found = watch(run)
+    >>> round(found.steps[0]["gap"], 2), found.alarm["what"]
+    (0.38, 'gap')
+    """
+    watcher = Watcher(calibrator, level, margin, window, start)
+    if benchmark is not None:
+        if calibrator is not None:
+            raise ValueError("benchmark: give a calibrator or a benchmark, not both")
+        part = labelled_part(benchmark, "labelled")
+        fit = fit_pointwise(part)
+        n = len(part) if part.cluster is None else int(part.cluster.max()) + 1
+        watcher.kind = "benchmark"
+        watcher._use(fit.temperature.value, fit.threshold.value, fit.covariance, n)
+    reader = RolloutReader(folder, columns)
+    ended = until or (lambda found: found.alarm is not None)
+    seen: dict[float, bytes] = {}
+    while True:
+        for step, own in _new_steps(reader, reward, seen, follow=follow):
+            length = own.extra.get("characters")
+            label = None if np.isnan(own.label).all() else own.label
+            watcher.add(step, own.item_id if own.cluster is None else own.cluster, own.reward, label, length)
+            if on_step is not None:
+                on_step(watcher.result())
+        found = watcher.result()
+        if not follow or (found.steps and ended(found)):
+            return found
+        time.sleep(every)
+
+
+def _new_steps(
+    reader: RolloutReader, reward: str | None, seen: dict[float, bytes], *, follow: bool
+) -> Iterator[tuple[float, Scores]]:
+    """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
+    try:
+        found = _read(reader)
+    except ValueError:
+        if follow and not seen:
+            return  # the run has not begun
+        raise
+    if reward is None and len(found) > 1:
+        raise ValueError(
+            f"{reader.source}: which reward is watched? Name it, and the truth if another one is: "
+            f"columns='reward=...,label=...' (has {', '.join(found)})"
+        )
+    scores = next(iter(found.values())) if reward is None else find_model(found, reward, reader.source)
+    steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
+    for step in np.unique(steps).tolist():
+        own = scores.take(steps[scores.offsets[:-1]] == step)
+        digest = own.reward.tobytes() + own.label.tobytes()
+        if seen.get(step) != digest:
+            seen[step] = digest
+            yield step, own
+
+
+def _read(reader: RolloutReader) -> dict[str, Scores]:
+    """Read samples of a framework, or any file of scores with or without a column of steps."""
+    path = Path(reader.source)
+    pairs = path / "generated_predictions.jsonl"  # of LLaMA-Factory, which has no steps
+    if pairs.is_file():
+        return load_all_scores(pairs, reader.columns)
+    try:
+        return reader.read()
+    except ValueError:
+        if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
+            return load_all_scores(path, reader.columns)
+        raise
+
+
+def _at(part: Part, where: tuple[float, float]) -> Part:
+    return replace(part, calibrator=where, _made={}, _known={})
+
+
+def _with_limits(name: str) -> tuple[str, str, str]:
+    return name, f"{name}_low", f"{name}_high"
+
+
+def _ties(part: Part) -> float:
+    """Return the fraction of samples whose reward another sample of their prompt has, too."""
+    pairs = np.column_stack([part.prompt, part.reward])
+    _, index, count = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    return float((count[index.ravel()] > 1).mean())

@@ -1,0 +1,262 @@
+"""Watching a run: alarms that hold, steps with intervals, references, and runs without labels."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import rmcalib
+from rmcalib.integrations import Watcher
+from rmcalib.integrations.alarm import gap_sums, pair_sums
+from rmcalib.repair import Calibrator, calibrate
+from tests.repair.test_calibrate import sampled
+
+
+def samples(rng: np.random.Generator, n: int, gap: float = 0.0, m: int = 4) -> tuple[np.ndarray, np.ndarray]:
+    """Return log-odds and labels of n prompts with m samples; a gap makes fewer of them correct than stated."""
+    x = rng.normal(size=(n, 1)) + rng.normal(size=(n, m))
+    y = (rng.random((n, m)) < expit(x)) & (rng.random((n, m)) >= gap / 0.5)
+    return x.ravel(), y.ravel().astype(float)
+
+
+def followed(gap: float, *, steps: int = 20, n: int = 40, seed: int = 0, **settings: Any) -> Watcher:
+    rng, watcher = np.random.default_rng(seed), Watcher(**settings)
+    for step in range(steps):
+        reward, label = samples(rng, n, gap)
+        watcher.add(step, np.repeat(np.arange(n) + n * step, 4), reward, label)
+    return watcher
+
+
+def test_no_alarm_for_a_calibrated_run_and_an_alarm_for_a_gap() -> None:
+    assert sum(followed(0.0, seed=seed, steps=6).result().alarm is not None for seed in range(4)) == 0
+    found = followed(0.2, steps=8).result()
+    assert found.alarm is not None
+    assert (found.alarm["what"], found.alarm["step"] <= 5) == ("gap", True)
+    assert found.alarm["value"] > found.alarm["limit"] > 0.03
+    assert [row["alarm"] for row in found.steps][-1]
+
+
+def test_three_looks_at_the_same_prompts_with_a_gap_of_20_points_alarm() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher()
+    reward, label = samples(rng, 200, 0.2)
+    for step in range(3):
+        watcher.add(step, np.repeat(np.arange(200), 4), reward, label)
+    assert watcher.result().alarm is not None
+
+
+def test_looking_again_at_the_same_samples_adds_no_evidence() -> None:
+    """A gap that 60 prompts do not show is not shown by many copies of them."""
+    rng, watcher = np.random.default_rng(3), Watcher()
+    reward, label = samples(rng, 60, 0.05)
+    for step in range(30):
+        watcher.add(step, np.repeat(np.arange(60), 4), reward, label)
+    assert watcher.result().alarm is None
+
+
+def test_an_order_that_becomes_a_coin_toss_alarms() -> None:
+    rng, watcher = np.random.default_rng(1), Watcher()
+    for step in range(12):
+        reward, label = samples(rng, 60)
+        mixed = rng.permuted(reward.reshape(-1, 4), axis=1).ravel() if step >= 4 else reward
+        watcher.add(step, np.repeat(np.arange(60) + 60 * step, 4), mixed, label)
+    found = watcher.result()
+    assert found.alarm is not None
+    assert found.alarm["what"] == "order"
+    assert found.alarm["step"] >= 4
+    assert found.steps[0]["auroc"] > 0.6
+    assert found.steps[-1]["auroc_low"] < 0.5 < found.steps[-1]["auroc_high"]
+
+
+def test_rows_equal_direct_computations() -> None:
+    rng = np.random.default_rng(2)
+    reward, label = samples(rng, 50, 0.1)
+    length = rng.integers(1, 100, size=200)
+    prompt = np.repeat([f"p{i}" for i in range(50)], 4)
+    mix = rng.permutation(200)
+    row = Watcher().add(7, prompt[mix], reward[mix], label[mix], length[mix])
+    assert (row["step"], row["n_samples"], row["n_prompts"]) == (7, 200, 50)
+    assert row["gap"] == pytest.approx(np.mean(expit(reward) - label))
+    assert row["gap_low"] < row["gap"] < row["gap_high"]
+    assert row["right"] == pytest.approx(label.mean())
+    wins = [
+        np.mean([np.heaviside(a - b, 0.5) for a in r[y == 1] for b in r[y == 0]])
+        for r, y in zip(reward.reshape(50, 4), label.reshape(50, 4), strict=True)
+        if 0 < y.sum() < 4
+    ]
+    assert row["auroc"] == pytest.approx(np.mean(wins))
+    assert -1 <= row["length_correlation"] <= 1
+    assert row["mean_reward"] == pytest.approx(reward.mean())
+
+
+def test_sums_of_pairs_equal_a_slow_loop() -> None:
+    rng = np.random.default_rng(4)
+    prompt, x = rng.integers(0, 9, size=60), rng.integers(-2, 3, size=60).astype(float)
+    y = rng.integers(0, 2, size=60).astype(float)
+    found = pair_sums(prompt, y, x)
+    for number, value in zip(found.prompt, found.residual, strict=True):
+        own = [
+            expit(abs(x[i] - x[j])) - np.heaviside(x[i] - x[j], 0.5)
+            for i in np.flatnonzero((prompt == number) & (y == 1))
+            for j in np.flatnonzero((prompt == number) & (y == 0))
+        ]
+        assert value == pytest.approx(np.mean(own))
+    sums = gap_sums(prompt, expit(x), y, x)
+    assert sums.residual.sum() == pytest.approx((expit(x) - y).sum())
+
+
+def test_rewards_of_any_scale_need_a_reference(tmp_path: Path) -> None:
+    """Rewards 5 r + 20 state nothing: as log-odds they are far off, with a reference they are calibrated."""
+    file = calibrate(sampled(300, temperature=5.0, threshold=20.0)).calibrator.save(tmp_path / "c.json")
+    rng = np.random.default_rng(0)
+    watchers = {"stated": Watcher(), "start": Watcher("start", start=100), "calibrator": Watcher(file)}
+    for step in range(12):
+        reward, label = samples(rng, 40)
+        for one in watchers.values():
+            one.add(step, np.repeat(np.arange(40) + 40 * step, 4), 5 * reward + 20, label)
+    found = {name: one.result() for name, one in watchers.items()}
+    assert found["stated"].alarm is not None
+    assert found["start"].alarm is None
+    assert found["calibrator"].alarm is None
+    assert found["start"].reference["kind"] == "start"
+    assert found["start"].reference["temperature"] == pytest.approx(5, rel=0.3)
+    assert abs(found["stated"].steps[-1]["gap_fitted"]) < 0.15 < found["stated"].steps[-1]["gap"]
+    waiting = Watcher("start", start=100)
+    waiting.add(0, np.repeat(np.arange(40), 4), reward, label)
+    assert waiting.result().waiting == 60
+
+
+def test_a_calibrator_for_one_of_m_is_refused() -> None:
+    with pytest.raises(ValueError, match="threshold"):
+        Watcher(Calibrator(2.0, 1.8, 2.3))
+
+
+def test_without_labels_it_says_what_it_cannot_see() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher()
+    for step in range(3):
+        watcher.add(step, np.repeat(np.arange(30), 4), rng.normal(step, 1, size=120).round(1))
+    found = watcher.result()
+    assert found.misses == ("length_correlation", "right", "gap", "auroc")
+    assert found.sees == ("mean_reward", "reward_sd", "ties", "drift")
+    assert found.alarm is None
+    assert found.steps[2]["drift"] == pytest.approx(2, abs=0.5)
+    assert found.steps[0]["ties"] > 0
+    json.dumps(found.content(), allow_nan=False)
+
+
+def test_a_step_that_is_added_again_replaces_the_earlier_one() -> None:
+    rng, watcher = np.random.default_rng(0), Watcher()
+    prompt = np.repeat(np.arange(50), 4)
+    watcher.add(1, prompt, *samples(rng, 50, 0.1))
+    reward, label = samples(rng, 50)
+    watcher.add(1, prompt, reward, label)
+    (row,) = watcher.result().steps
+    assert row["gap"] == pytest.approx(np.mean(expit(reward) - label))
+
+
+@pytest.mark.parametrize(
+    ("reward", "label", "named"),
+    [
+        ([1.0, float("nan")], [1, 0], "reward"),
+        ([1.0], [1, 0], "prompt"),
+        ([1.0, 2.0], [1], "label"),
+        ([], [], "p"),
+    ],
+)
+def test_bad_samples_are_named(reward: list[float], label: list[int], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        Watcher().add(3, ["a", "b"] if reward else [], reward, label)
+
+
+def write(folder: Path, step: int, n: int, gap: float, rng: np.random.Generator) -> None:
+    reward, label = samples(rng, n, gap)
+    rows = [
+        {"input": f"{step}-{i // 4}", "output": "a" * (1 + i % 7), "score": r, "acc": y, "step": step}
+        for i, (r, y) in enumerate(zip(reward.tolist(), label.tolist(), strict=True))
+    ]
+    temporary = folder / "new"
+    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    temporary.rename(folder / f"{step}.jsonl")
+
+
+def test_a_folder_is_watched(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in range(1, 7):
+        write(tmp_path, step, 60, 0.0 if step < 4 else 0.3, rng)
+    found = rmcalib.watch(tmp_path)
+    assert found.table["step"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert found.alarm is not None
+    assert found.alarm["step"] >= 4
+    assert found.content()["steps"][0]["gap"] == pytest.approx(0, abs=0.15)
+    other = rmcalib.watch(tmp_path, columns="reward=acc,label=acc")
+    assert other.alarm is not None
+
+
+def test_a_benchmark_is_the_reference(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for step in range(1, 5):
+        write(tmp_path, step, 60, 0.0, rng)
+    bench = sampled(300, temperature=1.0, threshold=0.0)
+    found = rmcalib.watch(tmp_path, benchmark=bench)
+    assert found.reference["kind"] == "benchmark"
+    assert found.reference["n"] == 300
+    assert found.alarm is None
+
+
+def test_following_ends_with_the_alarm(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    seen: list[int] = []
+
+    def train() -> None:
+        for step in range(1, 9):
+            write(tmp_path, step, 60, 0.4, rng)
+
+    trainer = threading.Timer(0.05, train)
+    trainer.start()
+    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=lambda now: seen.append(len(now.steps)))
+    trainer.join()
+    assert found.alarm is not None
+    assert seen == sorted(seen)
+
+
+def test_nothing_to_watch(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=str(tmp_path)):
+        rmcalib.watch(tmp_path)
+    (tmp_path / "1.jsonl").write_text('{"input": "p", "a": 1.5, "b": 2.5}\n')
+    with pytest.raises(ValueError, match="has a, b"):
+        rmcalib.watch(tmp_path)
+    assert rmcalib.watch(tmp_path, reward="b").steps[0]["mean_reward"] == 2.5
+
+
+def test_pairs_of_llama_factory_and_files_of_any_loop(tmp_path: Path) -> None:
+    text = '{"chosen": 3.81, "rejected": -1.02}\n{"chosen": 0.5, "rejected": 0.75}'
+    (tmp_path / "generated_predictions.jsonl").write_text(text)  # the last line has no newline
+    (row,) = rmcalib.watch(tmp_path).steps
+    assert (row["n_prompts"], row["right"], row["auroc"]) == (2, 0.5, 0.5)
+    rows = [
+        {"step": s, "prompt": f"p{i}", "reward": 1.0 * i, "label": i % 2} for s in (1, 2) for i in range(4)
+    ]
+    (tmp_path / "mine.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    found = rmcalib.watch(tmp_path / "mine.jsonl")
+    assert found.table["step"].tolist() == [1, 2]
+
+
+def test_a_step_that_grows_between_two_looks_is_read_again(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    write(tmp_path, 1, 30, 0.0, rng)
+    whole = (tmp_path / "1.jsonl").read_text()
+    (tmp_path / "1.jsonl").write_text(whole[: len(whole) // 2])  # a line is cut
+    counts: list[int] = []
+
+    def look(now: Any) -> None:
+        counts.append(now.steps[0]["n_samples"])
+        (tmp_path / "1.jsonl").write_text(whole)
+
+    found = rmcalib.watch(tmp_path, follow=True, every=0.02, on_step=look, until=lambda _: len(counts) > 1)
+    assert len(found.steps) == 1
+    assert counts[0] < counts[1] == 120
