@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from rmcalib._util.display import interval, number, p_value
+from rmcalib._util.display import interval, number, p_value, short_names
 from rmcalib._util.files import write_bytes, write_csv, write_text
 from rmcalib._util.storage import as_path
 from rmcalib._util.terminal import count
@@ -75,7 +75,7 @@ def write_leaderboard(board: Leaderboard, folder: str | Path) -> Path:
     --------
     Write the report of the built-in models::
 
-        write_leaderboard(leaderboard_from_runs(["real"]), "report")
+        write_leaderboard(leaderboard_from_runs(["rewardmath"]), "report")
     """
     out = as_path(folder)
     document = board_document(board)
@@ -144,9 +144,9 @@ def _ranking(board: Leaderboard) -> Table:
     head = [_MODEL, Column("rank"), *([Column("may be", _SETS)] if sets else []), metric_column(main)]
     head += [metric_column(key, label, page_only=key not in _BRIEF) for key, label in others.items()]
     head += [Column(board.score_name)] if scored else []
-    rows = []
+    rows, short = [], short_names(row["model"] for row in board.models)
     for row in board.models:
-        cells = [_name_cell(row), Cell(str(row["rank"] or "–"), row["rank"])]
+        cells = [_name_cell(row, short[row["model"]]), Cell(str(row["rank"] or "–"), row["rank"])]
         cells += [_set_cell(row)] if sets else []
         cells.append(metric_cell(row["values"].get(main), main))
         cells += [metric_cell(row["values"].get(key), key, limits=False) for key in others]
@@ -159,11 +159,12 @@ def _ranking(board: Leaderboard) -> Table:
     return Table("Models", head, rows, " ".join(marks), sortable=True)
 
 
-def _name_cell(row: Row) -> Cell:
+def _name_cell(row: Row, short: str) -> Cell:
     guess = row["better_than_guess"] is False
     marks = f"{' †' if guess else ''}{' *' if row['scale'] == 'no' else ''}"
     tips = [text for text in (_GUESS if guess else "", row["mark"]) if text]
-    return Cell(f"{row['model']}{marks}", tone="soft" if guess else "", tip="; ".join(tips))
+    tone = "soft" if guess else ""
+    return Cell(f"{row['model']}{marks}", tone=tone, tip="; ".join(tips), short=f"{short}{marks}")
 
 
 def _set_cell(row: Row) -> Cell:

@@ -52,12 +52,16 @@ class Tile:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip."""
+    """One cell of a table: its text, the number to sort by, a tone ("good", "bad", "soft") and a tooltip.
+
+    ``short`` is its text on a terminal, if that is another one.
+    """
 
     text: str
     value: float | None = None
     tone: str = ""
     tip: str = ""
+    short: str = ""
 
 
 @dataclass(frozen=True)
@@ -277,11 +281,11 @@ def _print_block(console: Console, block: Block) -> None:
     if not isinstance(block, Table) or not block.rows:
         return
     columns, body = _narrow(block)
-    rows = table(columns[0].label, *(column.label for column in columns[1:]))
+    heads = [column.label.replace(" ", "\n", 1) for column in columns]
+    rows = table(heads[0], *heads[1:], gap=1)
     for row in body:
-        add_row(
-            rows, row[0].text, *(cell.text for cell in row[1:]), style="dim" if row[0].tone == "soft" else ""
-        )
+        texts = [cell.short or cell.text for cell in row]
+        add_row(rows, texts[0], *texts[1:], style="dim" if row[0].tone == "soft" else "")
     console.print()
     print_table(console, rows)
 

@@ -140,7 +140,7 @@ def report_from_runs(
 
     Examples
     --------
-    >>> report = report_from_runs(["real"], settings=Settings(resamples=20))
+    >>> report = report_from_runs(["rewardmath"], settings=Settings(resamples=20))
     >>> type(report).__name__, len(report.models)
     ('Leaderboard', 9)
     """
