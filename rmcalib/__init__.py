@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rmcalib.benchmarks import load_benchmark as load_benchmark
     from rmcalib.integrations import Watcher as Watcher
     from rmcalib.integrations import watch as watch
-    from rmcalib.integrations import watch as watch
     from rmcalib.judges import load_judge as load_judge
     from rmcalib.metrics import Comparison as Comparison
     from rmcalib.metrics import compare as compare
@@ -61,7 +60,6 @@ _HOMES = {
     "metric": "rmcalib.metrics",
     "prompts_needed": "rmcalib.metrics",
     "score": "rmcalib.runs",
-    "watch": "rmcalib.integrations",
     "watch": "rmcalib.integrations",
 }
 

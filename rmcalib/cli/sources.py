@@ -91,7 +91,7 @@ def judge_options(scoring: Scoring, endpoint: str | None = None, model: str = ""
         settings = judge_settings(kind, {**where, **given})
         every: dict[str, str] = {}
         for label, one in KINDS.items():
-            every = {name: label for name in field_types(one.settings)} | every
+            every = dict.fromkeys(field_types(one.settings), label) | every
         check_names(given, every)
         for name in given:
             if name not in field_types(settings):

@@ -61,7 +61,8 @@ def test_compare_with_conditions_and_files(two: tuple[str, str], tmp_path: Path,
     assert (tmp_path / "m.md").read_text().startswith("#")
 
 
-def test_calibrate_apply_decide(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
+def test_calibrate_apply_decide(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "a.csv")
     done = invoke("calibrate", "a.csv", "--json")
     found = json.loads(done.out)["calibrator"]
     assert found["low"] < 2.5 < found["high"]
@@ -70,7 +71,9 @@ def test_calibrate_apply_decide(two: tuple[str, str], tmp_path: Path, invoke: In
         invoke("apply", "a.csv", "--calibrator", "calibrator.json", "--accept", 0.9, "--to", "p.csv").code
         == 0
     )
-    given, rows = (list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("a.csv", "p.csv"))
+    given, rows = (
+        list(csv.DictReader((tmp_path / name).read_text().splitlines())) for name in ("a.csv", "p.csv")
+    )
     assert [{name: row[name] for name in given[0]} for row in rows] == given
     assert sum(float(row["probability"]) for row in rows) == pytest.approx(len(rows) / 4)
     assert {row["decision"] for row in rows} == {"accept", "ask"}
@@ -104,7 +107,8 @@ def test_combine_and_evaluate_the_panel(two: tuple[str, str], tmp_path: Path, in
     assert "eval --scores panel.parquet" in invoke("combine", *two, "--method", "mean").out
 
 
-def test_card(two: tuple[str, str], tmp_path: Path, invoke: Invoke) -> None:
+def test_card(tmp_path: Path, invoke: Invoke) -> None:
+    write_scores(tmp_path / "a.csv")
     done = invoke("card", "a.csv", "--model", "org/mine", *QUICK)
     assert done.code == 0, done.err
     assert "rmcalib card a.csv --push-to-hub org/mine" in done.out
