@@ -41,10 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "repair": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics"},
     "report": {"ranking", "calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
     "publish": {"metrics", "report"},
-    "integrations": {"benchmarks", "scores", "judges", "runs", "metrics"},
+    "integrations": {"calibration", "benchmarks", "scores", "judges", "runs", "metrics", "repair"},
     "cli": {
         *("ranking", "calibration", "benchmarks", "scores", "judges"),
-        *("runs", "metrics", "tabular", "report", "repair", "publish"),
+        *("runs", "metrics", "tabular", "report", "repair", "publish", "integrations"),
     },
 }
 MOST_MODULES = 15
