@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -13,11 +13,11 @@ from rmcalib.cli.options import (
     MAIN,
     Common,
     FailIf,
-    Folder,
     InputFile,
     Markdown,
     Measuring,
     OutputFile,
+    Place,
     Reading,
     Recipes,
     Source,
@@ -43,7 +43,7 @@ class Wanted:
     to: OutputFile | None = None
     """Write all rows as CSV; - is standard output."""
     markdown: Markdown = None
-    output: Annotated[Folder, Parameter(alias="-o", help="Folder of the page.")] = Path("runs/compare")
+    output: Place = "runs/compare"
     recipes: Recipes = ()
 
 
@@ -59,6 +59,7 @@ def command(
 ) -> int:
     """Compare B with A: differences are B − A."""
     from rmcalib._util.files import write_csv, write_text
+    from rmcalib._util.storage import as_path
     from rmcalib.metrics import compare
     from rmcalib.report import document_of, to_markdown, write_page
 
@@ -80,7 +81,7 @@ def command(
             )
         check_categories(conditions, dict.fromkeys(row["category"] for row in found.rows))
         met = [one for one in conditions if one.holds(one.difference(found.rows))]
-        page = write_page(found, wanted.output / "report.html")
+        page = write_page(found, as_path(wanted.output) / "report.html")
         if wanted.to is not None:
             write_csv(wanted.to, found.rows)
         if wanted.markdown is not None:

@@ -89,9 +89,9 @@ def command(
             )
             if wanted.dry_run:
                 return _show_costs(jobs, judged, scoring, common)
-            for _, bench, _ in jobs:
-                if bench is not None:
-                    check_categories(conditions, bench.categories)
+            for _, bench, scores in jobs:
+                own = bench.categories if scores is None and bench is not None else scores.category.tolist()  # type: ignore[union-attr]
+                check_categories(conditions, dict.fromkeys(own))
         done: list[Done] = []
         failed: list[dict[str, str]] = []
         for name, bench, scores in jobs:
