@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
@@ -31,6 +31,7 @@ __all__ = [
     "Tile",
     "Words",
     "print_document",
+    "table_of",
     "to_fragment",
     "to_html",
     "to_markdown",
@@ -83,6 +84,23 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     sortable: bool = False
+
+
+def table_of(
+    name: str,
+    rows: Iterable[Any],
+    columns: Mapping[str | Column, Callable[[Any], Cell | str]],
+    caption: str = "",
+    *,
+    sortable: bool = False,
+) -> Table:
+    """Return a table of rows: each column has a heading, and a function from a row to its cell."""
+    heads = [column if isinstance(column, Column) else Column(column) for column in columns]
+    body = [
+        [found if isinstance(found := cell(row), Cell) else Cell(found) for cell in columns.values()]
+        for row in rows
+    ]
+    return Table(name, heads, body, caption, sortable)
 
 
 @dataclass(frozen=True)
