@@ -23,6 +23,7 @@ __all__ = [
     "Block",
     "Cell",
     "Column",
+    "Columns",
     "Document",
     "Drawing",
     "Information",
@@ -86,10 +87,14 @@ class Table:
     sortable: bool = False
 
 
+Columns = dict[str | Column, Callable[[Any], Cell | str]]
+"""The columns of a table: a heading, and a function from a row to its cell."""
+
+
 def table_of(
     name: str,
     rows: Iterable[Any],
-    columns: Mapping[str | Column, Callable[[Any], Cell | str]],
+    columns: Columns,
     caption: str = "",
     *,
     sortable: bool = False,

@@ -22,7 +22,17 @@ from rmcalib.metrics.table import OVERALL, Row
 from rmcalib.metrics.transfer import NO_TEMPERATURE, Transfer, transfer
 from rmcalib.metrics.views import FEWEST
 from rmcalib.report.boards import write_leaderboard
-from rmcalib.report.document import Cell, Column, Document, Section, Table, table_of, to_html, to_markdown
+from rmcalib.report.document import (
+    Cell,
+    Column,
+    Columns,
+    Document,
+    Section,
+    Table,
+    table_of,
+    to_html,
+    to_markdown,
+)
 from rmcalib.report.evaluation import Evaluation
 from rmcalib.report.leaderboards import Leaderboard, leaderboard_of
 from rmcalib.report.pages import HEADLINE, footer_of, metric_cell, metric_column
@@ -216,7 +226,7 @@ def joint_document(joint: Joint) -> Document:
         for row in sorted(joint.models, key=lambda row: ranks.get((row["model"], bench)) or len(ranks))
         if any((row["model"], bench, name) in found for name in names)
     ]
-    columns: dict[str | Column, Callable[[Any], Cell | str]] = {
+    columns: Columns = {
         Column("model", text=True): lambda pair: Cell(pair[0], short=short[pair[0]]),
         Column("benchmark", text=True): lambda pair: Cell(pair[1]),
     }
@@ -266,7 +276,7 @@ def _effects(effects: Sequence[Row]) -> Section:
         worse = row["information_high"] < 0
         return Cell(number(row["information"]), row["information"], "bad" if worse else "")
 
-    columns: dict[str | Column, Callable[[Any], Cell | str]] = {
+    columns: Columns = {
         Column("model", text=True): lambda row: row["model"],
         Column("fitted on", text=True): lambda row: row["fitted_on"],
         Column("used on", text=True): lambda row: row["used_on"],
@@ -324,17 +334,20 @@ def _join(
 
 
 def _sentences(joint: Joint) -> list[str]:
-    start = f"{count(len(joint.models), 'model')} on {count(len(joint.benchmarks), 'benchmark')}."
+    found = [f"{count(len(joint.models), 'model')} on {count(len(joint.benchmarks), 'benchmark')}."]
+    best = [(bench, board.models[0]) for bench, board in joint.boards.items() if board.models[0]["rank"] == 1]
+    if best:
+        named = ", ".join(f"{row['model']} ({bench})" for bench, row in best)
+        found = [f"{found[0][:-1]}. Best by kept information: {named}."]
     tested = [row for row in joint.models if row["p_value"] is not None]
-    if not tested:
-        return [start, "No model has two benchmarks to compare temperatures on."]
     if len(tested) == 1:
-        return [start, tested[0]["words"]]
-    differ = sum(row["p_value"] < 1 - joint.settings.level for row in tested)
-    return [
-        start,
-        f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on different benchmarks.",
-    ]
+        found.append(tested[0]["words"])
+    elif tested:
+        differ = sum(row["p_value"] < 1 - joint.settings.level for row in tested)
+        found.append(
+            f"{differ} of {count(len(tested), 'model')} shown to need different temperatures on them."
+        )
+    return found
 
 
 def _transfer_sentence(found: Transfer, level: float) -> str:
