@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _WIDEST = 110  # characters on a terminal
+_MOST_ROWS = 20  # of a table on a terminal
 
 
 @dataclass(frozen=True)
@@ -306,11 +307,13 @@ def _print_block(console: Console, block: Block) -> None:
     columns, body = _narrow(block)
     heads = [column.label.replace(" ", "\n", 1) for column in columns]
     rows = table(heads[0], *heads[1:], gap=1)
-    for row in body:
+    for row in body[:_MOST_ROWS]:
         texts = [cell.short or cell.text for cell in row]
         add_row(rows, texts[0], *texts[1:], style="dim" if row[0].tone == "soft" else "")
     console.print()
     print_table(console, rows)
+    if len(body) > _MOST_ROWS:
+        console.print(Text(f"… and {len(body) - _MOST_ROWS} more on the page", style="dim"))
 
 
 # Markdown.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from rmcalib._util.terminal import clean, clean_line, count
 from rmcalib.metrics import Board, Comparison
 from rmcalib.metrics.catalogue import GROUPS, catalogue
 from rmcalib.metrics.measures import Settings
-from rmcalib.metrics.table import OVERALL, find_value
+from rmcalib.metrics.table import OVERALL, find_value, shown_name
 from rmcalib.report import figures
 from rmcalib.report.document import (
     Block,
@@ -80,16 +81,26 @@ PAIRS = {
     "pairwise_accuracy": "right in pairs",
     "pairwise_overconfidence": "gap in pairs",
 }
-_NAME = Column("", text=True)
+_NAME = Column("category", text=True)
 _RELIABILITY = (
-    "How often responses are correct, against their probability of being the best. The bars contain 95% of a "
+    "How often responses are correct, against the probability that was stated for it. The bars contain 95% of a "
     "calibrated model's points. An over-confident model is above the diagonal on the left and below it on the "
     "right."
 )
+_POINTWISE = {
+    "pointwise_confidence": "says",
+    "pointwise_accuracy": "right",
+    "pointwise_gap": "gap in points",
+    "pointwise_ece": "ECE",
+    "within_prompt_auroc": "order within prompts",
+    "best_of_n": "best of n",
+    "best_of_n_chance": "by chance",
+}
 _POOLED = (
     "Partially pooled gaps move small groups towards the mean of all (Morris 1983); p-values are corrected by Holm's "
     "method."
 )
+_PERCENT = ("confidence", "accuracy", "agreement", "auroc", "best_of_n", "best_of_n_chance")
 _PAGE_ONLY = ("usable_information", "ece", "ece_p_value", "temperature")
 Row = Mapping[str, Any]
 
@@ -156,14 +167,7 @@ def metric_cell(row: Row | None, metric: str, *, limits: bool = True) -> Cell:
             if whole["low"] is None
             else f" [{temperature_text(whole['low'])}, {temperature_text(whole['high'])}]"
         )
-    elif metric in (
-        "mean_confidence",
-        "accuracy",
-        "pairwise_confidence",
-        "pairwise_accuracy",
-        "vote_confidence",
-        "vote_agreement",
-    ):
+    elif metric.endswith(_PERCENT):
         text = bracketed(whole, percent)
     else:
         text = bracketed(whole)
@@ -200,7 +204,13 @@ def evaluation_document(result: Evaluation) -> Document:
     rows, facts, settings = result.rows, result.facts, result.settings
     kept, usable = (find_value(rows, f"{name}_information") for name in ("kept", "usable"))
     first: list[Block] = []
-    if kept is not None and kept["value"] is not None and usable is not None and usable["value"] is not None:
+    if (
+        facts["view"] == "top_1"
+        and kept is not None
+        and kept["value"] is not None
+        and usable is not None
+        and usable["value"] is not None
+    ):
         first.append(Information(kept["value"], usable["value"]))
     by_category = [row for row in result.groups if row["group_by"] == "category"]
     if len(by_category) > 1 and facts["one_answer"] > 1:
@@ -240,7 +250,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
             ("vote_agreement", "people agree", "fraction of people who prefer it", ""),
             ("vote_gap", "gap", "says minus people", ""),
         ]
-    elif (found := find_value(rows, "pointwise_gap")) is not None and found["value"] is not None:
+    elif result.facts["view"] == "pointwise":
         wanted = [
             ("pointwise_confidence", "says", "mean P(response is correct)", ""),
             ("pointwise_accuracy", "right", "fraction of correct responses", ""),
@@ -268,7 +278,8 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     rows = result.rows
-    calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
+    facts = result.facts
+    calibrated = facts["no_calibration"] is None and facts["one_answer"] > 1 and facts["view"] == "top_1"
     categories = categories_of(rows)
     by_category = category_table(result)
     panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
@@ -324,23 +335,29 @@ def category_table(result: Evaluation) -> Table | None:
     """Return the headline metrics and the ECE, overall and by category."""
     rows = result.rows
     names = {**HEADLINE, "ece": "ECE", "ece_p_value": "ECE p-value"}
-    if result.facts["no_calibration"] is not None:
+    if result.facts["view"] == "pointwise":
+        names = dict(_POINTWISE)
+    elif result.facts["no_calibration"] is not None:
         names |= PAIRS
     known = {row["metric"] for row in rows if row["value"] is not None}
     shown = {key: label for key, label in names.items() if key in known}
     if not shown:
         return None
+    names_of = result.scores.category[result.scores.offsets[:-1]].tolist()
+    sizes = Counter(map(shown_name, names_of)) | {OVERALL: len(names_of)}
     body = [
         [
             Cell(clean_line(category)),
             Cell(f"{n:,}", n),
             *(
-                metric_cell(find_value(rows, key, category), key, limits=key.endswith("overconfidence"))
+                metric_cell(
+                    find_value(rows, key, category), key, limits=key.endswith(("overconfidence", "gap"))
+                )
                 for key in shown
             ),
         ]
         for category in categories_of(rows)
-        if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
+        if (n := sizes.get(category, 0))
     ]
     head = [
         _NAME,

@@ -169,7 +169,7 @@ def _calibration_document(found: Calibration) -> Document:
     first: list[Block] = [
         Table(
             "Before and after",
-            [Column("", text=True), *map(Column, stages)],
+            [Column("metric", text=True), *map(Column, stages)],
             rows,
             "After: on held-out prompts.",
         )
