@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmcalib import __version__
 from rmcalib._util.display import (
@@ -49,6 +49,9 @@ from rmcalib.report.sentences import (
     metric_name,
 )
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = [
     "HEADLINE",
     "comparison_document",
@@ -56,6 +59,7 @@ __all__ = [
     "evaluation_document",
     "first_screen",
     "metric_cell",
+    "plot",
     "verdict",
     "write_page",
 ]
@@ -99,6 +103,14 @@ def verdict(result: Any) -> str:
     if isinstance(result, Comparison):
         return comparison_sentences(result)[0]
     return str(document_of(result).sentences[0])
+
+
+def plot(result: Any) -> Figure:
+    """Return the figure of a result's first screen as a matplotlib figure."""
+    for block in document_of(result).first:
+        if isinstance(block, Drawing) and (figure := block.draw()) is not None:
+            return figure
+    raise ValueError(f"a {type(result).__name__} without intervals has no figure")
 
 
 def document_of(result: Any) -> Document:
@@ -157,6 +169,12 @@ def metric_column(metric: str, label: str = "", *, page_only: bool = False) -> C
     found = catalogue().get(metric)
     meaning = "" if found is None else found.meaning
     return Column(label or metric_name(metric), meaning, page_only=page_only)
+
+
+def categories_of(rows: Sequence[Row]) -> list[str]:
+    """Return overall and the categories; one category is the same as overall."""
+    found = list(dict.fromkeys(row["category"] for row in rows))
+    return found[:1] if len(found) == 2 else found
 
 
 def _tile(row: Row | None, metric: str, name: str, meaning: str, key: str = "") -> Tile | None:
@@ -247,7 +265,7 @@ def _evaluation_tiles(result: Evaluation) -> list[Tile]:
 def _evaluation_sections(result: Evaluation) -> list[Section | None]:
     rows = result.rows
     calibrated = result.facts["no_calibration"] is None and result.facts["one_answer"] > 1
-    categories = list(dict.fromkeys(row["category"] for row in rows))
+    categories = categories_of(rows)
     by_category = category_table(result)
     panels = list(dict.fromkeys(row["panel"] for row in result.reliability))
     diagrams = [_diagram(result, panel, i) for i, panel in enumerate(panels)]
@@ -317,7 +335,7 @@ def category_table(result: Evaluation) -> Table | None:
                 for key in shown
             ),
         ]
-        for category in dict.fromkeys(row["category"] for row in rows)
+        for category in categories_of(rows)
         if (n := max((row["n"] or 0 for row in rows if row["category"] == category), default=0))
     ]
     head = [
@@ -466,14 +484,18 @@ def footer_of(settings: Settings) -> str:
 def comparison_document(found: Comparison) -> Document:
     """Return the document of a comparison: the verdict, the headline metrics, everything folded."""
     first = [row for name in (*HEADLINE, *PAIRS, "ece", "nll") if (row := found.row(name)) is not None]
-    in_points = [
-        {**row, "label": _label(row["metric"])} for row in first if row["metric"] in (*HEADLINE, *PAIRS)
+    drawn = [
+        {"label": _label(row["metric"]), "marked": bool(row["better"]), "value": 100 * row["difference"]}
+        | {end: None if row[end] is None else 100 * row[end] for end in ("low", "high")}
+        for row in first
+        if row["metric"] in (*HEADLINE, *PAIRS) and row["difference"] is not None
     ]
-    others = [row for row in found.rows if row not in first]
+    shown = categories_of(found.rows)
+    others = [row for row in found.rows if row not in first and row["category"] in shown]
     a, b, n = clean_line(found.a), clean_line(found.b), max((row["n"] for row in found.rows), default=0)
     differences = Drawing(
         "differences",
-        partial(figures.comparison_figure, in_points, "A", "B"),
+        partial(figures.interval_figure, drawn, "points: B minus A"),
         "Differences B − A of the headline metrics",
         "Differences in points; a diamond marks those where one is better beyond chance.",
     )

@@ -29,6 +29,7 @@ __all__ = [
 
 Row = Mapping[str, Any]
 Rows = Sequence[Row]
+_OTHERS = ("lost_information", "usable_information", "pairwise_accuracy", "pairwise_overconfidence")
 _NAMES = {"ece_score": "ECE (ece_score)", "abs_log_temperature": "|log T|"}
 
 
@@ -123,6 +124,8 @@ def _information_sentence(rows: Rows) -> str:
         start = f"Its probabilities are not shown to be better than a uniform guess (kept information {_share(kept)})"
     if lost["low"] is not None and lost["low"] <= 0:
         return f"{start}; their scale is not shown to be off."
+    if usable["low"] is not None and usable["low"] <= 0:
+        return f"{start}; its rewards are not shown to say anything at any scale."
     return f"{start}; its rewards would give {_share(usable)} at their best scale."
 
 
@@ -271,6 +274,14 @@ def comparison_sentences(found: Comparison) -> list[str]:
         return [f"{first}; {accuracy}." if accuracy else f"{first}.", *more]
     if more or (right is not None and right["better"]):
         return [f"No difference of the gaps shown; {accuracy}.", *more]
+    others = [row for name in _OTHERS if (row := found.row(name)) is not None and row["better"]]
+    if others:
+        names = {
+            who: [metric_name(row["metric"]) for row in others if _winner(found, row) == who]
+            for who in map(clean_line, (found.a, found.b))
+        }
+        said = [f"{who} is better by {' and '.join(own)}" for who, own in names.items() if own]
+        return [f"No difference of the gaps shown; accuracy does not differ; {'; '.join(said)}."]
     enough = found.needed is None or found.needed <= gap["n"]
     need = "" if enough else f"; {found.needed:,} prompts would show one of 3 points"
     return [f"No difference shown{need}."]

@@ -47,7 +47,7 @@ class Reader(HTMLParser):
         self.elements.append((tag, dict(attrs)))
         self.open = (tag, dict(attrs)) if tag in ("script", "style") else None
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 (as the base class has it)
         self.open = None
 
     def handle_data(self, data: str) -> None:

@@ -149,12 +149,16 @@ def test_a_truth_drawn_from_the_model_is_calibrated() -> None:
     assert filtered["reference"] > filtered["exact"]
 
 
-def test_stagewise_stops_where_the_error_is_large() -> None:
-    questions = Questions(sub=(2, 3), top=(), stagewise=True, resamples=0)
-    stopped = run_prolr(small(), replace(QUICK, questions=questions))
-    assert set(stopped.table[stopped.table["family"] == "sub"]["k"]) == {2}
-    assert len(stopped.verdicts) == 1
-    assert set(run_prolr(small(), replace(QUICK, questions=replace(questions))).table["k"]) == {2, 3}
+def test_stagewise_stops_where_the_null_test_rejects() -> None:
+    questions = Questions(sub=(2, 3), top=(), stagewise=True, resamples=39)
+    found = run_prolr(small(), replace(QUICK, questions=questions))
+    sub = found.table.query("family == 'sub' and notion == 'rankwise' and discrepancy == 'abs'")
+    for _, fold in sub.groupby("fold"):
+        p_values = fold.set_index("k")["p_value"]
+        assert (3 in p_values.index) is bool(p_values[2] > 0.05)
+    assert len(found.verdicts) == 1
+    with pytest.raises(ValueError, match="resamples"):
+        replace(questions, resamples=5)
 
 
 def test_interval_and_test_agree_about_zero() -> None:
