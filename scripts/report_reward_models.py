@@ -19,7 +19,8 @@ from typing import Any
 import rmcalib
 from rmcalib._util.display import number, percent, points, short_names, temperature_text
 from rmcalib._util.files import read_csv_table, write_bytes, write_csv, write_text
-from rmcalib.report import figure_png, says_right_figure
+from rmcalib.report import says_right_figure
+from rmcalib.report.figures import figure_bytes
 from rmcalib.scores import STEPS, Scores, load_all_scores
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -70,7 +71,7 @@ def main() -> None:
     for name, rows in tables.items():
         write_csv(options.output / f"{name}.csv", rows)
     for name, figure in drawings(tables).items():
-        write_bytes(options.output / f"{name}.png", figure_png(figure))
+        write_bytes(options.output / f"{name}.png", figure_bytes(figure, "png"))
     write_text(options.output / "README.md", words(tables))
     print(options.output / "README.md")
 

@@ -285,7 +285,7 @@ def says_right_figure(table: Table) -> Figure | None:
     if not known:
         return None
     named = len(known) <= 24
-    figure = _figure(7.6 if named else 5.6, 4.6)
+    figure = _figure(5.2, 4.4 + (0.18 * len(known) if named else 0))
     axes = figure.subplots()
     _plain(axes)
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle="--")
@@ -320,7 +320,7 @@ def says_right_figure(table: Table) -> Figure | None:
     axes.set_xlim(0, 1.03)
     axes.set_ylim(0, 1.03)
     if named:
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=8, labelcolor=INK)
+        figure.legend(loc="outside lower left", frameon=False, fontsize=8.5, labelcolor=INK)
     return figure
 
 
