@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from rmcalib._util.arrays import IntArray
+from rmcalib._util.arrays import FloatArray, IntArray
 from rmcalib.calibration.intervals import check_level
 from rmcalib.integrations.alarm import FEWEST, Alarm, gap_sums, pair_sums
 from rmcalib.metrics.measures import Settings, gap, length_correlation, right, within_prompt_auroc
@@ -122,10 +122,10 @@ class Watcher:
     margin: float = 0.03
     window: int = 10
     start: int = 200
-    kind: str = "stated"
-    rows: dict[float, dict[str, Any]] = field(default_factory=dict, repr=False)
-    _numbers: dict[Any, int] = field(default_factory=dict, repr=False)
-    _first: dict[float, Part] = field(default_factory=dict, repr=False)
+    kind: str = field(default="stated", init=False)
+    rows: dict[float, dict[str, Any]] = field(default_factory=dict, init=False, repr=False)
+    _numbers: dict[Any, int] = field(default_factory=dict, init=False, repr=False)
+    _first: dict[float, Part] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check the settings, and load the calibrator."""
@@ -148,7 +148,7 @@ class Watcher:
                     "calibrator: it has no threshold b, so it says nothing about single samples; fit one with "
                     "calibrate(..., view='pointwise')"
                 )
-            self.kind = "calibrator" if self.kind == "stated" else self.kind
+            self.kind = "calibrator"
             n = own.fitted_on.get("clusters") or own.fitted_on.get("n")
             self._use(own.temperature, own.threshold, own.covariance, n)
 
@@ -224,8 +224,9 @@ class Watcher:
 
     def _part(self, step: float, prompt: Any, reward: ArrayLike, label: Any, length: Any) -> Part:
         """Return the samples of a step as prompts; each one's number stays over the run."""
-        r = np.asarray(reward, dtype=np.float64).ravel()
-        names = [one.item() if isinstance(one, np.generic) else one for one in prompt]
+        r, label, length = _numbers(reward), _numbers(label), _numbers(length)
+        assert r is not None
+        names = [one if isinstance(one, str | int) else str(one) for one in prompt]
         for what, values in (("prompt", names), ("label", label), ("length", length)):
             if values is not None and len(values) != len(r):
                 raise ValueError(
@@ -240,7 +241,7 @@ class Watcher:
         number, ids = number[order], np.char.mod("%d", number[order])
         starts = np.flatnonzero(np.r_[True, number[1:] != number[:-1]])
         sizes = np.diff(np.r_[starts, len(number)])
-        y = np.full(len(r), np.nan) if label is None else np.asarray(label, dtype=np.float64).ravel()[order]
+        y = np.full(len(r), np.nan) if label is None else label[order]
         columns = {
             "item_id": ids,
             "response": np.arange(len(r)) - np.repeat(starts, sizes),
@@ -248,7 +249,7 @@ class Watcher:
             "reward": r[order],
         }
         scores = Scores.from_columns(columns, source=f"step {step:g}")
-        lengths = np.full(len(r), np.nan) if length is None else np.asarray(length, dtype=np.float64)[order]
+        lengths = np.full(len(r), np.nan) if length is None else length[order]
         return whole_part(scores, lengths=lengths)
 
     def _look(self, step: float, part: Part) -> None:
@@ -463,6 +464,13 @@ def _read(reader: RolloutReader) -> dict[str, Scores]:
         if path.is_file() and not re.match(r"\d|completions|train_data|val_data", path.name):
             return load_all_scores(path, reader.columns)
         raise
+
+
+def _numbers(values: Any) -> FloatArray | None:
+    """Return numbers as float64 (N,); tensors may be on any device and have any dtype."""
+    if hasattr(values, "detach"):
+        values = values.detach().float().cpu().numpy()
+    return None if values is None else np.asarray(values, dtype=np.float64).ravel()
 
 
 def _at(part: Part, where: tuple[float, float]) -> Part:

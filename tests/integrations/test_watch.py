@@ -159,6 +159,15 @@ def test_a_step_that_is_added_again_replaces_the_earlier_one() -> None:
     assert row["gap"] == pytest.approx(np.mean(expit(reward) - label))
 
 
+def test_tensors_and_chats() -> None:
+    torch = pytest.importorskip("torch")
+    chats = [[{"role": "user", "content": f"{i // 4}?"}] for i in range(120)]
+    reward, label = samples(np.random.default_rng(0), 30)
+    row = Watcher().add(0, chats, torch.tensor(reward, requires_grad=True), torch.tensor(label) > 0)
+    assert row["n_prompts"] == 30
+    assert row["gap"] == pytest.approx(np.mean(expit(reward) - label), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("reward", "label", "named"),
     [
