@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START", "Watch", "Watcher", "watch"]
 
+Samples = tuple[Any, FloatArray, FloatArray | None, Any]
 START = "start"
 """As a calibrator: fit b and T on the first prompts of the run."""
 _FACTS = ("mean_reward", "reward_sd", "ties", "drift", "length_correlation", "right", "gap", "auroc")
@@ -415,10 +416,8 @@ def watch(
     ended = until or (lambda found: found.alarm is not None)
     seen: dict[float, bytes] = {}
     while True:
-        for step, own in _new_steps(reader, reward, seen, follow=follow):
-            length = own.extra.get("characters")
-            label = None if np.isnan(own.label).all() else own.label
-            watcher.add(step, own.item_id if own.cluster is None else own.cluster, own.reward, label, length)
+        for step, samples in _new_steps(reader, reward, seen, follow=follow):
+            watcher.add(step, *samples)
             if on_step is not None:
                 on_step(watcher.result())
         found = watcher.result()
@@ -429,14 +428,24 @@ def watch(
 
 def _new_steps(
     reader: RolloutReader, reward: str | None, seen: dict[float, bytes], *, follow: bool
-) -> Iterator[tuple[float, Scores]]:
+) -> Iterator[tuple[float, Samples]]:
     """Yield the steps that are new or were written again; ``seen`` remembers what was read."""
     try:
-        found = _read(reader)
+        found = [*steps_of(reader, reward)]
     except ValueError:
         if follow and not seen:
             return  # the run has not begun
         raise
+    for step, samples in found:
+        digest = b"".join(np.asarray(one).tobytes() for one in samples[1:3])
+        if seen.get(step) != digest:
+            seen[step] = digest
+            yield step, samples
+
+
+def steps_of(reader: RolloutReader, reward: str | None = None) -> Iterator[tuple[float, Samples]]:
+    """Yield the steps that are written so far: prompts, rewards, labels and lengths, as `Watcher.add` takes them."""
+    found = _read(reader)
     if reward is None and len(found) > 1:
         raise ValueError(
             f"{reader.source}: which reward is watched? Name it, and the truth if another one is: "
@@ -446,10 +455,9 @@ def _new_steps(
     steps = np.asarray(scores.extra.get("step", np.zeros(len(scores))), dtype=np.float64)
     for step in np.unique(steps).tolist():
         own = scores.take(steps[scores.offsets[:-1]] == step)
-        digest = own.reward.tobytes() + own.label.tobytes()
-        if seen.get(step) != digest:
-            seen[step] = digest
-            yield step, own
+        label = None if np.isnan(own.label).all() else own.label
+        prompt = own.item_id if own.cluster is None else own.cluster
+        yield step, (prompt, own.reward, label, own.extra.get("characters"))
 
 
 def _read(reader: RolloutReader) -> dict[str, Scores]:
